@@ -1,0 +1,54 @@
+"""Compiles the pins from pyproject.toml and requirements/*.in: `./x pins [--upgrade]`.
+
+Needs only the standard library and uv, whose path `./x` gives as the first argument; further
+arguments go to uv.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PINS = (
+    ("uv", ["requirements/uv.in"]),
+    ("core", ["pyproject.toml", "--extra", "all"]),
+    ("build", ["requirements/build.in", "--constraint", "requirements/core.txt"]),
+    (
+        "dev",
+        [
+            "requirements/dev.in",
+            *("--constraint", "requirements/core.txt"),
+            *("--constraint", "requirements/build.txt"),
+        ],
+    ),
+)
+"""Name of each file and what it is compiled from; a later one agrees with the earlier ones."""
+
+OPTIONS = (
+    "--universal",
+    "--generate-hashes",
+    "--no-annotate",
+    # No file may name a registry: a user's own index settings decide where packages come from.
+    "--no-emit-index-url",
+    "--no-emit-find-links",
+    "--quiet",
+    *("--python-version", "3.11"),
+    *("--custom-compile-command", "./x pins"),
+)
+
+
+def main() -> int:
+    uv, *arguments = sys.argv[1:]
+    for name, sources in PINS:
+        output = f"requirements/{name}.txt"
+        print(f"compiling {output}", file=sys.stderr)
+        command = [uv, "pip", "compile", *OPTIONS, *arguments, *sources, "--output-file", output]
+        # uv prints the file as well; it is of no use on a terminal.
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

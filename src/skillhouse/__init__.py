@@ -1,0 +1,78 @@
+"""skillhouse: the house in which an AI agent's skills live.
+
+The face of the house: every public name, loaded from its room when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog as Catalog
+    from skillhouse.discovery import Root as Root
+    from skillhouse.discovery import discover as discover
+    from skillhouse.discovery import render_catalog as render_catalog
+    from skillhouse.floor import ConfigError as ConfigError
+    from skillhouse.floor import Diagnostic as Diagnostic
+    from skillhouse.floor import Digest as Digest
+    from skillhouse.floor import PathError as PathError
+    from skillhouse.floor import Severity as Severity
+    from skillhouse.floor import SkillhouseError as SkillhouseError
+    from skillhouse.floor import confine as confine
+    from skillhouse.floor import digest as digest
+    from skillhouse.floor import open_beneath as open_beneath
+    from skillhouse.floor import tree_digest as tree_digest
+    from skillhouse.floor import wire_name as wire_name
+    from skillhouse.permission import Decision as Decision
+    from skillhouse.permission import Effect as Effect
+    from skillhouse.permission import Layer as Layer
+    from skillhouse.permission import Permission as Permission
+    from skillhouse.permission import Rule as Rule
+    from skillhouse.permission import decide as decide
+    from skillhouse.retrieval import Hit as Hit
+    from skillhouse.retrieval import SearchIndex as SearchIndex
+    from skillhouse.retrieval import search as search
+    from skillhouse.runtime import Config as Config
+    from skillhouse.runtime import Skillhouse as Skillhouse
+    from skillhouse.skill import Frontmatter as Frontmatter
+    from skillhouse.skill import ParsePolicy as ParsePolicy
+    from skillhouse.skill import ParseResult as ParseResult
+    from skillhouse.skill import Profile as Profile
+    from skillhouse.skill import Skill as Skill
+    from skillhouse.skill import SkillContent as SkillContent
+    from skillhouse.skill import SkillIndex as SkillIndex
+    from skillhouse.skill import load as load
+    from skillhouse.skill import parse as parse
+    from skillhouse.skill import validate as validate
+    from skillhouse.skill import validate_name as validate_name
+else:
+    import importlib
+
+    _ROOMS = {
+        "discovery": "Catalog Root discover render_catalog",
+        "floor": (
+            "ConfigError Diagnostic Digest PathError Severity SkillhouseError confine digest "
+            "open_beneath tree_digest wire_name"
+        ),
+        "permission": "Decision Effect Layer Permission Rule decide",
+        "retrieval": "Hit SearchIndex search",
+        "runtime": "Config Skillhouse",
+        "skill": (
+            "Frontmatter ParsePolicy ParseResult Profile Skill SkillContent SkillIndex load parse "
+            "validate validate_name"
+        ),
+    }
+    _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
+    __all__ = sorted(_ROOM_OF)
+
+    def __getattr__(name):
+        room = _ROOM_OF.get(name)
+        if room is None:
+            raise AttributeError(f"module `skillhouse` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.{room}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return [*__all__, "__version__"]
+
+
+__version__ = "0.1.0"

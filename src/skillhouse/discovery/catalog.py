@@ -1,0 +1,85 @@
+"""The list of skills that a model sees, within a budget of tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from skillhouse.floor import ConfigError, nearest
+from skillhouse.skill import Skill, SkillIndex, tokens_of
+
+STYLES = ("xml",)
+"""The renderers there are; the others of the contract come with the profiles."""
+
+_OPEN = "<available_skills>"
+_CLOSE = "</available_skills>"
+_QUOTES = {'"': "&quot;", "'": "&apos;"}
+# XML 1.0 production [2] has no place for these, escaped or not; newlines would let a description
+# imitate the block's own layout.
+_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """A rendered list, and what of the index is in it."""
+
+    text: str
+    """Empty when there is no skill to list (S000-35)."""
+    included: tuple[Skill, ...]
+    omitted: tuple[Skill, ...]
+    """Skills that the budget left out; search still finds them."""
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the text: UTF-8 bytes / 4, rounded up."""
+        return tokens_of(self.text)
+
+
+def render_catalog(
+    index: SkillIndex, *, style: str = "xml", budget_tokens: int | None = None
+) -> Catalog:
+    """Return the catalog of `index` in its order, cut where the next skill breaks the budget.
+
+    Args:
+        index: What to list; skills that must not be seen are taken out before.
+        style: The renderer.
+        budget_tokens: Most tokens the whole text may have; None is no bound.
+
+    Raises:
+        ConfigError: no renderer has that name.
+    """
+    if style not in STYLES:
+        suggestion = next(iter(nearest(style, STYLES)), STYLES[0])
+        raise ConfigError(f"unknown catalog style `{style}`", key=style, suggestion=suggestion)
+    if budget_tokens is not None and budget_tokens < 0:
+        raise ConfigError(f"expected a budget of 0 tokens or more, got {budget_tokens}")
+    blocks: list[str] = []
+    included: list[Skill] = []
+    size = len(_OPEN) + 1 + len(_CLOSE)
+    for skill in index.skills:
+        block = _block(skill)
+        size += len(block.encode()) + 1
+        if budget_tokens is not None and -(-size // 4) > budget_tokens:
+            break
+        blocks.append(block)
+        included.append(skill)
+    text = "\n".join((_OPEN, *blocks, _CLOSE)) if blocks else ""
+    return Catalog(
+        text=text, included=tuple(included), omitted=tuple(index.skills[len(included) :])
+    )
+
+
+def _block(skill: Skill) -> str:
+    """Return one skill's lines, exactly as S000-36 lays them out."""
+    return (
+        "  <skill>\n"
+        f"    <name>{_escaped(skill.name)}</name>\n"
+        f"    <description>{_escaped(skill.description)}</description>\n"
+        f"    <location>{_escaped(skill.file)}</location>\n"
+        "  </skill>"
+    )
+
+
+def _escaped(text: str) -> str:
+    return escape(_UNPRINTABLE.sub(" ", text), _QUOTES)

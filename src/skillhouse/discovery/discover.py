@@ -1,0 +1,179 @@
+"""All roots of a place to one index: who is in force, who is shadowed, what was found."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from skillhouse.discovery.roots import Root
+from skillhouse.discovery.scan import Entry, Scanned, scan
+from skillhouse.discovery.snapshot import Snapshots
+from skillhouse.floor import Diagnostic, Severity
+from skillhouse.skill import (
+    Finding,
+    IndexContent,
+    Profile,
+    Skill,
+    SkillIndex,
+    load_profile,
+)
+
+
+def discover(
+    roots: Sequence[Root | str | Path],
+    *,
+    profile: str | Profile = "default",
+    trusted: bool = True,
+    cache: Path | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> SkillIndex:
+    """Find the skills below `roots` by the heads of their files; bodies are not read.
+
+    Args:
+        roots: In the order in which they shadow each other within a scope; a bare path is
+            explicit.
+        profile: How to scan and read, by name or as a value.
+        trusted: The caller's word for the project's skills; without it they are not read at all.
+        cache: Directory of the persistent index; None reads every file.
+        clock: Nanoseconds since the epoch.
+
+    Returns:
+        The index; it is decoded when first looked at. Whatever is wrong with a root or file is
+        a diagnostic of it.
+
+    Raises:
+        ConfigError: the profile or a root's scope is unknown.
+    """
+    chosen = load_profile(profile)
+    ranks = {rule.name: rank for rank, rule in enumerate(chosen.scopes)}
+    given = [root if isinstance(root, Root) else Root(Path(root)) for root in roots]
+    for root in given:
+        chosen.scope(root.scope)
+    ordered = sorted(given, key=lambda root: ranks[root.scope])
+    general: list[Diagnostic] = []
+    scans: list[tuple[Root, str, Scanned]] = []
+    snapshots = Snapshots(cache) if cache is not None else None
+    try:
+        for root in ordered:
+            real = _real(root, general, trusted=trusted)
+            if real is not None:
+                rule = chosen.scope(root.scope)
+                scans.append((root, real, scan(real, rule, chosen, snapshots, clock)))
+    finally:
+        if snapshots is not None:
+            snapshots.close()
+    if snapshots is not None and snapshots.fault is not None:
+        general.append(_cache_fault(str(snapshots.fault), snapshots.fault.path))
+    return SkillIndex(source=lambda: _merged(scans, general))
+
+
+def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None:
+    """Return the real path of a root to scan, or None when it is not to be scanned."""
+    text = os.path.abspath(root.path) if "\0" not in str(root.path) else ""
+    if not text:
+        message = f"a NUL in the root {str(root.path)!r}"
+        general.append(Diagnostic(code="path-nul", severity=Severity.ERROR, message=message))
+        return None
+    if root.scope == "project" and not trusted:
+        if os.path.lexists(text):
+            general.append(
+                Diagnostic(
+                    code="project-untrusted",
+                    severity=Severity.INFO,
+                    message="not read: trust the project's skills with `skillhouse trust`",
+                    path=Path(text),
+                )
+            )
+        return None
+    return os.path.realpath(text)
+
+
+def _cache_fault(message: str, path: Path) -> Diagnostic:
+    return Diagnostic(code="cache-unusable", severity=Severity.WARNING, message=message, path=path)
+
+
+def _merged(scans: list[tuple[Root, str, Scanned]], general: list[Diagnostic]) -> IndexContent:
+    """Decide which skill of a name is in force: by scope, then root, then path."""
+    in_force: dict[str, Skill] = {}
+    shadowed: list[Skill] = []
+    diagnostics = list(general)
+    clashes: list[Diagnostic] = []
+    files: set[str] = set()
+    for root, real, scanned in scans:
+        diagnostics += [_diagnostic(path, finding) for path, finding in scanned.walk.findings]
+        entries = scanned.entries()
+        for entry in entries:
+            if entry.findings:
+                diagnostics += [_diagnostic(entry.path, finding) for finding in entry.findings]
+        usable = [entry for entry in entries if entry.packed_fields is not None]
+        for entry in _once(usable, scanned.walk.links(), diagnostics):
+            if entry.path in files:
+                continue
+            files.add(entry.path)
+            skill = _skill(entry, root.scope, real)
+            winner = in_force.setdefault(entry.name, skill)
+            if winner is not skill:
+                shadowed.append(skill)
+                clashes.append(_clash(skill, winner))
+    return IndexContent(
+        skills=tuple(in_force.values()),
+        shadowed=tuple(shadowed),
+        diagnostics=tuple(diagnostics + clashes),
+    )
+
+
+def _once(
+    entries: list[Entry], links: tuple[str, ...], diagnostics: list[Diagnostic]
+) -> Iterator[Entry]:
+    """Yield each entry, but those that a link repeats; real directories go before links."""
+    if not links:
+        yield from entries
+        return
+    real = {entry.path: os.path.realpath(os.path.dirname(entry.path)) for entry in entries}
+    direct = {real[path] for path in real if os.path.dirname(path) == real[path]}
+    for entry in entries:
+        place = real[entry.path]
+        if os.path.dirname(entry.path) == place or place not in direct:
+            yield entry
+        else:
+            diagnostics.append(
+                Diagnostic(
+                    code="same-directory",
+                    severity=Severity.INFO,
+                    message=f"a link to `{place}`, which is listed itself",
+                    path=Path(entry.path),
+                )
+            )
+
+
+def _skill(entry: Entry, scope: str, root: str) -> Skill:
+    return Skill(
+        name=entry.name,
+        description=entry.description,
+        scope=scope,
+        file=entry.path,
+        root=root,
+        packed_fields=entry.packed_fields or b"",
+    )
+
+
+def _diagnostic(path: str, finding: Finding) -> Diagnostic:
+    return Diagnostic(
+        code=finding.code,
+        severity=Severity.ERROR if finding.fatal else Severity.WARNING,
+        message=finding.message,
+        path=Path(path),
+        line=finding.line,
+    )
+
+
+def _clash(skill: Skill, winner: Skill) -> Diagnostic:
+    return Diagnostic(
+        code="shadowed",
+        severity=Severity.WARNING,
+        message=f"`{skill.id}` is shadowed by `{winner.id}` at `{winner.file}`",
+        path=skill.location,
+        line=1,
+    )

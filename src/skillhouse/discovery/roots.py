@@ -1,0 +1,82 @@
+"""The directories that are scanned, strongest first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.skill import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory below which skills are looked for."""
+
+    path: Path
+    scope: str = "explicit"
+
+
+def default_roots(
+    *,
+    start: Path,
+    home: Path,
+    environment: Mapping[str, str],
+    profile: Profile,
+    explicit: Sequence[Path] = (),
+    builtin: Path | None = None,
+) -> tuple[Root, ...]:
+    """Return the roots of the profile's scopes, whether they exist or not.
+
+    Args:
+        start: Where the agent works; project roots are looked for from here upwards.
+        home: Stands for `~` in the profile's user directories.
+        environment: Where the profile's variable with further roots is looked up.
+        profile: The directories and the order of the scopes.
+        explicit: Roots that were given by hand, in their order.
+        builtin: The skills that come with this package.
+    """
+    named = [
+        Path(part)
+        for part in environment.get(profile.environment_variable, "").split(os.pathsep)
+        if part
+    ]
+    of_scope: dict[str, list[Path]] = {
+        "project": list(project_roots(start, profile)),
+        "explicit": [*explicit, *named],
+        "user": [_expanded(directory, home) for directory in profile.user_directories],
+        "builtin": [] if builtin is None else [builtin],
+    }
+    roots: dict[Path, Root] = {}
+    for rule in profile.scopes:
+        for path in of_scope.get(rule.name, []):
+            absolute = Path(os.path.abspath(path))
+            # A home directory that is its own project would otherwise be listed twice.
+            roots.setdefault(absolute, Root(absolute, rule.name))
+    return tuple(roots.values())
+
+
+def project_roots(start: Path, profile: Profile) -> tuple[Path, ...]:
+    """Return the project's skill directories from `start` up to the git root, nearest first.
+
+    Outside git only `start` itself is a project.
+    """
+    start = Path(os.path.abspath(start))
+    top = git_root(start)
+    places = [start]
+    while top is not None and places[-1] != top:
+        places.append(places[-1].parent)
+    return tuple(place / directory for place in places for directory in profile.project_directories)
+
+
+def git_root(start: Path) -> Path | None:
+    """Return the nearest directory from `start` upwards that holds `.git`, or None."""
+    for place in (start, *start.parents):
+        if os.path.lexists(place / ".git"):
+            return place
+    return None
+
+
+def _expanded(directory: str, home: Path) -> Path:
+    return home / directory[2:] if directory.startswith("~/") else Path(directory)

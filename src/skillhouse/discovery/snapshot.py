@@ -1,0 +1,71 @@
+"""The persistent index: one row a root, shared by all processes of a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from skillhouse.floor import StateError
+from skillhouse.store import CACHE, Store
+
+CACHE_FILE = "index.sqlite3"
+ROOTS_KEPT = 256
+"""Roots whose snapshots are kept; the one written longest ago goes first."""
+
+
+class Snapshot(NamedTuple):
+    """What was found below a root, in our own format."""
+
+    observed: bytes
+    entries: bytes
+
+
+class Snapshots:
+    """The snapshots in a cache directory. A fault ends its use, and never the discovery."""
+
+    def __init__(self, directory: Path) -> None:
+        self.fault: StateError | None = None
+        """Why the cache is no longer used."""
+        self._store: Store | None = None
+        try:
+            self._store = Store(directory / CACHE_FILE, CACHE)
+        except StateError as error:
+            self.fault = error
+
+    def get(self, root: str) -> Snapshot | None:
+        """Return the snapshot of a root, or None."""
+        if self._store is None:
+            return None
+        try:
+            rows = self._store.rows(
+                "SELECT observed, entries FROM snapshot WHERE root = ?", (root,)
+            )
+        except StateError as error:
+            self._stop(error)
+            return None
+        return Snapshot(*rows[0]) if rows else None
+
+    def put(self, root: str, snapshot: Snapshot) -> None:
+        """Replace the snapshot of a root."""
+        if self._store is None:
+            return
+        try:
+            with self._store.transaction() as connection:
+                connection.execute("DELETE FROM snapshot WHERE root = ?", (root,))
+                connection.execute("INSERT INTO snapshot VALUES (?, ?, ?)", (root, *snapshot))
+                connection.execute(
+                    "DELETE FROM snapshot WHERE rowid <= (SELECT max(rowid) FROM snapshot) - ?",
+                    (ROOTS_KEPT,),
+                )
+        except StateError as error:
+            self._stop(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _stop(self, error: StateError) -> None:
+        self.fault = error
+        self.close()

@@ -1,0 +1,51 @@
+"""What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
+
+from skillhouse.floor.diagnostic import Diagnostic, Severity
+from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
+from skillhouse.floor.errors import (
+    AmbiguousSkillError,
+    ConfigError,
+    DecodeError,
+    MissingExtraError,
+    PathError,
+    SkillError,
+    SkillhouseError,
+    StateError,
+    TreeError,
+    UnknownSkillError,
+    WireNameError,
+)
+from skillhouse.floor.names import WireNames, nearest, wire_name
+from skillhouse.floor.paths import checked_parts, confine, open_beneath, read_beneath
+from skillhouse.floor.wire import canonical_json, decode, encode, shaped
+
+__all__ = [
+    "AmbiguousSkillError",
+    "ConfigError",
+    "DecodeError",
+    "Diagnostic",
+    "Digest",
+    "MissingExtraError",
+    "PathError",
+    "Severity",
+    "SkillError",
+    "SkillhouseError",
+    "StateError",
+    "TreeDigest",
+    "TreeError",
+    "UnknownSkillError",
+    "WireNameError",
+    "WireNames",
+    "canonical_json",
+    "checked_parts",
+    "confine",
+    "decode",
+    "digest",
+    "encode",
+    "nearest",
+    "open_beneath",
+    "read_beneath",
+    "shaped",
+    "tree_digest",
+    "wire_name",
+]

@@ -1,0 +1,109 @@
+"""The exceptions that callers of skillhouse meet; each carries its facts as attributes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class SkillhouseError(Exception):
+    """Root of every error raised here on purpose."""
+
+
+class PathError(SkillhouseError):
+    """A path from outside is refused; `code` says why (vectors/paths.jsonl)."""
+
+    def __init__(self, code: str, relative: str, base: Path) -> None:
+        super().__init__(f"{code} under `{base}`: {relative!r}")
+        self.code = code
+        self.relative = relative
+        self.base = base
+
+
+class TreeError(SkillhouseError):
+    """A directory has no tree digest: it holds a link, a device or too much."""
+
+    def __init__(self, code: str, path: Path, reason: str) -> None:
+        super().__init__(f"{reason}: `{path}`")
+        self.code = code
+        self.path = path
+
+
+class SkillError(SkillhouseError):
+    """A skill cannot be loaded; `code` is that of the diagnostic that refused it."""
+
+    def __init__(self, code: str, path: Path, message: str) -> None:
+        super().__init__(f"{message}: `{path}`")
+        self.code = code
+        self.path = path
+
+
+class UnknownSkillError(SkillhouseError):
+    """No skill goes by this id, name or directory name."""
+
+    def __init__(self, reference: str, suggestions: tuple[str, ...]) -> None:
+        hint = f"; nearest: {', '.join(f'`{s}`' for s in suggestions)}" if suggestions else ""
+        super().__init__(f"no skill `{reference}`{hint}")
+        self.reference = reference
+        self.suggestions = suggestions
+
+
+class AmbiguousSkillError(SkillhouseError):
+    """A name fits several skills; `candidates` are ids or paths that fit one each."""
+
+    def __init__(self, reference: str, candidates: tuple[str, ...]) -> None:
+        super().__init__(
+            f"`{reference}` fits {len(candidates)} skills, name one of: "
+            + ", ".join(f"`{c}`" for c in candidates)
+        )
+        self.reference = reference
+        self.candidates = candidates
+
+
+class WireNameError(SkillhouseError):
+    """A wire name is already taken by another pair of skill and tool."""
+
+    def __init__(self, wire: str, pair: tuple[str, str], taken_by: tuple[str, str]) -> None:
+        super().__init__(
+            f"wire name `{wire}` of `{':'.join(pair)}` is taken by `{':'.join(taken_by)}`"
+        )
+        self.wire = wire
+        self.pair = pair
+        self.taken_by = taken_by
+
+
+class ConfigError(SkillhouseError):
+    """A configuration file or value cannot be used; `key` and `suggestion` where known."""
+
+    def __init__(
+        self, message: str, *, path: Path | None = None, key: str = "", suggestion: str = ""
+    ) -> None:
+        where = f" in `{path}`" if path else ""
+        hint = f"; did you mean `{suggestion}`" if suggestion else ""
+        super().__init__(f"{message}{where}{hint}")
+        self.path = path
+        self.key = key
+        self.suggestion = suggestion
+
+
+class StateError(SkillhouseError):
+    """Kept state is corrupt or newer than this program; nothing was changed."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(f"{message}: `{path}`")
+        self.path = path
+
+
+class DecodeError(SkillhouseError):
+    """Bytes from a file or a peer do not have the expected shape."""
+
+
+class MissingExtraError(SkillhouseError):
+    """An optional part is not installed; `extra` names what to install."""
+
+    def __init__(self, extra: str, module: str) -> None:
+        super().__init__(
+            f"this needs the optional part `{extra}`: pip install 'skillhouse[{extra}]' "
+            f"(missing module `{module}`)"
+        )
+        self.extra = extra
+        self.module = module

@@ -1,0 +1,151 @@
+"""Paths from outside: checked as text, then walked without leaving their base."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from skillhouse.floor.errors import PathError
+
+ASSET_DIRECTORIES = ("references", "scripts", "assets")
+"""The directories that mode "asset" allows (S003-49 to S003-51)."""
+
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
+
+_MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+def checked_parts(relative: str, base: Path, *, mode: str = "any") -> tuple[str, ...]:
+    """Return the segments of `relative`, refused as vectors/README.md orders the findings.
+
+    Raises:
+        PathError: the text is refused; nothing was looked up.
+    """
+    code = _text_finding(relative)
+    if code is None:
+        parts = tuple(part for part in relative.split("/") if part not in ("", "."))
+        if mode == "any" or (parts and parts[0] in ASSET_DIRECTORIES):
+            return parts
+        code = "path-prefix"
+    raise PathError(code, relative, base)
+
+
+def _text_finding(relative: str) -> str | None:
+    if not relative:
+        return "path-empty"
+    if "\0" in relative:
+        return "path-nul"
+    if relative[1:2] == ":" and relative[0].isascii() and relative[0].isalpha():
+        return "path-drive"
+    if "\\" in relative:
+        return "path-backslash"
+    if relative.startswith("/"):
+        return "path-absolute"
+    if ".." in relative.split("/"):
+        return "path-parent"
+    return None
+
+
+def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
+    """Return the regular file `relative` under `base`, links followed as long as they stay inside.
+
+    The answer holds for the moment of the call only: open it with `open_beneath` if others can
+    write there.
+
+    Args:
+        base: Existing directory that bounds the result.
+        relative: POSIX path from an untrusted source.
+        mode: "any", or "asset" for references/, scripts/ and assets/ only.
+
+    Raises:
+        PathError: the path is refused; `code` says why (vectors/paths.jsonl).
+    """
+    parts = checked_parts(relative, base, mode=mode)
+    root = os.path.realpath(base)
+    current = root
+    try:
+        for part in parts:
+            current = os.path.join(current, part)
+            if stat.S_ISLNK(os.lstat(current).st_mode):
+                # realpath does not fail on a target that is missing, so a link that leaves is
+                # told from one that dangles inside.
+                target = os.path.realpath(current)
+                if not Path(target).is_relative_to(root):
+                    raise PathError("path-escape", relative, base)
+                os.stat(current)
+                current = target
+        kind = os.stat(current).st_mode
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) or error.errno in _MISSING:
+            raise PathError("not-found", relative, base) from None
+        raise PathError("unreadable", relative, base) from error
+    if not stat.S_ISREG(kind):
+        raise PathError("not-a-file", relative, base)
+    return Path(current)
+
+
+def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor of the regular file `relative`, opened beneath `base` without links.
+
+    Each part is opened relative to the descriptor of the one before with `O_NOFOLLOW`, so a
+    directory that is swapped for a link while we walk cannot lead outside. Links are refused,
+    also those that stay inside: `confine` first where they are wanted.
+
+    Raises:
+        PathError: `path-link` for a link, else as `confine`.
+    """
+    parts = checked_parts(relative, base)
+    if not parts:
+        raise PathError("not-a-file", relative, base)
+    if os.open not in os.supports_dir_fd:
+        return os.open(confine(base, relative), flags | _CLOEXEC)
+    handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        # O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
+        want = (flags | _NONBLOCK) if last else (os.O_RDONLY | _DIRECTORY)
+        try:
+            below = _open(base, relative, part, want | _NOFOLLOW, handle)
+        finally:
+            os.close(handle)
+        handle = below
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise PathError("not-a-file", relative, base)
+    return handle
+
+
+def _open(base: Path, relative: str, part: str, flags: int, handle: int | None) -> int:
+    try:
+        return os.open(part, flags | _CLOEXEC, 0o600, dir_fd=handle)
+    except OSError as error:
+        if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(part, handle)):
+            raise PathError("path-link", relative, base) from None
+        if error.errno in _MISSING:
+            raise PathError("not-found", relative, base) from None
+        if error.errno in (errno.EISDIR, errno.ENXIO):
+            raise PathError("not-a-file", relative, base) from None
+        raise PathError("unreadable", relative, base) from error
+
+
+def _is_link(part: str, handle: int | None) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def read_beneath(base: Path, relative: str, *, max_bytes: int) -> bytes:
+    """Return at most `max_bytes + 1` bytes of a file beneath `base`; longer means too large.
+
+    Raises:
+        PathError: as `open_beneath`.
+    """
+    handle = open_beneath(base, relative)
+    with os.fdopen(handle, "rb") as file:
+        return file.read(max_bytes + 1)

@@ -1,0 +1,1 @@
+"""Translate one protocol each, and decide nothing."""

@@ -1,0 +1,129 @@
+"""The command line: finds the verb, loads its module, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
+from skillhouse.frontends.cli.terminal import Terminal
+
+__all__ = ["main"]
+
+OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
+"""Exit codes (DESIGN, "Command line")."""
+
+VERBS = {
+    "up": ("serving", "serve the status page on this machine"),
+    "list": ("listing", "list the skills an agent sees here"),
+    "show": ("showing", "show one skill: metadata, files, findings, permission"),
+    "search": ("searching", "rank the skills for a request"),
+    "load": ("loading", "print the body of a skill"),
+    "files": ("files", "list the other files of a skill"),
+    "validate": ("validating", "judge skills by the specification, for authors"),
+    "trust": ("trusting", "let this project's skills be read"),
+    "rehearse": ("rehearsing", "walk a request through the house without a model"),
+    "policy": ("policy", "explain what a permission would meet"),
+}
+"""Each verb's module in this package, and what it does in one line."""
+
+_INTRODUCTION = """usage: skillhouse VERB [OPTIONS]
+
+The house in which an AI agent's skills live.
+
+"""
+_CLOSING = """
+examples:
+  skillhouse list
+  skillhouse rehearse "What's the weather in Tokyo?"
+  skillhouse validate ./my-skill
+
+`skillhouse VERB --help` explains a verb. Every listing verb takes --json.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    terminal = Terminal(sys.stdout, sys.stderr, os.environ)
+    try:
+        return _run(arguments, terminal)
+    except UsageError as error:
+        terminal.error(str(error))
+        return USAGE
+    except KeyboardInterrupt:
+        # The shell expects the code of a process that the signal ended.
+        terminal.error("stopped")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output went away, as `| head` does; that is no fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def _run(arguments: list[str], terminal: Terminal) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        terminal.write(_help())
+        return OK
+    verb = arguments[0]
+    if verb in ("-V", "--version"):
+        terminal.write(f"skillhouse {_version()}\n")
+        return OK
+    if verb not in VERBS:
+        raise _unknown_verb(verb)
+    return _call(verb, arguments[1:], terminal)
+
+
+def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
+    """Parse the verb's arguments and run it; errors of the house become messages."""
+    from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
+
+    module, summary = VERBS[verb]
+    command = importlib.import_module(f"{__name__}.{module}")
+    parser = Parser(
+        prog=f"skillhouse {verb}",
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=command.EXAMPLES,
+        formatter_class=HelpFormatter,
+    )
+    command.configure(parser)
+    try:
+        code: int = command.run(parser.parse_args(arguments), terminal)
+        sys.stdout.flush()
+    except ConfigError as error:
+        terminal.error(str(error))
+        return USAGE
+    except (StateError, MissingExtraError) as error:
+        terminal.error(str(error))
+        return ENVIRONMENT
+    except SkillhouseError as error:
+        terminal.error(str(error))
+        return FINDING
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        terminal.error(f"{(error.strerror or str(error)).lower()}: `{error.filename or verb}`")
+        return ENVIRONMENT
+    return code
+
+
+def _unknown_verb(verb: str) -> UsageError:
+    from skillhouse.floor import nearest
+
+    close = nearest(verb, VERBS)
+    hint = f"did you mean `{close[0]}`" if close else "`skillhouse --help` lists the verbs"
+    return UsageError(f"unknown verb `{verb}`; {hint}")
+
+
+def _help() -> str:
+    lines = [f"  {verb:<10}{summary}\n" for verb, (_, summary) in VERBS.items()]
+    return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING
+
+
+def _version() -> str:
+    import skillhouse
+
+    return skillhouse.__version__

@@ -1,0 +1,95 @@
+"""The options that verbs share, and the house they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from skillhouse.floor import nearest
+from skillhouse.runtime import Places, Settings, Skillhouse, configured
+
+
+class UsageError(Exception):
+    """The words of a command are off; the message says what to change."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps examples as they are written."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26, width=80)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors name the nearest option and do not print a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a `UsageError` in our own form."""
+        if message.startswith("unrecognized arguments: "):
+            words = message.removeprefix("unrecognized arguments: ").split()
+            known = [option for action in self._actions for option in action.option_strings]
+            close = nearest(words[0].split("=")[0], known)
+            hint = f"; did you mean `{close[0]}`" if close else ""
+            message = f"unknown argument `{words[0]}`{hint}"
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the house stands."""
+    place = parser.add_argument_group("place")
+    place.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
+    place.add_argument(
+        "--root",
+        dest="roots",
+        action="append",
+        metavar="DIR",
+        help="also look for skills below DIR; may be repeated",
+    )
+    place.add_argument("--profile", metavar="NAME", help="find skills as this client would")
+    place.add_argument("--no-cache", action="store_true", help="read every file anew")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+
+
+def house_of(options: argparse.Namespace) -> Skillhouse:
+    """Return the house that the place options describe.
+
+    Raises:
+        UsageError: the start directory or a root is none.
+    """
+    start = Path(options.start).absolute() if options.start else Path.cwd()
+    if not start.is_dir():
+        raise UsageError(f"expected a directory after -C, got `{start}`")
+    for root in options.roots or ():
+        if not Path(start, root).is_dir():
+            raise UsageError(f"expected a directory after --root, got `{root}`")
+    places = Places(start=start, home=Path.home(), environment=os.environ)
+    flags = Settings(
+        profile=options.profile,
+        roots=tuple(str(Path(start, root)) for root in options.roots) if options.roots else None,
+        cache=False if options.no_cache else None,
+    )
+    return Skillhouse(configured(places, flags))
+
+
+def positive(text: str) -> int:
+    """Return a number of at least 1, for argparse."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got `{text}`")
+    return number
+
+
+def port(text: str) -> int:
+    """Return a port number, for argparse; 0 lets the system choose."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got `{text}`")
+    return int(text)

@@ -1,0 +1,180 @@
+"""What a person sees: plain lines of the terminal's width, in which untrusted text stays text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+EFFECT_COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
+SEVERITY_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
+
+WIDTH_MAX = 100
+"""Columns beyond which lines become hard to read."""
+
+
+class Terminal:
+    """Writes data to one stream and talk to another."""
+
+    def __init__(self, output: TextIO, errors: TextIO, environment: Mapping[str, str]) -> None:
+        """Take the streams; colours are used on a terminal unless NO_COLOR is set."""
+        self._output = output
+        self._errors = errors
+        self._coloured = {
+            stream: stream.isatty()
+            and not environment.get("NO_COLOR")
+            and environment.get("TERM") != "dumb"
+            for stream in (output, errors)
+        }
+        for stream in (output, errors):
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                # A name that the terminal's encoding lacks must not end the program.
+                reconfigure(errors="backslashreplace")
+        self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
+
+    def write(self, text: str) -> None:
+        """Write text to stdout as it is."""
+        self._output.write(text)
+
+    def line(self, text: str = "") -> None:
+        """Write one line to stdout."""
+        self._output.write(text + "\n")
+
+    def note(self, text: str) -> None:
+        """Write one line of talk to stderr."""
+        self._errors.write(text + "\n")
+
+    def error(self, message: str) -> None:
+        """Write an error to stderr."""
+        self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")
+
+    def json(self, value: Any) -> None:
+        """Write one JSON value to stdout, all of it ASCII so that nothing can hide in it."""
+        self._output.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+    def style(self, text: str, *names: str, errors: bool = False) -> str:
+        """Return `text` in a colour or weight; colour never carries meaning alone."""
+        if not self._coloured[self._errors if errors else self._output]:
+            return text
+        return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
+
+    def heading(self, text: str) -> None:
+        """Write a heading."""
+        self.line(self.style(text, "bold"))
+
+    def effect(self, effect: str) -> str:
+        """Return allow, ask or deny in its colour."""
+        return self.style(effect, EFFECT_COLOURS[effect])
+
+    def pair(self, label: str, value: str, *, label_width: int) -> None:
+        """Write a label with its value; a long value is wrapped beside the label."""
+        first, *rest = self.wrapped(value, label_width)
+        self.line(self.style(cut(label, label_width - 1).ljust(label_width), "dim") + first)
+        for line in rest:
+            self.line(" " * label_width + line)
+
+    def wrapped(self, text: str, indent: int) -> list[str]:
+        """Return the lines of a text that is to stand `indent` columns from the left."""
+        return wrapped(text, self.width - indent)
+
+    def document(self, text: str) -> None:
+        """Write a whole untrusted text: as it is into a pipe, controls shown on a terminal."""
+        if self._output.isatty():
+            text = "\n".join(shown(line) for line in text.split("\n"))
+        self._output.write(text if text.endswith("\n") else text + "\n")
+
+    def rows(self, rows: Sequence[tuple[str, str]], *, indent: int = 2, most: int = 28) -> None:
+        """Write two columns: a bold name, and a text cut to the rest of the line."""
+        column = min(max((width_of(name) for name, _ in rows), default=0), most)
+        for name, text in rows:
+            room = self.width - indent - column - 2
+            label = cut(name, column) if width_of(name) > column else name
+            padding = " " * (column - width_of(label) + 2)
+            self.line(" " * indent + self.style(label, "bold") + padding + cut(text, room))
+
+
+def shown(text: str) -> str:
+    """Return untrusted text so that a terminal only shows it: controls and hidden ones as escapes.
+
+    >>> shown("a\\x1b[31mb\\u202ec")
+    'a\\\\x1b[31mb\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Return text with runs of white space folded to one blank, safe to show."""
+    return shown(" ".join(text.split()))
+
+
+def width_of(text: str) -> int:
+    """Return the columns a text takes; Chinese, Japanese and Korean take two a character."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """Return a text that fits, its end marked with an ellipsis if something was cut."""
+    if width_of(text) <= columns:
+        return text
+    kept = ""
+    used = 0
+    for character in text:
+        used += width_of(character)
+        if used > columns - 1:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of a text, broken at blanks, or anywhere where a word does not fit.
+
+    The lines of a broken line keep its indentation.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        margin = " " * min(len(line) - len(words), columns // 2)
+        lines += [margin + piece for piece in _broken(words, columns - len(margin))]
+    return lines
+
+
+def _broken(line: str, columns: int) -> list[str]:
+    lines: list[str] = []
+    current = ""
+    for word in line.split(" "):
+        joined = f"{current} {word}" if current else word
+        if width_of(joined) <= columns:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        while width_of(word) > columns:
+            piece = word[: _fitting(word, columns)]
+            lines.append(piece)
+            word = word[len(piece) :]
+        current = word
+    return [*lines, current]
+
+
+def _fitting(word: str, columns: int) -> int:
+    used = 0
+    for count, character in enumerate(word):
+        used += width_of(character)
+        if used > columns:
+            return max(count, 1)
+    return len(word)

@@ -1,0 +1,148 @@
+"""The application behind the guard: three pages, the same as JSON, a style sheet and an icon."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
+from skillhouse.frontends.http.guard import Guard
+from skillhouse.frontends.http.keys import Keys
+from skillhouse.frontends.http.pages import Pages
+from skillhouse.frontends.http.status import Reader
+from skillhouse.frontends.http.values import (
+    detail_value,
+    error_value,
+    skills_value,
+    status_value,
+)
+from skillhouse.runtime import Skillhouse
+
+SECRET_BYTES = 32
+"""Randomness in a token and in a session: more than can be tried (RFC 6750, 5.2)."""
+API = "/api/"
+
+_STATIC = Path(__file__).resolve().parent / "static"
+_STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
+
+
+def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
+    """Return the application of `http_app`."""
+    site = _Site(Reader(house, time.monotonic))
+    routes = [
+        Route("/", site.status),
+        Route("/skills/{reference:path}", site.skill),
+        Route("/api/status", site.api_status),
+        Route("/api/skills", site.api_skills),
+        Route("/api/skills/{reference:path}", site.api_skill),
+        *(Route(path, site.static) for path in _STATIC_TYPES),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            UnknownSkillError: site.unknown,
+            AmbiguousSkillError: site.ambiguous,
+            SkillhouseError: site.unusable,
+            HTTPException: site.refused,
+            Exception: site.broken,
+        },
+    )
+    app.router.redirect_slashes = False
+    return Guard(
+        app,
+        keys=Keys(token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port),
+        port=port,
+        unauthorized=site.unauthorized,
+        # The page of the 401 is styled as well; both files are the same for everyone.
+        open_paths=frozenset(_STATIC_TYPES),
+    )
+
+
+class _Site:
+    """The endpoints. They are plain functions, which Starlette runs in threads."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._pages = Pages()
+        self._files = {path: (_STATIC / path[1:]).read_bytes() for path in _STATIC_TYPES}
+
+    def status(self, request: Request) -> Response:
+        asked = request.query_params
+        query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
+        status = self._reader.status(query=query, page=page)
+        return self._page("status.html", status=status, found=status.found)
+
+    def skill(self, request: Request) -> Response:
+        detail = self._reader.detail(request.path_params["reference"])
+        return self._page("skill.html", detail=detail, skill=detail.skill)
+
+    def api_status(self, _: Request) -> Response:
+        return _json(status_value(self._reader.status()))
+
+    def api_skills(self, _: Request) -> Response:
+        return _json(skills_value(self._reader.found()))
+
+    def api_skill(self, request: Request) -> Response:
+        return _json(detail_value(self._reader.detail(request.path_params["reference"])))
+
+    def static(self, request: Request) -> Response:
+        path = request.url.path
+        return Response(self._files[path], headers={"content-type": _STATIC_TYPES[path]})
+
+    async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
+        message = "send the token that `skillhouse up` printed as `Authorization: Bearer TOKEN`"
+        answer = self._error(scope["path"], 401, error_value("unauthorized", message))
+        answer.headers["www-authenticate"] = "Bearer"
+        await answer(scope, receive, send)
+
+    def unknown(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, UnknownSkillError)  # noqa: S101 - Starlette's types say less.
+        value = error_value("unknown-skill", str(error), nearest=error.suggestions)
+        return self._error(request.url.path, 404, value, reference=error.reference)
+
+    def ambiguous(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, AmbiguousSkillError)  # noqa: S101 - Starlette's types say less.
+        value = error_value("ambiguous-skill", str(error), nearest=error.candidates)
+        return self._error(request.url.path, 300, value, reference=error.reference)
+
+    def unusable(self, request: Request, error: Exception) -> Response:
+        return self._error(request.url.path, 500, error_value("house-unusable", str(error)))
+
+    def refused(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - Starlette's types say less.
+        value = error_value("nothing-here", "there is nothing at this address")
+        return self._error(request.url.path, error.status_code, value)
+
+    def broken(self, request: Request, _: Exception) -> Response:
+        message = "something went wrong; the terminal where `skillhouse up` runs says what"
+        return self._error(request.url.path, 500, error_value("broken", message))
+
+    def _error(self, path: str, status: int, value: dict[str, Any], **more: Any) -> Response:
+        """Return an error as a page, or as JSON below the API."""
+        if path.startswith(API):
+            return _json(value, status)
+        return self._page("error.html", status, **{"reference": "", **value["error"], **more})
+
+    def _page(self, template: str, status: int = 200, **values: Any) -> Response:
+        return HTMLResponse(self._pages.render(template, **values), status)
+
+
+def _page_number(text: str | None) -> int:
+    """Return the number of a page; what is none is the first."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def _json(value: dict[str, Any], status: int = 200) -> Response:
+    # ASCII only, so that nothing can hide in it.
+    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+    return Response(text, status, headers={"content-type": "application/json"})

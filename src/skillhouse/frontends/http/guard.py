@@ -1,0 +1,163 @@
+"""The gate before every listener: who is asked, who asks, how, and with which key.
+
+A page of a stranger in the same browser can reach 127.0.0.1. What it cannot do is name us as Host
+(DNS rebinding ends there), hide its own Origin, or know the token. Every listener of this room
+stands behind one `Guard`, which is the outermost application: nothing answers outside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from skillhouse.frontends.http.keys import Keys, header_values
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+NAMES = ("127.0.0.1", "localhost")
+"""The only names under which we answer."""
+
+READ_METHODS = ("GET", "HEAD")
+
+HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
+        b"form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""On every answer, errors included. There are no CORS headers, so no other origin reads one."""
+
+_SET_BY_US = frozenset(name for name, _ in HEADERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the guard itself answers, in one plain line."""
+
+    status: int
+    message: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Guard:
+    """Lets a request through to an application if everything about it is right."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keys,
+        port: int,
+        unauthorized: ASGIApp,
+        open_paths: frozenset[str] = frozenset(),
+        methods: tuple[str, ...] = READ_METHODS,
+    ) -> None:
+        """Stand before `app`.
+
+        Args:
+            app: Answers what is let through.
+            keys: Tells who may come in.
+            port: Where we listen; part of the Host and Origin.
+            unauthorized: Answers with 401 where the key is missing or wrong.
+            open_paths: Paths that need no key, because they hold nothing of the house.
+            methods: The only methods that are answered.
+        """
+        self._app = app
+        self._keys = keys
+        self._unauthorized = unauthorized
+        self._open_paths = open_paths
+        self._methods = methods
+        self._hosts = tuple(f"{name}:{port}" for name in NAMES)
+        # A browser leaves out the port that http has anyway.
+        accepted = self._hosts + (NAMES if port == 80 else ())
+        self._accepted_hosts = frozenset(host.encode() for host in accepted)
+        self._accepted_origins = frozenset(f"http://{host}".encode() for host in accepted)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, _with_headers(send))
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _reply(refusal, scope, send)
+            return
+        tokens = _query_tokens(scope)
+        if tokens:
+            # The token leaves the address bar, and with it the history, for a cookie.
+            if len(tokens) == 1 and self._keys.is_token(tokens[0]):
+                cookie = (b"set-cookie", self._keys.set_cookie())
+                moved = Reply(status=303, headers=((b"location", b"/"), cookie))
+                await _reply(moved, scope, send)
+            else:
+                await self._unauthorized(scope, receive, send)
+        elif scope["path"] in self._open_paths or self._keys.open(scope):
+            await self._app(scope, receive, send)
+        else:
+            await self._unauthorized(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Reply | None:
+        hosts = list(header_values(scope, b"host"))
+        if len(hosts) != 1 or hosts[0] not in self._accepted_hosts:
+            return Reply(status=421, message=f"only {' and '.join(self._hosts)} are served here")
+        if not all(o in self._accepted_origins for o in header_values(scope, b"origin")):
+            return Reply(status=403, message="requests of other origins are refused")
+        # `same-site` is another port of this machine, which is not us.
+        if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
+            message = "requests of other pages are refused; type the address, or paste it"
+            return Reply(status=403, message=message)
+        if scope["method"] not in self._methods:
+            message = f"only {' and '.join(self._methods)} are answered here"
+            allowed = ", ".join(self._methods).encode()
+            return Reply(status=405, message=message, headers=((b"allow", allowed),))
+        return None
+
+
+_OWN_SITES = (b"same-origin", b"none")
+"""`Sec-Fetch-Site` of our own pages, and of an address that was typed (Fetch Metadata)."""
+
+
+def _query_tokens(scope: Scope) -> list[str]:
+    """Return the tokens in the address of the start page; no other page takes one there."""
+    if scope["path"] != "/":
+        return []
+    query = scope["query_string"].decode("latin-1")
+    return parse_qs(query, keep_blank_values=True).get("token", [])
+
+
+async def _reply(reply: Reply, scope: Scope, send: Send) -> None:
+    body = f"{reply.message}\n".encode() if reply.message else b""
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *reply.headers,
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def _with_headers(send: Send) -> Send:
+    """Return a `send` that puts our headers on every answer."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            kept = [
+                pair for pair in message.get("headers", ()) if pair[0].lower() not in _SET_BY_US
+            ]
+            message["headers"] = [*kept, *HEADERS]
+        await send(message)
+
+    return send_with_headers

@@ -1,0 +1,108 @@
+"""Listens on this machine only, until a signal ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from skillhouse.frontends.http.app import SECRET_BYTES, make_app
+from skillhouse.runtime import Skillhouse
+
+HOST = "127.0.0.1"
+"""The only address that is listened on."""
+BACKLOG = 128
+HEAD_MAX = 16 * 1024
+"""Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
+GRACE_SECONDS = 1
+"""How long answers under way may take once the end was asked for."""
+
+
+def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
+    """Serve `house` until SIGINT or SIGTERM; see `serve`."""
+    with bound(port) as listener:
+        port = listener.getsockname()[1]
+        token = secrets.token_urlsafe(SECRET_BYTES)
+        server = Server(
+            uvicorn.Config(
+                make_app(house, token=token, port=port),
+                http="h11",
+                loop="asyncio",
+                ws="none",
+                lifespan="off",
+                # No access log: requests hold the token.
+                access_log=False,
+                log_config=None,
+                log_level="error",
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=HEAD_MAX,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        with server.ended_by_signals():
+            announce(f"http://{HOST}:{port}/?token={token}")
+            # A pipe would keep the line until it is full, and its reader waits for it.
+            sys.stdout.flush()
+            server.run(sockets=[listener])
+    return 0
+
+
+def bound(port: int) -> socket.socket:
+    """Return a socket that listens on `port` of this machine, 0 for any free port.
+
+    Raises:
+        OSError: the port cannot be had; its text says what to do.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # A port whose last connections are still winding down is free. Windows would let two
+            # servers have one port.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        advice = _ADVICE.get(error.errno or 0, (error.strerror or str(error)).lower())
+        raise OSError(error.errno, advice, f"{HOST}:{port}") from error
+    return listener
+
+
+_ADVICE = {
+    errno.EADDRINUSE: "port taken, choose another with --port, or --port 0 for any free one",
+    errno.EACCES: "port reserved for the system, choose one from 1024 with --port",
+}
+
+
+class Server(uvicorn.Server):
+    """A server for which being ended by a signal is a proper end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone; uvicorn's own would raise them again at the end."""
+        yield
+
+    @contextlib.contextmanager
+    def ended_by_signals(self) -> Iterator[None]:
+        """End on SIGINT and SIGTERM, from the announcement on; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

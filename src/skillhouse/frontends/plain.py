@@ -1,0 +1,145 @@
+"""The house's values as plain JSON values; every frontend that speaks JSON gives these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from skillhouse.discovery import Catalog
+from skillhouse.floor import Diagnostic
+from skillhouse.runtime import Explanation, Rehearsal, TrustReport
+from skillhouse.skill import Skill, SkillContent, SkillIndex
+
+
+def skill_value(skill: Skill) -> dict[str, Any]:
+    """Return what identifies and describes a skill."""
+    return {
+        "id": skill.id,
+        "name": skill.name,
+        "description": skill.description,
+        "scope": skill.scope,
+        "location": skill.file,
+        "directory": str(skill.directory),
+        "uri": skill.uri,
+    }
+
+
+def index_value(index: SkillIndex) -> dict[str, Any]:
+    """Return an index with its shadowed skills and findings."""
+    return {
+        "skills": [skill_value(skill) for skill in index.skills],
+        "shadowed": [skill_value(skill) for skill in index.shadowed],
+        "diagnostics": diagnostic_values(index.diagnostics),
+    }
+
+
+def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """Return findings."""
+    return [
+        {
+            "code": found.code,
+            "severity": found.severity.value,
+            "message": found.message,
+            "path": None if found.path is None else str(found.path),
+            "line": found.line,
+        }
+        for found in diagnostics
+    ]
+
+
+def content_value(content: SkillContent) -> dict[str, Any]:
+    """Return a loaded skill."""
+    return {
+        **skill_value(content.skill),
+        "body": content.body,
+        "resources": list(content.resources),
+        "resources_omitted": content.resources_omitted,
+        "diagnostics": diagnostic_values(content.diagnostics),
+    }
+
+
+def explanation_value(found: Explanation) -> dict[str, Any]:
+    """Return a decision with every rule that spoke."""
+    return {
+        "action": found.permission.action,
+        "resource": found.permission.resource,
+        "effect": found.decision.effect.value,
+        "layer": found.decision.layer,
+        "rule_index": found.decision.rule_index,
+        "reason": found.reason,
+        "rules": [
+            {
+                "layer": spoke.layer,
+                "rule_index": spoke.rule_index,
+                "effect": spoke.rule.effect.value,
+                "action": spoke.rule.action,
+                "pattern": spoke.rule.pattern,
+                "reason": spoke.rule.reason,
+                "is_verdict": spoke.is_verdict,
+                "decided": spoke.decided,
+            }
+            for spoke in found.spoke
+        ],
+    }
+
+
+def catalog_value(catalog: Catalog) -> dict[str, Any]:
+    """Return a catalog, its cost, and what the budget left out."""
+    return {
+        "text": catalog.text,
+        "tokens": catalog.tokens,
+        "included": [skill.id for skill in catalog.included],
+        "omitted": [skill.id for skill in catalog.omitted],
+    }
+
+
+def trust_value(report: TrustReport) -> dict[str, Any]:
+    """Return a project and how its skills stand to what was trusted."""
+    return {
+        "project": str(report.project),
+        "trusted": report.is_trusted,
+        "skills": [
+            {
+                "name": found.skill.name,
+                "directory": found.directory,
+                "tree_digest": found.tree_digest or None,
+                "state": found.state,
+                "problem": found.problem or None,
+            }
+            for found in report.skills
+        ],
+    }
+
+
+def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
+    """Return every step of a rehearsal."""
+    return {
+        "request": rehearsal.request,
+        "catalog": catalog_value(rehearsal.catalog),
+        "hidden": rehearsal.hidden,
+        "hits": [
+            {
+                "id": hit.id,
+                "name": hit.name,
+                "score": hit.score,
+                "fields": list(hit.fields),
+                "exact": hit.exact,
+            }
+            for hit in rehearsal.hits
+        ],
+        "skill": None if rehearsal.skill is None else skill_value(rehearsal.skill),
+        "decision": None if rehearsal.decision is None else explanation_value(rehearsal.decision),
+        "content": None if rehearsal.content is None else content_value(rehearsal.content),
+        "mentions": [
+            {
+                "kind": verdict.mention.kind,
+                "text": verdict.mention.text,
+                "line": verdict.mention.line,
+                "effect": verdict.effect.value,
+                "layer": verdict.layer,
+                "reason": verdict.reason,
+                "argv": None if verdict.argv is None else list(verdict.argv),
+            }
+            for verdict in rehearsal.mentions
+        ],
+    }

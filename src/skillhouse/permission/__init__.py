@@ -1,0 +1,19 @@
+"""Decides, purely, whether something may happen."""
+
+from skillhouse.permission.command import command_resource
+from skillhouse.permission.decide import decide, explain
+from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
+from skillhouse.permission.wildcard import matches
+
+__all__ = [
+    "Decision",
+    "Effect",
+    "Layer",
+    "Permission",
+    "Rule",
+    "Spoke",
+    "command_resource",
+    "decide",
+    "explain",
+    "matches",
+]

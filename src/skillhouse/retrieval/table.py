@@ -1,0 +1,98 @@
+"""The full-text table: rows of three fields, ranked by BM25 in SQLite's FTS5."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from skillhouse.floor import SkillhouseError
+
+FIELDS = ("name", "description", "body")
+"""The searched fields of a row, in the order of its values."""
+
+WEIGHTS = (10.0, 5.0, 1.0)
+"""What a match in each field counts (reference/retrieval.md, section 4; flat around these)."""
+
+# `porter` stems what `unicode61` splits, and leaves every token that is not English as it is, so
+# that our pairs of CJK characters survive. The table keeps no texts, only where words stand.
+_CREATE = (
+    "CREATE VIRTUAL TABLE words USING fts5("
+    "name, description, body, content='', tokenize='porter unicode61 remove_diacritics 2')"
+)
+_INSERT = "INSERT INTO words(rowid, name, description, body) VALUES (?, ?, ?, ?)"
+_RANK = (
+    "SELECT rowid, -bm25(words, ?, ?, ?) AS score FROM words WHERE words MATCH ? "
+    "ORDER BY score DESC, rowid LIMIT ?"
+)
+_MATCH = "SELECT rowid FROM words WHERE words MATCH ?"
+
+_SEEK_ROWS_MAX = 10
+"""Up to so many rows it is cheaper to seek each one than to read all that match."""
+
+
+class SearchError(SkillhouseError):
+    """Nothing can be searched here: this Python's SQLite lacks the full-text module."""
+
+    def __init__(self, sqlite_version: str) -> None:
+        super().__init__(
+            "search needs SQLite 3.27 or newer with FTS5, got one that has no such module: "
+            f"{sqlite_version}"
+        )
+        self.sqlite_version = sqlite_version
+
+
+class WordTable:
+    """Rows of tokens, filled once; a row is known by its number, from 1."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, rows: Iterable[Sequence[Iterable[str]]]
+    ) -> None:
+        """Write `rows`, each the tokens of its `FIELDS`, into an empty database.
+
+        Raises:
+            SearchError: this SQLite has no FTS5.
+        """
+        self._connection = connection
+        try:
+            connection.execute(_CREATE)
+        except sqlite3.DatabaseError as error:
+            raise SearchError(sqlite3.sqlite_version) from error
+        count = 0
+        with connection:
+            for count, row in enumerate(rows, start=1):
+                connection.execute(_INSERT, (count, *(" ".join(field) for field in row)))
+            # FTS5 gives no weight to a word that half of the rows have, which in a house of ten
+            # skills is the very word that was asked for. As many empty rows as full ones keep
+            # each weight above zero; they lift the ranking of large libraries as well.
+            connection.executemany(
+                _INSERT, ((number, "", "", "") for number in range(count + 1, 2 * count + 1))
+            )
+            connection.execute("INSERT INTO words(words) VALUES ('optimize')")
+
+    def ranked(self, terms: Sequence[str], *, limit: int) -> list[tuple[int, float]]:
+        """Return the rows with any of `terms` and their scores: best first, then by number."""
+        if not terms:
+            return []
+        values = (*WEIGHTS, _expression(terms), limit)
+        return self._connection.execute(_RANK, values).fetchall()
+
+    def fields(self, terms: Sequence[str], rows: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Return for each of `rows` the fields that have any of `terms`."""
+        found: dict[int, tuple[str, ...]] = dict.fromkeys(rows, ())
+        if not terms or not rows:
+            return found
+        seek = len(rows) <= _SEEK_ROWS_MAX
+        statement = _MATCH + f" AND rowid IN ({','.join('?' * len(rows))})" if seek else _MATCH
+        for field in FIELDS:
+            values = (f"{field} : ({_expression(terms)})", *(rows if seek else ()))
+            for (row,) in self._connection.execute(statement, values):
+                if row in found:
+                    found[row] += (field,)
+        return found
+
+
+def _expression(terms: Sequence[str]) -> str:
+    """Return the FTS5 query for any of `terms`."""
+    # INVARIANT: each term stands in quotes and has none itself (`tokens` lets only letters and
+    # digits through), so that no request is read as FTS5 syntax.
+    return " OR ".join(f'"{term}"' for term in terms)

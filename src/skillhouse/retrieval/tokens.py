@@ -1,0 +1,112 @@
+"""Text to the tokens that are indexed and looked for; stems are made later, by SQLite."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+QUERY_TERMS_MAX = 64
+"""Different terms of a query that are looked for (reference/retrieval.md, section 5)."""
+
+STOP_WORDS = frozenset(
+    "a an and are as at be but by for from if in into is it its no not of on or s such t that the "
+    "their then there these they this to was will with".split()
+)
+"""Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they tell no skill
+apart and are the dearest to look for. A longer list lost quality (bench/search_quality.py)."""
+
+# Han with its iteration mark and zero, kana with its marks, Hangul syllables: what is written
+# without blanks, or with endings that no blank sets off.
+_CJK = (
+    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
+)
+_ASCII_WORD = re.compile("[A-Za-z0-9]+")
+_RUN = re.compile(f"([{_CJK}]+)|[^\\W_{_CJK}]+")
+# A lone `s` after capitals is a plural (`APIs`), so a word begins with two small letters there.
+_CAMEL = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[0-9])(?=[A-Z][a-z])")
+_MAY_BE_MARKED = re.compile("[\u0300-\u1fff]")
+_NAME_BREAK = re.compile(r"[\s_-]+")
+
+
+def tokens(text: str) -> list[str]:
+    """Return the tokens of `text` in order, repetitions included.
+
+    Words are casefolded (NFKC before); a word in camel case gives itself and its parts. A run of
+    Han, kana or Hangul gives its overlapping pairs, or itself when it is one character. A token
+    holds letters and digits only.
+
+    >>> tokens("Parse_PDF with useEffect")
+    ['parse', 'pdf', 'with', 'useeffect', 'use', 'effect']
+    >>> tokens("用Python做数据分析")
+    ['用', 'python', '做数', '数据', '据分', '分析']
+    """
+    found: list[str] = []
+    if text.isascii():
+        for word in _ASCII_WORD.findall(text):
+            _add_word(word, found)
+        return found
+    for match in _RUN.finditer(_normalised(text)):
+        run = match[0]
+        if match[1] is None:
+            _add_word(run, found)
+        elif len(run) == 1:
+            found.append(run)
+        else:
+            found.extend(run[at : at + 2] for at in range(len(run) - 1))
+    return found
+
+
+def body_tokens(text: str) -> list[str]:
+    """Return the tokens of `text` without stop words, of which a long text is full.
+
+    >>> body_tokens("The tables of a PDF")
+    ['tables', 'pdf']
+    """
+    return [token for token in tokens(text) if token not in STOP_WORDS]
+
+
+def query_terms(query: str) -> list[str]:
+    """Return what to look for: each token once, at most `QUERY_TERMS_MAX`.
+
+    Stop words count only when there is nothing else.
+
+    >>> query_terms("merge the PDF, and the other PDF")
+    ['merge', 'pdf', 'other']
+    >>> query_terms("to be or not")
+    ['to', 'be', 'or', 'not']
+    """
+    different = dict.fromkeys(tokens(query))
+    telling = [token for token in different if token not in STOP_WORDS]
+    return (telling or list(different))[:QUERY_TERMS_MAX]
+
+
+def name_key(text: str) -> str:
+    """Return the form in which a skill's name or id equals a query that spells it otherwise.
+
+    >>> name_key(" PDF tools"), name_key("pdf_tools"), name_key("user:pdf-tools")
+    ('pdf-tools', 'pdf-tools', 'user:pdf-tools')
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _NAME_BREAK.sub("-", folded).strip("-")
+
+
+def _add_word(word: str, found: list[str]) -> None:
+    """Add a word, and its parts if it is in camel case, to `found`."""
+    folded = word.casefold()
+    found.append(folded)
+    if folded != word:
+        parts = _CAMEL.split(word)
+        if len(parts) > 1:
+            # The whole stays, or `github` would not find `GitHub`.
+            found.extend(part.casefold() for part in parts)
+
+
+def _normalised(text: str) -> str:
+    """Return `text` in NFKC, without the marks that would end a word (vowel signs, points)."""
+    text = unicodedata.normalize("NFKC", text)
+    if _MAY_BE_MARKED.search(text) is None:
+        return text
+    return "".join(
+        character for character in text if not unicodedata.category(character).startswith("M")
+    )

@@ -1,0 +1,22 @@
+"""Builds one house from one configuration."""
+
+from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.house import Explanation, Skillhouse, configured
+from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
+
+__all__ = [
+    "Config",
+    "Explanation",
+    "MentionVerdict",
+    "Places",
+    "Rehearsal",
+    "Settings",
+    "Skillhouse",
+    "TrustReport",
+    "TrustStore",
+    "TrustedSkill",
+    "configured",
+    "load_config",
+    "rehearse",
+]

@@ -1,0 +1,251 @@
+"""One configuration from its files, the environment and flags; an unknown key is an error.
+
+Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
+user (DESIGN, "Configuration").
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
+from skillhouse.permission import Layer, Rule, matches
+
+MANAGED_FILE = Path("/etc/skillhouse/config.toml")
+PROJECT_FILE = "skillhouse.toml"
+ENVIRONMENT_PREFIX = "SKILLHOUSE_"
+
+PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
+"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where this process stands: everything that is not configuration."""
+
+    start: Path
+    """Where the agent works."""
+    home: Path
+    environment: Mapping[str, str]
+    managed_file: Path = MANAGED_FILE
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return the places of this process."""
+        return cls(start=Path.cwd(), home=Path.home(), environment=os.environ)
+
+    @property
+    def user_file(self) -> Path:
+        """The user's configuration."""
+        return self.home / ".config/skillhouse/config.toml"
+
+    def cache(self) -> Path:
+        """Return where what can be rebuilt is kept (XDG base directories)."""
+        base = self.environment.get("XDG_CACHE_HOME", "")
+        return (Path(base) if base else self.home / ".cache") / "skillhouse"
+
+    def state(self) -> Path:
+        """Return where what must not be lost is kept (XDG base directories)."""
+        base = self.environment.get("XDG_STATE_HOME", "")
+        return (Path(base) if base else self.home / ".local/state") / "skillhouse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values that a file, the environment or flags may set; None is not set."""
+
+    profile: str | None = None
+    roots: tuple[str, ...] | None = None
+    """Explicit roots; relative ones are relative to the file that names them."""
+    catalog_budget_tokens: int | None = None
+    yaml_fast_path: bool | None = None
+    cache: bool | None = None
+    """Whether the persistent index is used."""
+    cache_directory: str | None = None
+    state_directory: str | None = None
+    rules: tuple[Rule, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What one house is built from."""
+
+    places: Places
+    profile: str = "default"
+    roots: tuple[Path, ...] = ()
+    catalog_budget_tokens: int | None = None
+    """Most tokens of the catalog; None is no bound."""
+    yaml_fast_path: bool = True
+    cache_directory: Path | None = None
+    """None: every file is read anew."""
+    state_directory: Path
+    layers: tuple[Layer, ...] = ()
+    """Rules from far to near: managed, user, project."""
+
+
+def load_config(
+    places: Places, flags: Settings | None = None, *, project: Path | None = None
+) -> Config:
+    """Return the configuration of `places`.
+
+    Args:
+        places: Where the files and the environment are.
+        flags: What the caller sets by hand.
+        project: The trusted project whose file is read too; None reads none.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
+            example of a rule does not hold.
+    """
+    managed = _read_file(places.managed_file)
+    user = _read_file(places.user_file)
+    near = _read_file(project / PROJECT_FILE, only=PROJECT_KEYS) if project else Settings()
+    environment = _from_environment(places.environment)
+    merged = _merged(managed, flags or Settings(), environment, near, user)
+    layers = (
+        Layer(name="managed", rules=managed.rules or ()),
+        Layer(name="user", rules=user.rules or ()),
+        Layer(name="project", rules=near.rules or (), trusted=False),
+    )
+    if merged.catalog_budget_tokens is not None and merged.catalog_budget_tokens < 0:
+        raise ConfigError(
+            f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
+            key="catalog_budget_tokens",
+        )
+    cache = Path(merged.cache_directory) if merged.cache_directory else places.cache()
+    return Config(
+        places=places,
+        profile=merged.profile or "default",
+        roots=tuple(Path(root) for root in merged.roots or ()),
+        catalog_budget_tokens=merged.catalog_budget_tokens,
+        yaml_fast_path=merged.yaml_fast_path is not False,
+        cache_directory=None if merged.cache is False else cache,
+        state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
+        layers=tuple(layer for layer in layers if layer.rules),
+    )
+
+
+def _merged(*strongest_first: Settings) -> Settings:
+    values: dict[str, Any] = {}
+    for settings in strongest_first:
+        for field in fields(Settings):
+            value = getattr(settings, field.name)
+            if value is not None:
+                values.setdefault(field.name, value)
+    return Settings(**values)
+
+
+def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
+    """Return what a file sets; one that is missing sets nothing."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return Settings()
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not TOML: {error}", path=path) from error
+    if only is not None:
+        for key in table.keys() - only:
+            if key in _KEYS:
+                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
+    settings = _settings(table, path)
+    if settings.roots is not None:
+        roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
+        settings = replace(settings, roots=roots)
+    return settings
+
+
+def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
+    _refuse_unknown(table, _KEYS, "key", path)
+    rules = table.get("rules")
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, Mapping):
+            _refuse_unknown(rule, _RULE_KEYS, "rule key", path)
+    try:
+        settings = shaped(table, Settings)
+    except DecodeError as error:
+        raise ConfigError(f"wrong value: {error}", path=path) from error
+    for index, rule in enumerate(settings.rules or ()):
+        _try_examples(rule, index, path)
+    return settings
+
+
+def _refuse_unknown(
+    table: Mapping[str, Any], known: frozenset[str], kind: str, path: Path | None
+) -> None:
+    for key in table:
+        if key not in known:
+            suggestion = next(iter(nearest(key, known)), "")
+            message = f"unknown {kind} `{key}`"
+            if not suggestion:
+                message += f", known are {', '.join(sorted(known))}"
+            raise ConfigError(message, path=path, key=key, suggestion=suggestion)
+
+
+def _try_examples(rule: Rule, index: int, path: Path | None) -> None:
+    """Try a rule's own examples, which are its tests."""
+    for example in rule.match:
+        if not matches(rule.pattern, example):
+            message = f"rule {index + 1}: `{rule.pattern}` does not match its example `{example}`"
+            raise ConfigError(message, path=path, key="match")
+    for example in rule.not_match:
+        if matches(rule.pattern, example):
+            message = f"rule {index + 1}: `{rule.pattern}` matches its counterexample `{example}`"
+            raise ConfigError(message, path=path, key="not_match")
+
+
+def _from_environment(environment: Mapping[str, str]) -> Settings:
+    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
+    found: dict[str, Any] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if key not in _VARIABLES:
+            known = [ENVIRONMENT_PREFIX + name.upper() for name in _VARIABLES]
+            suggestion = next(iter(nearest(variable, known)), "")
+            raise ConfigError(
+                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
+            )
+        found[key] = _VARIABLES[key](variable, value)
+    return Settings(**found)
+
+
+def _number(variable: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(
+            f"expected a number in `{variable}`, got {value!r}", key=variable
+        ) from None
+
+
+def _switch(variable: str, value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if value.lower() not in known:
+        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
+    return known[value.lower()]
+
+
+def _text(_: str, value: str) -> str:
+    return value
+
+
+_KEYS = frozenset(field.name for field in fields(Settings))
+_RULE_KEYS = frozenset(field.name for field in fields(Rule))
+_VARIABLES = {
+    "profile": _text,
+    "catalog_budget_tokens": _number,
+    "yaml_fast_path": _switch,
+    "cache": _switch,
+    "cache_directory": _text,
+    "state_directory": _text,
+}
+_OTHER_VARIABLES = frozenset({"SKILLHOUSE_SKILLS_DIR"})

@@ -1,0 +1,77 @@
+"""Reads a skill's body and lists its other files, without leaving its root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from skillhouse.floor import PathError, SkillError, confine, open_beneath
+from skillhouse.skill.model import SKILL_FILE, Skill, SkillContent
+from skillhouse.skill.parse import parse
+from skillhouse.skill.source import SKILL_FILE_MAX
+
+RESOURCES_MAX = 50
+"""Files that are listed with a loaded skill (DESIGN, bounds)."""
+RESOURCES_SCANNED_MAX = 10_000
+"""Files that are counted at all; a skill that holds more is listed as holding at least these."""
+
+
+def load(skill: Skill) -> SkillContent:
+    """Return the body of `skill`, read now, with the list of its other files.
+
+    Raises:
+        SkillError: the file is gone, lies outside the skill's root, or is one that `parse`
+            refuses; `code` is the finding's.
+    """
+    data = _read(skill)
+    result = parse(data, directory=skill.directory.name, path=skill.location)
+    if result.skill is None:
+        refused = next(found for found in result.diagnostics if found.severity == "error")
+        raise SkillError(refused.code, skill.location, refused.message)
+    resources, omitted = list_resources(skill.directory)
+    return SkillContent(
+        skill=skill,
+        text=result.text,
+        body=result.body,
+        resources=resources,
+        resources_omitted=omitted,
+        directory=skill.directory,
+        diagnostics=result.diagnostics,
+    )
+
+
+def _read(skill: Skill) -> bytes:
+    root = Path(skill.root)
+    try:
+        # A link is followed as far as it stays inside the root, then opened without links.
+        target = confine(root, skill.location.relative_to(root).as_posix())
+        real_root = root.resolve()
+        handle = open_beneath(real_root, target.relative_to(real_root).as_posix())
+    except PathError as error:
+        raise SkillError(error.code, skill.location, "cannot read this skill") from error
+    with os.fdopen(handle, "rb") as file:
+        return file.read(SKILL_FILE_MAX + 1)
+
+
+def list_resources(directory: Path) -> tuple[tuple[str, ...], int]:
+    """Return the first `RESOURCES_MAX` files below `directory`, and how many more there are.
+
+    SKILL.md itself and what links lead to are not listed; a directory that cannot be read is
+    passed over.
+    """
+    found: list[str] = []
+    pending = [""]
+    while pending and len(found) < RESOURCES_SCANNED_MAX:
+        prefix = pending.pop()
+        try:
+            with os.scandir(directory / prefix if prefix else directory) as entries:
+                for entry in entries:
+                    relative = prefix + entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(relative + "/")
+                    elif entry.is_file(follow_symlinks=False) and relative != SKILL_FILE:
+                        found.append(relative)
+        except OSError:
+            continue
+    found.sort(key=os.fsencode)
+    return tuple(found[:RESOURCES_MAX]), max(0, len(found) - RESOURCES_MAX)

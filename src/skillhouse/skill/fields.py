@@ -1,0 +1,142 @@
+"""Stage 4: the mapping of a frontmatter to a name and a description, with all findings at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from skillhouse.skill.hidden import find_hidden
+from skillhouse.skill.naming import name_findings
+from skillhouse.skill.source import Finding
+from skillhouse.skill.yaml_text import FIRST_LINE
+
+DESCRIPTION_MAX = 1_024
+"""Code points of a description (specification, `description`)."""
+COMPATIBILITY_MAX = 500
+"""Code points of `compatibility` (specification)."""
+
+_BRACKETED = re.compile(r"\([^()]*\)")
+
+
+class _Problem(NamedTuple):
+    """A finding about a field, before the field has a line."""
+
+    field: str
+    code: str
+    message: str
+    fatal: bool = False
+
+
+def read_fields(
+    fields: Mapping[str, Any], directory: str, block: str, findings: list[Finding]
+) -> tuple[str, str]:
+    """Return name and description; what is wrong with any field is added to `findings`.
+
+    A fatal finding means that the skill cannot be used; the texts are then as good as they get.
+    """
+    problems: list[_Problem] = []
+    name = _name(fields.get("name"), directory, problems)
+    description = _description(fields.get("description"), problems)
+    for key in _OPTIONAL:
+        if key in fields:
+            _OPTIONAL[key](fields[key], problems)
+    for field, code, message, fatal in problems:
+        findings.append(Finding(code, message, _line(block, field), fatal))
+    return name, description
+
+
+def _line(block: str, field: str) -> int:
+    """Return the line of a top-level field, or 1 (the opening line) when it is not there."""
+    key = re.search(rf"""(?m)^[{{ ]*["']?{field}["']?[ \t]*:""", block)
+    return 1 if key is None else block.count("\n", 0, key.start()) + FIRST_LINE
+
+
+def _name(value: Any, directory: str, problems: list[_Problem]) -> str:
+    if not isinstance(value, str) or not value:
+        problems.append(
+            _Problem("name", "name-missing", f"no name; the directory's is used: {directory!r}")
+        )
+        return directory
+    found = name_findings(value, directory)
+    if not found:
+        return value
+    problems.extend(_Problem("name", finding.code, finding.message) for finding in found)
+    if find_hidden(value) is not None:
+        problems.append(
+            _Problem("name", "hidden-characters", f"a hidden character in {value!r}", fatal=True)
+        )
+    return value
+
+
+def _description(value: Any, problems: list[_Problem]) -> str:
+    if isinstance(value, str):
+        text = value.strip()
+    elif value is None:
+        text = ""
+    else:
+        problems.append(
+            _Problem(
+                "description", "description-type", "expected text, got a list or map", fatal=True
+            )
+        )
+        return ""
+    if not text:
+        problems.append(
+            _Problem(
+                "description",
+                "description-missing",
+                "no description: say what the skill does and when to use it",
+                fatal=True,
+            )
+        )
+        return ""
+    if len(value) > DESCRIPTION_MAX:
+        problems.append(
+            _Problem(
+                "description",
+                "description-too-long",
+                f"expected at most {DESCRIPTION_MAX} characters of description, got {len(value)}",
+            )
+        )
+    if not value.isascii() and find_hidden(value) is not None:
+        problems.append(
+            _Problem("description", "hidden-characters", "a hidden character in it", fatal=True)
+        )
+    return text
+
+
+def _metadata(value: Any, problems: list[_Problem]) -> None:
+    if not isinstance(value, dict):
+        problems.append(_Problem("metadata", "metadata-type", "expected a map of text to text"))
+        return
+    odd = [key for key, item in value.items() if not isinstance(item, str)]
+    if odd:
+        problems.append(
+            _Problem("metadata", "metadata-type", f"the value of {odd[0]!r} is not text")
+        )
+
+
+def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
+    if not isinstance(value, str) or "," in _BRACKETED.sub("", value):
+        problems.append(
+            _Problem("allowed-tools", "allowed-tools-form", "expected tools separated by blanks")
+        )
+
+
+def _compatibility(value: Any, problems: list[_Problem]) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= COMPATIBILITY_MAX:
+        problems.append(
+            _Problem(
+                "compatibility",
+                "compatibility-length",
+                f"expected 1-{COMPATIBILITY_MAX} characters of text",
+            )
+        )
+
+
+_OPTIONAL = {
+    "metadata": _metadata,
+    "allowed-tools": _allowed_tools,
+    "compatibility": _compatibility,
+}

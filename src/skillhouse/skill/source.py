@@ -1,0 +1,153 @@
+"""Stages 1 and 2 of reading a SKILL.md: bytes to text, and the fences of its frontmatter."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SKILL_FILE_MAX = 262_144
+"""Bytes of a SKILL.md (DESIGN, bounds: 256 KiB)."""
+FRONTMATTER_MAX = 65_536
+"""Bytes between the fences (DESIGN, bounds: 64 KiB)."""
+
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_LONE_CR = re.compile(rb"\r(?!\n)")
+_CLOSING = re.compile(rb"[\r\n]---[ \t]*(?:\r\n|\r|\n|\Z)")
+_BLANKS = b" \t"
+
+
+class Finding(NamedTuple):
+    """A diagnostic before it has a place in the file system."""
+
+    code: str
+    message: str
+    line: int | None = None
+    fatal: bool = False
+
+
+class RefusedError(Exception):
+    """Reading ended here; the finding says why. Private to this room."""
+
+    def __init__(self, code: str, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.finding = Finding(code, message, line, fatal=True)
+
+
+class Head(NamedTuple):
+    """The frontmatter of a file and where its body begins."""
+
+    block: str
+    """The text between the fences, newlines as LF; it begins at line 2 of the file."""
+    end: int
+    """Offset of the body in the bytes that `normalise` returned."""
+
+
+class IncompleteError(Exception):
+    """The bytes given end before the frontmatter does; more of the file is needed."""
+
+
+def too_large(size: int) -> RefusedError:
+    """Return the refusal of a file of `size` bytes."""
+    return RefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
+
+
+def normalise(data: bytes, findings: list[Finding]) -> bytes:
+    """Return `data` without a mark and with LF newlines, adding warnings to `findings`.
+
+    Raises:
+        RefusedError: `encoding`, for a UTF-16 mark or a NUL; UTF-8 is judged by `decoded`.
+    """
+    if data[:2] in _UTF16:
+        raise RefusedError("encoding", "expected UTF-8, got UTF-16", 1)
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise RefusedError("encoding", "a NUL byte", data.count(b"\n", 0, nul) + 1)
+    if data.startswith(_BOM):
+        findings.append(Finding("bom", "a byte order mark before the frontmatter", 1))
+        data = data[3:]
+    if b"\r" in data:
+        lone = _LONE_CR.search(data)
+        if lone:
+            line = data.count(b"\n", 0, lone.start()) + 1
+            findings.append(Finding("line-endings", "CR alone as a newline", line))
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data
+
+
+def decoded(data: bytes, first_line: int = 1) -> str:
+    """Return `data` as text.
+
+    Raises:
+        RefusedError: `encoding`, with the line of the first byte that is not UTF-8.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise RefusedError(
+            "encoding", f"byte 0x{data[error.start]:02x} is not UTF-8", line
+        ) from None
+
+
+def cut_head(data: bytes, *, complete: bool) -> bytes:
+    """Return the beginning of a file up to the end of its closing line, bytes as they are.
+
+    Without an opening or a closing line all of `data` is returned, for `split_head` to refuse.
+
+    Raises:
+        IncompleteError: the file goes on, and the closing line does not end in `data`.
+    """
+    if not data.startswith((b"---", _BOM + b"---")):
+        return data
+    if b"\r" in data:
+        closing = _CLOSING.search(data)
+        end = closing.end() if closing else -1
+        # At the end of what was read, more of the line may follow.
+        ended = bool(closing) and (complete or data[end - 1] in b"\r\n")
+    else:
+        fence, end = _find_closing(data, data.find(b"\n"))
+        ended = fence >= 0 and (complete or data[end - 1 : end] == b"\n")
+    if ended:
+        return data[:end]
+    if not complete:
+        raise IncompleteError
+    return data
+
+
+def _find_closing(data: bytes, at: int) -> tuple[int, int]:
+    """Return where, from the newline at `at`, the newline before a closing line is, and its end.
+
+    The newline that ends the opening line may be the one before the closing line.
+    """
+    fence = data.find(b"\n---", at) if at >= 0 else -1
+    while fence >= 0:
+        newline = data.find(b"\n", fence + 4)
+        end = newline if newline >= 0 else len(data)
+        if not data[fence + 4 : end].strip(_BLANKS):
+            return fence, end + (newline >= 0)
+        fence = data.find(b"\n---", fence + 4)
+    return -1, -1
+
+
+def split_head(data: bytes) -> Head:
+    """Return the frontmatter of normalised `data`.
+
+    Raises:
+        RefusedError: there is no frontmatter, it is not closed or too large, or it is not UTF-8.
+    """
+    start = data.find(b"\n") + 1
+    opening = data[:start] if start else data
+    if opening[:3] != b"---" or opening[3:].strip(b" \t\n"):
+        raise RefusedError("frontmatter-missing", "expected `---` as the first line", 1)
+    fence, end = _find_closing(data, start - 1)
+    if fence < 0:
+        raise RefusedError("frontmatter-unclosed", "no closing line `---` after the frontmatter", 1)
+    block = data[start : fence + 1]
+    if len(block) > FRONTMATTER_MAX:
+        raise RefusedError(
+            "frontmatter-too-large",
+            f"expected at most {FRONTMATTER_MAX} bytes of frontmatter, got {len(block)}",
+            1,
+        )
+    return Head(decoded(block, 2), end)

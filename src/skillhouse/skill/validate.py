@@ -1,0 +1,89 @@
+"""The strict judgement for authors: one skill directory, every finding."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.skill.model import SKILL_FILE, ParsePolicy
+from skillhouse.skill.parse import parse
+from skillhouse.skill.source import SKILL_FILE_MAX
+
+SPECIFIED_FIELDS = frozenset(
+    {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
+)
+"""The fields of the specification; others are kept, and mentioned to authors."""
+
+_STRICT_ERRORS = frozenset(
+    {
+        "name-missing",
+        "name-invalid",
+        "name-mismatch",
+        "description-too-long",
+        "compatibility-length",
+        "metadata-type",
+        "yaml-repaired",
+        "hidden-characters",
+    }
+)
+"""Warnings for an agent that are violations of the specification for an author."""
+
+
+def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with the skill in `directory`; empty means nothing.
+
+    Args:
+        directory: The skill's directory, or its SKILL.md.
+        strict: Report violations of the specification as errors and unknown fields as
+            information; otherwise only what an agent would report.
+    """
+    place = Path(directory)
+    if place.name == SKILL_FILE and not place.is_dir():
+        place = place.parent
+    file = place / SKILL_FILE
+    try:
+        data = read_beneath(place, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+    except PathError as error:
+        return (_unreadable(error.code, place, file),)
+    # `resolve` gives `.` its name.
+    result = parse(data, directory=place.resolve().name, path=file, policy=ParsePolicy())
+    if not strict:
+        return result.diagnostics
+    found = tuple(_stricter(finding) for finding in result.diagnostics)
+    if result.skill is None:
+        return found
+    unknown = sorted(set(result.skill.frontmatter.fields) - SPECIFIED_FIELDS)
+    return found + tuple(
+        Diagnostic(
+            code="field-unknown",
+            severity=Severity.INFO,
+            message=f"`{field}` is not a field of the specification; it is kept",
+            path=file,
+            line=1,
+        )
+        for field in unknown
+    )
+
+
+def _stricter(finding: Diagnostic) -> Diagnostic:
+    if finding.code not in _STRICT_ERRORS:
+        return finding
+    return Diagnostic(
+        code=finding.code,
+        severity=Severity.ERROR,
+        message=finding.message,
+        path=finding.path,
+        line=finding.line,
+    )
+
+
+def _unreadable(code: str, place: Path, file: Path) -> Diagnostic:
+    message = f"no readable {SKILL_FILE} here"
+    if code == "not-found" and place.is_dir():
+        others = [name for name in sorted(os.listdir(place)) if name.casefold() == "skill.md"]
+        if others:
+            message = f"expected a file named `{SKILL_FILE}`, got `{others[0]}`"
+    elif code == "not-found":
+        message = "no such directory"
+    return Diagnostic(code=code, severity=Severity.ERROR, message=message, path=file)

@@ -1,0 +1,6 @@
+"""Keeps state durably."""
+
+from skillhouse.store.migrations import CACHE, STATE, Schema, migrate
+from skillhouse.store.store import Store
+
+__all__ = ["CACHE", "STATE", "Schema", "Store", "migrate"]

@@ -1,0 +1,43 @@
+"""What every test may use: the shared data and a way to say what it needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+"""Beside the project where it is developed; a user's clone has none."""
+
+# Every run tries the same examples, so a failure is there for the next person as well.
+settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("house")
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[object, str], None]:
+    """Return `need(found, reason)`: skips the test where what it needs is missing, and fails in CI.
+
+    For kernel features, browsers and services; `.ci/run` sets SKILLHOUSE_CI.
+    """
+
+    def check(found: object, reason: str) -> None:
+        if found:
+            return
+        if os.environ.get("SKILLHOUSE_CI"):
+            pytest.fail(f"missing in CI: {reason}")
+        pytest.skip(reason)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the directory of the shared data; skip the test in a clone that has none."""
+    directory = SHARED / "data"
+    if not directory.is_dir():
+        pytest.skip("no ../shared/data beside this clone")
+    return directory

@@ -1,0 +1,255 @@
+"""Tests of the command line, each verb in this process and the edges in a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.frontends.cli import main
+from tests.runtime.places import make_places, write_skill
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and a project of their own, with the project as current directory."""
+    places = make_places(tmp_path)
+    for variable in [name for name in os.environ if name.startswith(("SKILLHOUSE_", "XDG_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(places.home))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(places.start)
+    return tmp_path
+
+
+@pytest.fixture
+def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/notes", description="记录会议内容。" * 20)
+    code, out, err = run("list")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line for line in lines if line and not line.startswith(" ")] == [
+        "user",
+        "builtin",
+        "3 skills",
+    ]
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[1].startswith("  notes  记录会议内容。")
+    assert lines[1].endswith("…")
+    assert err == ""
+
+
+def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
+    write_skill(place / "project/.agents/skills/pdf")
+    (place / "home/.agents/skills/bad").mkdir(parents=True)
+    (place / "home/.agents/skills/bad/SKILL.md").write_text("no frontmatter")
+    _, _, err = run("list")
+    assert "skillhouse trust" in err
+    assert "1 findings about files: `skillhouse list --findings`" in err
+    code, out, _ = run("list", "--findings")
+    assert code == 0
+    assert "bad/SKILL.md:1: error: expected `---` as the first line [frontmatter-missing]" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "--json"),
+        ("show", "weather", "--json"),
+        ("search", "weather", "--json"),
+        ("load", "weather", "--json"),
+        ("files", "weather", "--json"),
+        ("validate", "--json"),
+        ("trust", "--show", "--json"),
+        ("trust", "--list", "--json"),
+        ("rehearse", "weather", "--json"),
+        ("policy", "explain", "exec", "git", "status", "--json"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_listing_verb_prints_one_json_value_on_stdout(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    _, out, _ = run(*arguments)
+    json.loads(out)
+
+
+def test_show_and_load_print_the_skill(run: Run) -> None:
+    code, out, _ = run("show", "weather")
+    assert code == 0
+    for expected in ("builtin:weather", "skilltree1:", "allow: no rule speaks"):
+        assert expected in out
+    code, out, _ = run("load", "builtin:weather")
+    assert (code, out.splitlines()[1]) == (0, "# Weather")
+    code, out, _ = run("load", "weather", "--raw")
+    assert out.startswith("---\nname: weather\n")
+
+
+def test_an_unknown_skill_names_the_nearest(run: Run) -> None:
+    assert run("show", "wether") == (
+        1,
+        "",
+        "skillhouse: no skill `wether`; nearest: `weather`\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("lst",), "unknown verb `lst`; did you mean `list`"),
+        (("zzz",), "`skillhouse --help` lists the verbs"),
+        (("list", "--jsn"), "unknown argument `--jsn`; did you mean `--json`"),
+        (("show",), "the following arguments are required: skill"),
+        (("search", "x", "--limit", "0"), "expected a number from 1, got `0`"),
+        (("up", "--port", "99999"), "expected a port from 0 to 65535, got `99999`"),
+        (("list", "--root", "/no/such"), "expected a directory after --root, got `/no/such`"),
+        (("list", "-C", "/no/such"), "expected a directory after -C, got `/no/such`"),
+        (("list", "--profile", "defalt"), "unknown profile `defalt`; did you mean `default`"),
+    ],
+)
+def test_bad_arguments_are_usage_errors_that_name_the_right_one(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_validate_judges_one_skill_or_all_below_a_directory(run: Run, place: Path) -> None:
+    good = write_skill(place / "skills/good")
+    assert run("validate", str(good)) == (0, "", "1 skill: 0 errors, 0 warnings\n")
+    bad = write_skill(place / "skills/bad")
+    (bad / "SKILL.md").write_text("---\nname: Bad\ndescription: x\n---\n")
+    code, out, err = run("validate", str(place / "skills"))
+    assert code == 1
+    assert "[name-invalid]" in out
+    assert "[name-mismatch]" in out
+    assert err == "2 skills: 2 errors, 0 warnings\n"
+    assert run("validate", str(place / "skills"), "--lenient")[0] == 0
+    assert run("validate", str(place / "nowhere"))[0] == 1
+
+
+def test_trust_shows_gives_and_takes_back(run: Run, place: Path) -> None:
+    write_skill(place / "project/.agents/skills/pdf")
+    assert "not trusted, 1 skills" in run("trust", "--show")[1]
+    assert "trusted, 1 skills" in run("trust")[1]
+    assert "project:pdf" in run("list", "--json")[1]
+    assert run("trust", "--revoke")[0] == 0
+    assert run("trust", "--revoke")[0] == 1
+
+
+def test_policy_explain_prints_every_rule_that_spoke(run: Run, place: Path) -> None:
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[[rules]]\neffect = "ask"\naction = "*"\npattern = "*"\n'
+        '[[rules]]\neffect = "deny"\naction = "exec"\npattern = "rm *"\nreason = "use the bin"\n'
+    )
+    code, out, _ = run("policy", "explain", "exec", "rm -r x")
+    assert code == 1
+    assert "deny  exec rm -r x" in out
+    assert "rule `exec rm *` of user policy: use the bin" in out
+    assert "user 1: ask * *" in out
+    assert "user 2: deny exec rm *  decides" in out
+
+
+def test_rehearse_prints_all_five_steps(run: Run) -> None:
+    code, out, err = run("rehearse", "What's the weather in Tokyo?")
+    assert (code, err) == (0, "")
+    for step in ("1 Catalog", "2 Skills", "3 Permission", "4 Body", "5 Commands"):
+        assert f"\n{step}" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert run("rehearse", "zzzz qqqq")[0] == 1
+
+
+def test_an_unusable_configuration_is_an_error_and_not_a_traceback(run: Run, place: Path) -> None:
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("profil = 'x'\n")
+    code, out, err = run("list")
+    assert (code, out) == (2, "")
+    assert err == f"skillhouse: unknown key `profil` in `{file}`; did you mean `profile`\n"
+
+
+def test_a_corrupt_trust_store_stops_the_house_and_is_kept(run: Run, place: Path) -> None:
+    file = place / "home/.local/state/skillhouse/state.sqlite3"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"not a database, not at all" * 100)
+    code, out, err = run("list")
+    assert (code, out) == (3, "")
+    assert "the state cannot be used" in err
+    assert file.read_bytes() == b"not a database, not at all" * 100
+
+
+def test_hostile_text_reaches_a_terminal_as_text(run: Run, place: Path) -> None:
+    directory = place / "home/.agents/skills/evil"
+    directory.mkdir(parents=True)
+    escape = '"\\e]0;owned\\a\\e[2J gone"'
+    (directory / "SKILL.md").write_text(f"---\nname: evil\ndescription: {escape}\n---\n")
+    for arguments in (("list",), ("show", "evil"), ("rehearse", "evil"), ("list", "--json")):
+        _, out, _ = run(*arguments)
+        assert "\x1b" not in out
+        assert "\x07" not in out
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "skillhouse", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_fault(place: Path) -> None:
+    for number in range(300):
+        write_skill(place / f"home/.agents/skills/s{number:03}", description="word " * 150)
+    process = start("list", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(20), errors) == (0, b"")
+
+
+def test_help_and_version_need_no_house(place: Path) -> None:
+    for arguments in ((), ("--help",), ("list", "--help"), ("--version",)):
+        process = start(*arguments, env={**os.environ, "SKILLHOUSE_NONSENSE": "1"})
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, b"")
+        assert out
+
+
+def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
+    code = (
+        "import os, signal\n"
+        "from skillhouse.frontends import cli\n"
+        "from skillhouse.frontends.cli import listing\n"
+        "listing.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "raise SystemExit(cli.main(['list']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 128 + signal.SIGINT
+    assert done.stderr == b"skillhouse: stopped\n"

@@ -1,0 +1,116 @@
+"""Tests of runtime/house.py."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import ConfigError, UnknownSkillError
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured, rehearse
+from skillhouse.skill import validate
+from tests.runtime.places import make_places, write_skill
+
+
+def deny(pattern: str) -> Layer:
+    rule = Rule(effect=Effect.DENY, action="skill", pattern=pattern, reason="not here")
+    return Layer(name="user", rules=(rule,))
+
+
+def test_a_house_without_anything_has_the_builtin_skills(tmp_path: Path) -> None:
+    house = Skillhouse(configured(make_places(tmp_path)))
+    assert [skill.id for skill in house.index.skills] == ["builtin:github", "builtin:weather"]
+    assert house.index.diagnostics == ()
+
+
+def test_explicit_roots_come_before_the_environments_and_the_users(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"SKILLHOUSE_SKILLS_DIR": str(tmp_path / "b")})
+    for root in (tmp_path / "a", tmp_path / "b", places.home / ".agents/skills"):
+        write_skill(root / "pdf", description=f"From {root.name}.")
+    house = Skillhouse(configured(places), roots=[tmp_path / "a"])
+    assert house.skill("pdf").description == "From a."
+    assert [skill.description for skill in house.index.shadowed] == ["From b.", "From skills."]
+    assert house.skill("user:pdf").description == "From skills."
+
+
+def test_a_denied_skill_is_neither_listed_nor_found(tmp_path: Path) -> None:
+    house = Skillhouse(configured(make_places(tmp_path)), layers=(deny("weather"),))
+    assert "weather" not in house.catalog().text
+    assert [hit.name for hit in house.search("weather in Tokyo")] != ["weather"]
+    assert [skill.name for skill in house.hidden] == ["weather"]
+    explained = house.explain_skill(house.skill("weather"))
+    assert explained.reason == "rule `skill weather` of user policy: not here"
+
+
+def test_the_catalog_keeps_to_the_configured_budget(tmp_path: Path) -> None:
+    house = Skillhouse(configured(make_places(tmp_path)), catalog_budget_tokens=150)
+    catalog = house.catalog()
+    assert [skill.name for skill in catalog.included] == ["github"]
+    assert [skill.name for skill in catalog.omitted] == ["weather"]
+    assert catalog.tokens <= 150
+    assert house.search("weather")[0].name == "weather"
+
+
+@pytest.mark.req("S000-51", "S001-6", "S001-37")
+def test_a_skill_that_is_added_is_found_after_a_refresh(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    house = Skillhouse(configured(places))
+    with pytest.raises(UnknownSkillError):
+        house.skill("notes")
+    write_skill(places.home / ".claude/skills/notes", description="记笔记。")
+    house.refresh()
+    assert house.load("notes").body == "Body.\n"
+
+
+@pytest.mark.req("S001-35", "S001-38")
+def test_two_places_do_not_share_skills(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = (make_places(tmp_path / name) for name in ("one", "two"))
+    write_skill(one.home / ".agents/skills/only-here")
+    assert Skillhouse(configured(one)).skill("only-here").scope == "user"
+    with pytest.raises(UnknownSkillError):
+        Skillhouse(configured(two)).skill("only-here")
+
+
+def test_an_unknown_override_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Skillhouse(configured(make_places(tmp_path)), profil="x")
+    assert caught.value.suggestion == "profile"
+
+
+def test_project_roots_are_found_from_a_subdirectory_up_to_the_git_root(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    below = places.start / "src/deep"
+    below.mkdir(parents=True)
+    write_skill(places.start / ".claude/skills/top")
+    write_skill(below / ".agents/skills/near")
+    write_skill(tmp_path / ".agents/skills/outside")
+    house = Skillhouse(configured(replace(places, start=below)))
+    house.trust()
+    names = [skill.name for skill in house.index.skills if skill.scope == "project"]
+    assert names == ["near", "top"]
+
+
+@pytest.mark.req("S000-68", "S000-65", "S000-66")
+def test_the_builtin_skills_are_valid_and_use_commands_that_need_no_shell(tmp_path: Path) -> None:
+    house = Skillhouse(configured(make_places(tmp_path)))
+    for skill in house.index.skills:
+        assert validate(skill.directory) == ()
+        rehearsal = rehearse(house, skill.name)
+        assert rehearsal.skill == skill
+        assert rehearsal.mentions
+        assert all(verdict.argv is not None for verdict in rehearsal.mentions)
+
+
+def test_the_environment_of_this_process_is_where_a_bare_house_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in [name for name in os.environ if name.startswith(("SKILLHOUSE_", "XDG_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert Skillhouse().config.places.start == tmp_path

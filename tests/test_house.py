@@ -1,0 +1,215 @@
+"""The house as DESIGN.md draws it: one way for imports, the face, the contract, the files."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import importlib
+import inspect
+import json
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import skillhouse
+from skillhouse.skill import ParsePolicy
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "skillhouse"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LAYERS = [
+    re.split(r" *\| *", layer)
+    for layer in PROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+]
+ROOMS = [room for layer in LAYERS for room in layer]
+LINT = runpy.run_path(str(ROOT / "scripts" / "lint.py"))
+FACE: list[str] = vars(skillhouse)["__all__"]
+SHARED_VECTORS = ROOT.parent / "shared" / "vectors"
+
+CONTRACT = {
+    "parse": (
+        "(data: bytes, *, directory: str, path: Path | None = None, policy: ParsePolicy = DEFAULT)"
+        " -> ParseResult"
+    ),
+    "validate": "(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]",
+    "validate_name": "(name: str, *, directory: str) -> tuple[Diagnostic, ...]",
+    "discover": (
+        "(roots: Sequence[Root | str | Path], *, profile: str | Profile = 'default',"
+        " trusted: bool = True, cache: Path | None = None) -> SkillIndex"
+    ),
+    "load": "(skill: Skill) -> SkillContent",
+    "render_catalog": (
+        "(index: SkillIndex, *, style: str = 'xml', budget_tokens: int | None = None) -> Catalog"
+    ),
+    "search": "(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]",
+    "confine": "(base: Path, relative: str, *, mode: str = 'any') -> Path",
+    "decide": (
+        "(layers: Sequence[Layer], permission: Permission, *, default: Effect = Effect.ASK)"
+        " -> Decision"
+    ),
+    "wire_name": "(skill: str, tool: str) -> str",
+}
+"""The signatures of DESIGN.md ("Public contract"); a name joins when its room is built."""
+
+ADDED = {"discover": {"clock"}}
+"""Parameters beyond the contract: keyword-only and with a default, so that its calls hold."""
+
+
+def fresh_modules(statement: str) -> set[str]:
+    """Return the modules that a new Python has loaded after `statement` and had not before it."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "import json; print(json.dumps(sorted(set(sys.modules) - before - {'json'})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+def shown_default(value: object) -> str:
+    """Return a default as the contract writes it."""
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    return "DEFAULT" if value == ParsePolicy() else repr(value)
+
+
+def shown_signature(name: str) -> str:
+    """Return a public function's signature as the contract writes it, without what is `ADDED`."""
+    signature = inspect.signature(getattr(skillhouse, name))
+    parts, starred = [], False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            parts.append("*")
+            starred = True
+        if parameter.name in ADDED.get(name, ()):
+            assert starred
+            assert parameter.default is not parameter.empty
+            continue
+        text = f"{parameter.name}: {parameter.annotation}"
+        if parameter.default is not parameter.empty:
+            text += f" = {shown_default(parameter.default)}"
+        parts.append(text)
+    return f"({', '.join(parts)}) -> {signature.return_annotation}"
+
+
+def typed_face() -> dict[str, str]:
+    """Return the room of each public name, as the TYPE_CHECKING block tells type checkers."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skillhouse."):
+            for alias in node.names:
+                assert alias.asname == alias.name  # Only `X as X` is public to a type checker.
+                found[alias.name] = str(node.module).removeprefix("skillhouse.")
+    return found
+
+
+def test_imports_point_one_way():
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_contract_lists_the_rooms_that_exist():
+    built = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert set(ROOMS) == built
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_alone_loads_no_higher_room(room):
+    place = next(number for number, layer in enumerate(LAYERS) if room in layer)
+    allowed = {room, *(lower for layer in LAYERS[place + 1 :] for lower in layer)}
+    loaded = {
+        name.split(".")[1]
+        for name in fresh_modules(f"import skillhouse.{room}")
+        if name.startswith("skillhouse.")
+    }
+    assert loaded <= allowed
+
+
+def test_the_face_alone_is_cheap():
+    loaded = fresh_modules("import skillhouse")
+    assert {name for name in loaded if name.startswith("skillhouse")} == {"skillhouse"}
+    assert not loaded & {"msgspec", "yaml", "yaml_rs", "sqlite3", "pathlib", "asyncio", "json"}
+
+
+def test_no_public_name_is_the_name_of_a_room():
+    assert not set(FACE) & set(ROOMS)
+
+
+@pytest.mark.parametrize("name", FACE)
+def test_a_public_name_is_what_its_room_exports(name):
+    room = importlib.import_module(f"skillhouse.{typed_face()[name]}")
+    assert name in room.__all__
+    assert getattr(skillhouse, name) is getattr(room, name)
+
+
+def test_type_checkers_see_the_names_that_programs_get():
+    assert sorted(typed_face()) == sorted(FACE)
+    assert set(dir(skillhouse)) >= set(FACE)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(skillhouse, "nonsense")
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_signature_is_that_of_the_contract(name):
+    assert shown_signature(name) == CONTRACT[name]
+
+
+def test_the_version_is_the_same_everywhere():
+    assert skillhouse.__version__ == PROJECT["project"]["version"]
+
+
+def test_the_vectors_are_the_shared_ones():
+    if not SHARED_VECTORS.is_dir():
+        pytest.skip("no ../shared/vectors beside this clone")
+    shared = {path.name: path.read_bytes() for path in SHARED_VECTORS.iterdir()}
+    ours = {path.name: path.read_bytes() for path in (ROOT / "tests" / "vectors").iterdir()}
+    assert ours == shared
+
+
+def test_no_source_file_is_too_long():
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert {name: count for name, count in lengths.items() if count > LINT["LINES_MAX"]} == {}
+
+
+def test_requirement_files_name_no_registry():
+    files = sorted((ROOT / "requirements").iterdir())
+    assert {path.name for path in files} >= {"uv.txt", "core.txt", "build.txt", "dev.txt"}
+    named = {path.name for path in files for host in LINT["HOSTS"] if host in path.read_text()}
+    assert named == set()
+
+
+def test_every_pin_has_a_hash():
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        pins = re.split(r"\n(?=\S)", path.read_text(encoding="utf-8"))
+        bare = [pin for pin in pins if not pin.startswith("#") and "--hash=sha256:" not in pin]
+        assert (path.name, bare) == (path.name, [])
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_runs_nothing_at_start(tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    (wheel,) = tmp_path.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    source = {
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in held if ".dist-info/" not in name} == source
+    assert "skillhouse/py.typed" in held
