@@ -42,7 +42,7 @@ def judge(found: Sequence[str], relevance: Mapping[str, int]) -> Judged:
 
 def gain(grades: Sequence[int]) -> float:
     """Return the discounted cumulative gain, 2^grade - 1 each."""
-    return sum((2**grade - 1) / math.log2(place + 2) for place, grade in enumerate(grades))
+    return sum((2.0**grade - 1) / math.log2(place + 2) for place, grade in enumerate(grades))
 
 
 def groups(query: Mapping[str, Any]) -> list[str]:
@@ -65,13 +65,15 @@ def table(judged: Mapping[str, Sequence[Judged]]) -> str:
 
 def measure(folder: Path) -> str:
     """Return the whole report on the set in `folder`."""
-    fields = ("id", "name", "description", "body")
-    documents = [tuple(row[field] for field in fields) for row in rows(folder / "corpus.jsonl")]
+    documents = [
+        (row["id"], row["name"], row["description"], row["body"])
+        for row in rows(folder / "corpus.jsonl")
+    ]
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
     for row in rows(folder / "qrels.jsonl"):
         relevance[row["qid"]][row["doc_id"]] = row["relevance"]
     cpu, wall = time.process_time(), time.perf_counter()
-    index = SearchIndex.from_documents(documents)  # type: ignore[arg-type]
+    index = SearchIndex.from_documents(documents)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     judged: dict[str, list[Judged]] = defaultdict(list)
     spent: list[float] = []

@@ -13,16 +13,17 @@ STOP_WORDS = frozenset(
     "their then there these they this to was will with".split()
 )
 """Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they tell no skill
-apart and are the dearest to look for. A longer list lost quality (bench/search_quality.py)."""
+apart and are the dearest to look for. Longer lists gained nothing (bench/search_quality.py)."""
 
 # Han with its iteration mark and zero, kana with its marks, Hangul syllables: what is written
 # without blanks, or with endings that no blank sets off.
-_CJK = (
+_CJK_CHARACTERS = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
 )
 _ASCII_WORD = re.compile("[A-Za-z0-9]+")
-_RUN = re.compile(f"([{_CJK}]+)|[^\\W_{_CJK}]+")
+_CJK = re.compile(f"[{_CJK_CHARACTERS}]")
+_RUN = re.compile(f"[{_CJK_CHARACTERS}]+|[^\\W_{_CJK_CHARACTERS}]+")
 # A lone `s` after capitals is a plural (`APIs`), so a word begins with two small letters there.
 _CAMEL = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|(?<=[0-9])(?=[A-Z][a-z])")
 _MAY_BE_MARKED = re.compile("[\u0300-\u1fff]")
@@ -41,19 +42,19 @@ def tokens(text: str) -> list[str]:
     >>> tokens("用Python做数据分析")
     ['用', 'python', '做数', '数据', '据分', '分析']
     """
+    runs = _ASCII_WORD.findall(text) if text.isascii() else _RUN.findall(_normalised(text))
     found: list[str] = []
-    if text.isascii():
-        for word in _ASCII_WORD.findall(text):
-            _add_word(word, found)
-        return found
-    for match in _RUN.finditer(_normalised(text)):
-        run = match[0]
-        if match[1] is None:
-            _add_word(run, found)
-        elif len(run) == 1:
-            found.append(run)
-        else:
-            found.extend(run[at : at + 2] for at in range(len(run) - 1))
+    for run in runs:
+        if not run.isascii() and _CJK.match(run):
+            found.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            continue
+        folded = run.casefold()
+        found.append(folded)
+        if folded != run:
+            parts = _CAMEL.split(run)
+            if len(parts) > 1:
+                # The whole stays as well, or `github` would not find `GitHub`.
+                found.extend(part.casefold() for part in parts)
     return found
 
 
@@ -89,17 +90,6 @@ def name_key(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NAME_BREAK.sub("-", folded).strip("-")
-
-
-def _add_word(word: str, found: list[str]) -> None:
-    """Add a word, and its parts if it is in camel case, to `found`."""
-    folded = word.casefold()
-    found.append(folded)
-    if folded != word:
-        parts = _CAMEL.split(word)
-        if len(parts) > 1:
-            # The whole stays, or `github` would not find `GitHub`.
-            found.extend(part.casefold() for part in parts)
 
 
 def _normalised(text: str) -> str:

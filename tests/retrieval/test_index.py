@@ -1,0 +1,287 @@
+"""Tests of retrieval/index.py and the table below it."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillhouse.discovery import discover
+from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval import FIELDS, Document, Hit, SearchError, SearchIndex
+from skillhouse.retrieval.index import BODY_CHARS_MAX
+from skillhouse.retrieval.table import WordTable
+
+LIBRARY: list[Document] = [
+    ("user:pdf-tools", "pdf-tools", "Merge, split and rotate documents", "Run `qpdf`."),
+    ("user:charts", "charts", "Draws diagrams from tables", "Reads a PDF or a spreadsheet."),
+    ("user:data", "data", "数据分析和可视化，用Python画图", "步骤：读取表格。"),
+    ("user:weather", "weather", "Tells the weather forecast of a city", "Asks wttr.in."),
+    ("user:how-to", "how-to", "Explains things", ""),
+]
+
+ANY_TEXT = st.text(st.characters())
+DOCUMENTS = st.lists(st.tuples(st.sampled_from("abc"), ANY_TEXT, ANY_TEXT, ANY_TEXT), max_size=6)
+
+
+@pytest.fixture(scope="module")
+def library() -> SearchIndex:
+    return SearchIndex.from_documents(LIBRARY)
+
+
+def found(index: SearchIndex, query: str, *, limit: int = 5) -> list[str]:
+    return [hit.id for hit in index.search(query, limit=limit)]
+
+
+@pytest.mark.req("S003-37", "S003-44", "S003-45")
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("merging documents", ["user:pdf-tools"]),
+        ("MERGED DOCUMENT", ["user:pdf-tools"]),
+        ("What's the weather in Tokyo?", ["user:weather"]),
+        ("数据分析", ["user:data"]),
+        ("帮我做数据分析", ["user:data"]),
+        ("可视化", ["user:data"]),
+        ("PYTHON", ["user:data"]),
+        ("用Python画图", ["user:data"]),
+        ("读取", ["user:data"]),
+        ("据", []),
+        ("天气", []),
+        ("bicycle", []),
+    ],
+)
+def test_a_query_finds_the_skills_with_its_words(library, query, expected):
+    assert found(library, query) == expected
+
+
+@pytest.mark.req("S003-38")
+def test_a_match_in_the_name_counts_more_than_in_the_description_and_that_more_than_in_the_body():
+    index = SearchIndex.from_documents(
+        [
+            ("1", "other", "other other", "other kite other"),
+            ("2", "other", "other kite", "other other other"),
+            ("3", "kite flying", "other other", "other other"),
+            ("4", "other", "other", "other"),
+        ]
+    )
+    hits = index.search("kite")
+    assert [hit.id for hit in hits] == ["3", "2", "1"]
+    assert [hit.fields for hit in hits] == [("name",), ("description",), ("body",)]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_a_hit_says_which_fields_matched_and_whether_it_was_named(library):
+    [first, second] = library.search("pdf tools")
+    assert first == Hit(
+        id="user:pdf-tools", name="pdf-tools", score=first.score, fields=("name",), exact=True
+    )
+    assert second == Hit(id="user:charts", name="charts", score=second.score, fields=("body",))
+
+
+def test_the_fields_of_many_hits_are_those_of_few():
+    index = SearchIndex.from_documents(
+        [(f"{n:02}", "kite" if n % 2 else "x", "kite" if n % 3 else "x", "kite") for n in range(30)]
+    )
+    many = index.search("kite", limit=30)
+    assert len(many) == 30
+    assert index.search("kite", limit=3) == many[:3]
+    assert {hit.id: hit.fields for hit in many} == {
+        f"{n:02}": tuple(f for f, has in zip(FIELDS, (n % 2, n % 3, 1), strict=True) if has)
+        for n in range(30)
+    }
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["pdf-tools", "PDF Tools", "pdf_tools", " pdf-tools ", "user:pdf-tools", "USER:pdf tools"],
+)
+def test_a_skill_that_is_named_comes_first(query):
+    rival = ("user:a", "pdf pdf", "tools tools pdf tools user", "pdf tools " * 50)
+    index = SearchIndex.from_documents([rival, *LIBRARY])
+    [first, second, *_] = index.search(query)
+    assert (first.id, first.exact) == ("user:pdf-tools", True)
+    assert (second.id, second.exact) == ("user:a", False)
+    assert first.score >= second.score
+    assert found(index, query, limit=1) == ["user:pdf-tools"]
+
+
+def test_a_skill_that_is_named_by_signs_alone_is_found():
+    index = SearchIndex.from_documents([("user:🎉", "🎉", "Parties", "")])
+    assert index.search("🎉") == [Hit(id="user:🎉", name="🎉", score=0.0, exact=True)]
+
+
+@pytest.mark.req("S003-39", "S003-40", "S003-41")
+def test_at_most_as_many_hits_as_asked_for_are_given(library):
+    query = "pdf weather data"
+    assert len(library.search(query)) == 4
+    counts = {limit: len(library.search(query, limit=limit)) for limit in (-5, 0, 1, 2, 10**30)}
+    assert counts == {-5: 0, 0: 0, 1: 1, 2: 2, 10**30: 4}
+
+
+@pytest.mark.req("S003-35")
+def test_five_hits_are_given_unless_told_otherwise():
+    index = SearchIndex.from_documents((str(n), "kite", "", "") for n in range(9))
+    assert found(index, "kite") == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.req("S003-48")
+@pytest.mark.parametrize("query", ["", "   ", "?!…", "\0", "\ud800", "🎉"])
+def test_a_query_without_a_letter_or_digit_finds_nothing(library, query):
+    assert library.search(query) == []
+
+
+def test_a_query_of_stop_words_alone_is_looked_for_in_names_and_descriptions(library):
+    assert found(library, "to the") == ["user:how-to", "user:weather"]
+
+
+PDF = ["user:charts", "user:pdf-tools"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"', []),
+        ("\\", []),
+        ('" OR "', []),
+        ('pdf" OR name : "weather', [*PDF, "user:weather"]),
+        ("'; DROP TABLE words; --", ["user:charts"]),
+        ("weath* fore*", []),
+        ("^forecast", ["user:weather"]),
+        ("name : pdf", PDF),
+        ("{name description} : pdf", PDF),
+        ("- name : pdf", PDF),
+        ("NOT pdf", PDF),
+        ("weather NOT city", ["user:weather"]),
+        ("pdf AND weather", [*PDF, "user:weather"]),
+        ("pdf + weather", [*PDF, "user:weather"]),
+        ("NEAR(pdf weather, 1)", [*PDF, "user:weather"]),
+        ("(pdf", PDF),
+        ("pdf)", PDF),
+        ("pdf\0weather", [*PDF, "user:weather"]),
+        ("\0pdf", PDF),
+        ("pdf \ud800", PDF),
+        ("%df_", []),
+        ("rowid : 1", []),
+        ("rank optimize words", []),
+        ("\U0001e4d0 pdf", PDF),
+        ("\u0300pdf", PDF),
+    ],
+)
+def test_a_query_has_no_syntax(library, query, expected):
+    assert sorted(found(library, query)) == expected
+
+
+@pytest.mark.parametrize("query", ["pdf " * 2_500, "x" * 10_000 + " pdf", "数" * 10_000 + " pdf"])
+def test_a_query_of_ten_kilobytes_is_answered(library, query):
+    assert found(library, query) == ["user:pdf-tools", "user:charts"]
+
+
+def test_an_empty_index_finds_nothing():
+    index = SearchIndex.from_documents([])
+    assert (len(index), index.search("pdf"), index.search("")) == (0, [], [])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_a_word_that_all_skills_have_still_counts(count):
+    index = SearchIndex.from_documents((str(n), "pdf", "", "") for n in range(count))
+    assert all(hit.score > 0.01 for hit in index.search("a pdf"))
+
+
+def test_equal_scores_are_ordered_by_id_whatever_the_order_of_the_documents():
+    documents = [(f"{number}", "kite", "flies", "") for number in range(20)]
+    random.Random(7).shuffle(documents)
+    ids = found(SearchIndex.from_documents(documents), "kite", limit=12)
+    assert ids == sorted(str(number) for number in range(20))[:12]
+
+
+def test_skills_of_one_id_are_all_found():
+    index = SearchIndex.from_documents(
+        [("same", "b", "kite", ""), ("same", "a", "kite", ""), ("same", "a", "kite", "")]
+    )
+    assert [(hit.id, hit.name) for hit in index.search("kite")] == [
+        ("same", "a"),
+        ("same", "a"),
+        ("same", "b"),
+    ]
+    assert [hit.exact for hit in index.search("same")] == [True, True, True]
+
+
+def test_the_start_of_a_body_is_searched_and_the_rest_is_not():
+    body = "early " + "x" * (BODY_CHARS_MAX - len("early ") - len(" early2")) + " early2 late"
+    index = SearchIndex.from_documents([("1", "n", "", body)])
+    assert [bool(index.search(word)) for word in ("early", "early2", "late")] == [True, True, False]
+
+
+def test_pairs_of_characters_survive_the_stemmer():
+    connection = sqlite3.connect(":memory:")
+    WordTable(connection, [(["running", "数据", "タを"], ["국어", "图", "files"], ["café"])])
+    connection.execute("CREATE VIRTUAL TABLE seen USING fts5vocab(words, row)")
+    seen = {term for (term,) in connection.execute("SELECT term FROM seen")}
+    connection.close()
+    assert seen == {"run", "数据", "タを", "국어", "图", "file", "cafe"}
+
+
+def test_sqlite_without_full_text_search_is_a_clear_error():
+    connection = sqlite3.connect(":memory:")
+    connection.set_authorizer(
+        lambda action, *_: (
+            sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_CREATE_VTABLE else sqlite3.SQLITE_OK
+        )
+    )
+    with pytest.raises(SearchError, match="search needs SQLite") as caught:
+        WordTable(connection, [])
+    connection.close()
+    assert isinstance(caught.value, SkillhouseError)
+    assert caught.value.sqlite_version == sqlite3.sqlite_version
+
+
+def test_several_threads_may_ask_one_index(library):
+    queries = ["pdf", "weather", "数据", "how to"] * 25
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(library.search, queries)) == [library.search(q) for q in queries]
+
+
+def test_skills_are_indexed_with_their_bodies_and_shadowed_ones_are_not(tmp_path):
+    for place, body in (
+        ("a/kites", "Needs wind."),
+        ("b/kites", "Needs rain."),
+        ("a/gone", "Wind."),
+    ):
+        (tmp_path / place).mkdir(parents=True)
+        head = f"---\nname: {place[2:]}\ndescription: About {place[2:]}.\n---\n"
+        (tmp_path / place / "SKILL.md").write_text(head + body, "utf-8")
+    skills = discover([tmp_path / "a", tmp_path / "b"])
+    assert (len(skills.skills), len(skills.shadowed)) == (2, 1)
+    (tmp_path / "a/gone/SKILL.md").unlink()
+    index = SearchIndex.from_skills(skills)
+    assert found(index, "wind") == ["explicit:kites"]
+    assert found(index, "rain") == []
+    assert found(index, "gone about") == ["explicit:gone", "explicit:kites"]
+
+
+@given(DOCUMENTS, ANY_TEXT, st.integers(-2, 9))
+def test_any_query_is_answered_with_skills_of_the_index_best_first(documents, query, limit):
+    index = SearchIndex.from_documents(documents)
+    hits = index.search(query, limit=limit)
+    assert len(hits) <= max(0, limit)
+    heads = [(document[0], document[1]) for document in documents]
+    for hit in hits:
+        heads.remove((hit.id, hit.name))
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert all(hit.exact or hit.fields for hit in hits)
+    assert hits == index.search(query, limit=limit)
+    assert hits == SearchIndex.from_documents(reversed(documents)).search(query, limit=limit)
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=4, unique=True), st.data())
+def test_every_skill_is_found_first_by_its_name(names, data):
+    index = SearchIndex.from_documents((f"id{n}", name, "", "") for n, name in enumerate(names))
+    name = data.draw(st.sampled_from(names))
+    hits = index.search(name, limit=len(names))
+    if hits:
+        assert hits[0].exact
