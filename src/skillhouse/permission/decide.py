@@ -18,49 +18,58 @@ def decide(
     >>> decide([Layer(name="user", rules=(rule,))], wanted).effect.value
     'deny'
     """
-    verdicts = [
-        (layer, found) for layer in layers if (found := _verdict(layer, permission)) is not None
-    ]
-    # INVARIANT: deny is looked for in every layer before the nearest one answers, so that no
-    # grant and no project can lift what another layer forbids.
-    for layer, index in verdicts:
-        if layer.rules[index].effect is Effect.DENY:
-            return Decision(effect=Effect.DENY, layer=layer.name, rule_index=index)
-    for layer, index in reversed(verdicts):
-        effect = layer.rules[index].effect
-        if not layer.trusted and _stricter_elsewhere(verdicts, default):
-            # INVARIANT: an untrusted layer has no allow, so here it says ask; that is never
-            # looser than a default of deny only because it is skipped then.
-            continue
-        return Decision(effect=effect, layer=layer.name, rule_index=index)
-    return Decision(effect=default, layer="default")
-
-
-def _stricter_elsewhere(verdicts: list[tuple[Layer, int]], default: Effect) -> bool:
-    """Whether only untrusted layers speak and the default denies already."""
-    return default is Effect.DENY and not any(layer.trusted for layer, _ in verdicts)
+    verdicts = [_verdict(layer, permission) for layer in layers]
+    return _decision(layers, verdicts, _deciding(layers, verdicts, default), default)
 
 
 def explain(
     layers: Sequence[Layer], permission: Permission, *, default: Effect = Effect.ASK
 ) -> tuple[Decision, tuple[Spoke, ...]]:
     """Return the decision and every rule that matched, farthest layer first."""
-    decision = decide(layers, permission, default=default)
-    spoke = []
-    for layer in layers:
-        verdict = _verdict(layer, permission)
-        for index, rule in enumerate(layer.rules):
-            if _applies(layer, rule, permission):
-                spoke.append(
-                    Spoke(
-                        layer=layer.name,
-                        rule_index=index,
-                        rule=rule,
-                        is_verdict=index == verdict,
-                        decided=(layer.name, index) == (decision.layer, decision.rule_index),
-                    )
-                )
-    return decision, tuple(spoke)
+    verdicts = [_verdict(layer, permission) for layer in layers]
+    deciding = _deciding(layers, verdicts, default)
+    spoke = tuple(
+        Spoke(
+            layer=layer.name,
+            rule_index=index,
+            rule=rule,
+            is_verdict=index == verdicts[at],
+            decided=at == deciding and index == verdicts[at],
+        )
+        for at, layer in enumerate(layers)
+        for index, rule in enumerate(layer.rules)
+        if _applies(layer, rule, permission)
+    )
+    return _decision(layers, verdicts, deciding, default), spoke
+
+
+def _deciding(
+    layers: Sequence[Layer], verdicts: Sequence[int | None], default: Effect
+) -> int | None:
+    """Return the place of the layer that decides, or None when the default does."""
+    spoke = [at for at, verdict in enumerate(verdicts) if verdict is not None]
+    # INVARIANT: deny is looked for in every layer before the nearest one answers, so that no
+    # grant and no project can lift what another layer forbids.
+    for at in spoke:
+        if _decision(layers, verdicts, at, default).effect is Effect.DENY:
+            return at
+    # INVARIANT: an untrusted layer that speaks alone cannot loosen a default of deny.
+    if default is Effect.DENY and not any(layers[at].trusted for at in spoke):
+        return None
+    return spoke[-1] if spoke else None
+
+
+def _decision(
+    layers: Sequence[Layer],
+    verdicts: Sequence[int | None],
+    deciding: int | None,
+    default: Effect,
+) -> Decision:
+    index = None if deciding is None else verdicts[deciding]
+    if deciding is None or index is None:
+        return Decision(effect=default, layer="default")
+    layer = layers[deciding]
+    return Decision(effect=layer.rules[index].effect, layer=layer.name, rule_index=index)
 
 
 def _verdict(layer: Layer, permission: Permission) -> int | None:

@@ -14,14 +14,17 @@ class Schema:
     """A schema as the steps that lead to it; version N is what the first N steps make."""
 
     name: str
+    mark: int
+    """Kept in the file's header (SQLite, `application_id`): a file without it is not ours."""
     steps: tuple[str, ...]
     """Never edited once released: a change is a new step."""
     disposable: bool
-    """Whether the file may be thrown away and made again when it is corrupt or newer."""
+    """Whether the file may be thrown away and made again when it is corrupt, foreign or newer."""
 
 
 STATE = Schema(
     name="state",
+    mark=0x736B6853,  # "skhS"
     disposable=False,
     steps=(
         """
@@ -38,6 +41,7 @@ STATE = Schema(
 
 CACHE = Schema(
     name="cache",
+    mark=0x736B6843,  # "skhC"
     disposable=True,
     steps=(
         """
@@ -57,26 +61,43 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     Raises:
         StateError: the file was written by a newer program, or is not ours; nothing was changed.
     """
-    if _version(connection) == len(schema.steps):
+    if _version(connection, schema, path) == len(schema.steps):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have migrated while we waited for the lock.
-        version = _version(connection)
-        if version > len(schema.steps):
-            raise StateError(
-                f"the {schema.name} has version {version}, this program knows "
-                f"{len(schema.steps)}: use a newer skillhouse",
-                path,
-            )
-        for step in schema.steps[version:]:
+        for step in schema.steps[_version(connection, schema, path) :]:
             connection.execute(step)
+        connection.execute(f"PRAGMA application_id = {schema.mark}")
         connection.execute(f"PRAGMA user_version = {len(schema.steps)}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End the transaction, unless SQLite has already done so (a full disk, an I/O error)."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
+    """Return the file's version; an empty file has 0."""
+    version = _number(connection, "PRAGMA user_version")
+    mark = _number(connection, "PRAGMA application_id")
+    if mark != schema.mark and (
+        mark or version or _number(connection, "SELECT count(*) FROM sqlite_master")
+    ):
+        raise StateError(f"expected a {schema.name} of skillhouse, got another database", path)
+    if version > len(schema.steps):
+        raise StateError(
+            f"the {schema.name} has version {version}, this program knows "
+            f"{len(schema.steps)}: use a newer skillhouse",
+            path,
+        )
+    return version
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])

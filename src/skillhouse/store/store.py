@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import StateError
-from skillhouse.store.migrations import Schema, migrate
+from skillhouse.store.migrations import Schema, migrate, roll_back
 
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
+
+_FAULTS = (sqlite3.Error, StateError, OSError, ValueError)
+"""What opening a file can meet; ValueError is a NUL in its path."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""Codes of a file that will not get better: damaged, no database, or without our tables."""
 
 
 class Store:
@@ -22,38 +28,39 @@ class Store:
         """Open `path`, making it and its directory when they are missing.
 
         Raises:
-            StateError: the file is corrupt, newer than this program, or cannot be opened.
+            StateError: the file is corrupt, foreign, newer than this program, or cannot be
+                opened; it is as it was.
         """
         self.path = path
         self.schema = schema
         try:
             self._connection = self._open()
-        except (sqlite3.DatabaseError, StateError, OSError) as error:
-            if not schema.disposable or _is_busy(error):
+        except _FAULTS as error:
+            if not self._is_beyond_use(error):
                 raise self._error(error) from error
-            self._discard()
-            try:
-                self._connection = self._open()
-            except (sqlite3.DatabaseError, OSError) as second:
-                raise self._error(second) from second
+            self._connection = self._made_anew()
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query.
+        """Return all rows of a query; none of a disposable file that turns out to be damaged.
 
         Raises:
-            StateError: the file turned out to be unreadable.
+            StateError: the file could not be read.
         """
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise self._error(error) from error
+        except sqlite3.Error as error:
+            if not self._is_beyond_use(error):
+                raise self._error(error) from error
+            self._start_anew()
+            return []
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the write lock for a block: all of it happens, or nothing.
 
         Raises:
-            StateError: the lock was not to be had, or the file could not be written.
+            StateError: the lock was not to be had, or the file could not be written; a disposable
+                one that is damaged is empty afterwards.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -61,9 +68,11 @@ class Store:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                roll_back(self._connection)
                 raise
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
+            if self._is_beyond_use(error):
+                self._start_anew()
             raise self._error(error) from error
 
     def close(self) -> None:
@@ -80,20 +89,36 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
             # A cache that a power cut loses is rebuilt; state must be on the disk.
             connection.execute(
                 f"PRAGMA synchronous = {'OFF' if self.schema.disposable else 'FULL'}"
             )
+            # INVARIANT: nothing is written before this, so a file that is refused stays as it is.
             migrate(connection, self.schema, self.path)
+            # A cache is opened for one read and at most one write: making and removing the log
+            # would cost more than both, and homes on a network cannot share one.
+            if not self.schema.disposable:
+                _use_wal(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _discard(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+    def _start_anew(self) -> None:
+        self._connection.close()
+        self._connection = self._made_anew()
+
+    def _made_anew(self) -> sqlite3.Connection:
+        try:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+            return self._open()
+        except _FAULTS as error:
+            raise self._error(error) from error
+
+    def _is_beyond_use(self, error: Exception) -> bool:
+        """Whether the file is disposable and at fault: not its place, the disk or others."""
+        return self.schema.disposable and (isinstance(error, StateError) or _code(error) in _BROKEN)
 
     def _error(self, error: Exception) -> StateError:
         if isinstance(error, StateError):
@@ -101,9 +126,16 @@ class Store:
         return StateError(f"the {self.schema.name} cannot be used: {error}", self.path)
 
 
-def _is_busy(error: Exception) -> bool:
-    """Whether another process merely holds the file, which is no reason to discard it."""
-    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname in (
-        "SQLITE_BUSY",
-        "SQLITE_LOCKED",
-    )
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work side by side, from now on or when nobody is in the way."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        # Somebody holds the file for long; without the switch all is right, only slower.
+        if _code(error) not in _BUSY:
+            raise
+
+
+def _code(error: Exception) -> int:
+    """Return the primary result code of SQLite, or 0 when the error is not SQLite's."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,0 +1,291 @@
+"""Tests of store/store.py: what must not be lost, and what may be made anew."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import StateError
+from skillhouse.store import CACHE, STATE, Schema, Store
+from tests.store.databases import NOTES, disposable, execute, files_of, number
+
+CACHED = disposable(NOTES)
+
+
+def write_note(path: Path, text: str, schema: Schema = NOTES) -> None:
+    with Store(path, schema) as store, store.transaction() as connection:
+        connection.execute("INSERT INTO note (text) VALUES (?)", (text,))
+
+
+def notes(path: Path, schema: Schema = NOTES) -> list[str]:
+    with Store(path, schema) as store:
+        return [row[0] for row in store.rows("SELECT text FROM note ORDER BY rowid")]
+
+
+def run(store: Store, *statements: str, error: type[Exception] | None = None) -> None:
+    """Run a transaction that ends with an error, if one is given."""
+    with store.transaction() as connection:
+        for statement in statements:
+            connection.execute(statement)
+        if error is not None:
+            raise error
+
+
+def corrupt(path: Path) -> None:
+    path.write_bytes(b"no database at all\n" * 100)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5_000])
+
+
+def from_a_newer_program(path: Path) -> None:
+    execute(path, "PRAGMA user_version = 99")
+
+
+def from_another_program(path: Path) -> None:
+    path.unlink()
+    execute(path, "CREATE TABLE note (recipe TEXT)", "PRAGMA user_version = 3")
+
+
+def of_another_schema(path: Path) -> None:
+    path.unlink()
+    Store(path, STATE).close()
+
+
+SPOILERS = [corrupt, truncate, from_a_newer_program, from_another_program, of_another_schema]
+
+
+@pytest.mark.parametrize("spoil", SPOILERS)
+def test_state_that_cannot_be_used_is_an_error_that_loses_nothing(tmp_path, spoil) -> None:
+    path = tmp_path / "state" / "notes.sqlite3"
+    write_note(path, "precious")
+    spoil(path)
+    before = files_of(path)
+    for _ in range(2):
+        with pytest.raises(StateError, match="notes") as caught:
+            notes(path)
+        assert caught.value.path == path
+    assert files_of(path) == before
+
+
+def test_newer_state_says_which_version_it_has_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    write_note(path, "precious")
+    from_a_newer_program(path)
+    with pytest.raises(StateError) as caught:
+        Store(path, NOTES)
+    expected = "the notes has version 99, this program knows 3: use a newer skillhouse"
+    assert str(caught.value) == f"{expected}: `{path}`"
+
+
+@pytest.mark.parametrize("spoil", SPOILERS)
+def test_a_cache_that_cannot_be_used_is_made_anew(tmp_path, spoil) -> None:
+    path = tmp_path / "cache" / "notes.sqlite3"
+    write_note(path, "old", CACHED)
+    spoil(path)
+    write_note(path, "new", CACHED)
+    assert notes(path, CACHED) == ["new"]
+    assert number(path, "PRAGMA user_version") == 3
+
+
+def pages_overwritten(path: Path) -> None:
+    """Leave the header and what opening looks at, and spoil the pages of the table."""
+    data = bytearray(path.read_bytes())
+    data[4_096 * 2 :] = b"\xff" * (len(data) - 4_096 * 2)
+    path.write_bytes(data)
+
+
+def many_notes(path: Path, schema: Schema = CACHED) -> None:
+    with Store(path, schema) as store, store.transaction() as connection:
+        connection.executemany("INSERT INTO note (text) VALUES (?)", [("x" * 900,)] * 100)
+
+
+def test_a_cache_found_damaged_by_a_query_is_empty_and_usable(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    many_notes(path)
+    pages_overwritten(path)
+    with Store(path, CACHED) as store:
+        assert store.rows("SELECT text FROM note") == []
+        with store.transaction() as connection:
+            connection.execute("INSERT INTO note (text) VALUES ('new')")
+        assert store.rows("SELECT text FROM note") == [("new",)]
+
+
+def test_a_cache_found_damaged_by_writing_is_an_error_once_and_usable_afterwards(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "notes.sqlite3"
+    many_notes(path)
+    pages_overwritten(path)
+    with Store(path, CACHED) as store:
+        with pytest.raises(StateError, match="malformed"):
+            run(store, "DELETE FROM note")
+        assert store.rows("SELECT text FROM note") == []
+    write_note(path, "new", CACHED)
+    assert notes(path, CACHED) == ["new"]
+
+
+def test_state_found_damaged_by_a_query_is_an_error_that_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    many_notes(path, NOTES)
+    pages_overwritten(path)
+    before = files_of(path)
+    with Store(path, NOTES) as store, pytest.raises(StateError, match="malformed"):
+        store.rows("SELECT text FROM note")
+    assert files_of(path) == before
+
+
+def a_file_in_the_way(directory: Path) -> Path:
+    directory.write_text("a file")
+    return directory / "notes.sqlite3"
+
+
+def a_directory_in_its_place(directory: Path) -> Path:
+    (directory / "notes.sqlite3" / "below").mkdir(parents=True)
+    return directory / "notes.sqlite3"
+
+
+def a_nul_in_the_path(directory: Path) -> Path:
+    return Path(f"{directory}\0") / "notes.sqlite3"
+
+
+@pytest.mark.parametrize("schema", [NOTES, CACHED], ids=["state", "cache"])
+@pytest.mark.parametrize("place", [a_file_in_the_way, a_directory_in_its_place, a_nul_in_the_path])
+def test_a_place_that_cannot_hold_the_file_is_an_error_and_stays(tmp_path, place, schema) -> None:
+    path = place(tmp_path / "place")
+    with pytest.raises(StateError, match="the notes cannot be used"):
+        Store(path, schema)
+    assert len(list(tmp_path.rglob("*"))) == {a_file_in_the_way: 1, a_nul_in_the_path: 0}.get(
+        place, 3
+    )
+
+
+def test_a_transaction_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    write_note(path, "first")
+    with Store(path, NOTES) as store:
+        with pytest.raises(LookupError):
+            run(store, "INSERT INTO note (text) VALUES ('second')", error=LookupError)
+        with pytest.raises(StateError, match="no such table"):
+            run(store, "INSERT INTO note (text) VALUES ('third')", "DELETE FROM unknown")
+    assert notes(path) == ["first"]
+
+
+def test_a_transaction_that_sqlite_ended_itself_reports_the_first_error(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    Store(path, NOTES).close()
+    pages = number(path, "PRAGMA page_count")
+    too_much = "INSERT INTO note (text) VALUES (zeroblob(100000))"
+    with Store(path, NOTES) as store, pytest.raises(StateError, match="full"):
+        run(store, f"PRAGMA max_page_count = {pages}", too_much)
+    assert notes(path) == []
+
+
+def test_a_cache_that_others_hold_is_busy_and_is_not_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.store.store.BUSY_SECONDS", 0.01)
+    path = tmp_path / "notes.sqlite3"
+    write_note(path, "old", CACHED)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with Store(path, CACHED) as store, pytest.raises(StateError, match="locked"):
+            run(store)
+        other.execute("COMMIT")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StateError, match="locked"):
+            Store(path, CACHED)
+        other.execute("COMMIT")
+    assert notes(path, CACHED) == ["old"]
+
+
+def test_a_cache_that_is_being_made_by_others_is_busy_and_is_not_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.store.store.BUSY_SECONDS", 0.01)
+    path = tmp_path / "notes.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE theirs (text TEXT)")
+        with pytest.raises(StateError, match="locked"):
+            Store(path, CACHED)
+        other.execute("COMMIT")
+    assert number(path, "SELECT count(*) FROM theirs") == 0
+
+
+def test_a_file_that_somebody_reads_is_used_without_the_log_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.store.store.BUSY_SECONDS", 0.01)
+    path = tmp_path / "notes.sqlite3"
+    write_note(path, "old")
+    execute(path, "PRAGMA journal_mode = DELETE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM note").fetchone()
+        with Store(path, NOTES) as store:
+            assert store.rows("SELECT text FROM note") == [("old",)]
+            assert store.rows("PRAGMA journal_mode") == [("delete",)]
+        reader.execute("COMMIT")
+    with Store(path, NOTES) as store:
+        assert store.rows("PRAGMA journal_mode") == [("wal",)]
+
+
+def test_the_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "house" / "notes.sqlite3"
+    Store(path, NOTES).close()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_state_is_on_the_disk_when_a_transaction_ends_and_a_cache_need_not_be(
+    tmp_path: Path,
+) -> None:
+    full, off = 2, 0
+    for schema, mode, expected in ((STATE, "wal", full), (CACHE, "delete", off)):
+        with Store(tmp_path / f"{schema.name}.sqlite3", schema) as store:
+            assert store.rows("PRAGMA synchronous") == [(expected,)]
+            assert store.rows("PRAGMA journal_mode") == [(mode,)]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from skillhouse.store import Schema, Store
+
+path, name = Path(sys.argv[1]), sys.argv[2]
+schema = Schema(name="notes", mark=7, disposable=False, steps=("CREATE TABLE note (text TEXT)",))
+sys.stdin.read()
+for number in range(4):
+    with Store(path, schema) as store, store.transaction() as connection:
+        connection.execute("INSERT INTO note VALUES (?)", (f"{name} {number}",))
+"""
+
+
+def test_eight_processes_that_make_and_fill_one_file_lose_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite3"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), str(name)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for name in range(8)
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.close()
+    for writer in writers:
+        assert writer.stderr is not None
+        with writer.stderr as errors:
+            assert errors.read() == b""
+        assert writer.wait(timeout=60) == 0
+    schema = Schema(name="notes", mark=7, disposable=False, steps=("CREATE TABLE note (text)",))
+    assert sorted(notes(path, schema)) == sorted(
+        f"{name} {number}" for name in range(8) for number in range(4)
+    )
