@@ -21,13 +21,13 @@ settings.load_profile("house")
 def need() -> Callable[[object, str], None]:
     """Return `need(found, reason)`: skips the test where what it needs is missing, and fails in CI.
 
-    For kernel features, browsers and services; `.ci/run` sets SKILLHOUSE_CI.
+    For kernel features, browsers and services; `.ci/run` sets CI.
     """
 
     def check(found: object, reason: str) -> None:
         if found:
             return
-        if os.environ.get("SKILLHOUSE_CI"):
+        if os.environ.get("CI"):
             pytest.fail(f"missing in CI: {reason}")
         pytest.skip(reason)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.naming import name_findings
 from skillhouse.skill.source import Finding
-from skillhouse.skill.yaml_text import FIRST_LINE
+from skillhouse.skill.yaml_text import key_line
 
 DESCRIPTION_MAX = 1_024
 """Code points of a description (specification, `description`)."""
@@ -42,14 +42,10 @@ def read_fields(
         if key in fields:
             _OPTIONAL[key](fields[key], problems)
     for field, code, message, fatal in problems:
-        findings.append(Finding(code, message, _line(block, field), fatal))
+        # What is not there is reported at the opening line.
+        line = (key_line(block, field) or 1) if field in fields else 1
+        findings.append(Finding(code, message, line, fatal))
     return name, description
-
-
-def _line(block: str, field: str) -> int:
-    """Return the line of a top-level field, or 1 (the opening line) when it is not there."""
-    key = re.search(rf"""(?m)^[{{ ]*["']?{field}["']?[ \t]*:""", block)
-    return 1 if key is None else block.count("\n", 0, key.start()) + FIRST_LINE
 
 
 def _name(value: Any, directory: str, problems: list[_Problem]) -> str:
@@ -91,12 +87,12 @@ def _description(value: Any, problems: list[_Problem]) -> str:
             )
         )
         return ""
-    if len(value) > DESCRIPTION_MAX:
+    if len(text) > DESCRIPTION_MAX:
         problems.append(
             _Problem(
                 "description",
                 "description-too-long",
-                f"expected at most {DESCRIPTION_MAX} characters of description, got {len(value)}",
+                f"expected at most {DESCRIPTION_MAX} characters of description, got {len(text)}",
             )
         )
     if not value.isascii() and find_hidden(value) is not None:
@@ -125,7 +121,8 @@ def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
 
 
 def _compatibility(value: Any, problems: list[_Problem]) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= COMPATIBILITY_MAX:
+    # A block scalar ends in a newline that nobody wrote as a character of the text.
+    if not isinstance(value, str) or not 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
         problems.append(
             _Problem(
                 "compatibility",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, nearest
 from skillhouse.skill.model import Skill
@@ -58,35 +59,41 @@ class SkillIndex:
         """All findings, in the order of the files."""
         return self._content.diagnostics
 
-    @cached_property
-    def _by_name(self) -> dict[str, Skill]:
-        return {skill.name: skill for skill in reversed(self.skills)}
-
     def get(self, reference: str) -> Skill:
-        """Return the skill with that id, name or directory name.
+        """Return the skill with that id, name or directory name, or at that SKILL.md.
 
-        A skill in force is preferred to a shadowed one, a name to a directory's name.
+        They are tried in this order, so that no name can take the place of an id; each finds
+        skills in force before shadowed ones.
 
         Raises:
             UnknownSkillError: nothing fits; it lists the nearest names.
             AmbiguousSkillError: several fit; it lists what to ask for instead.
         """
-        named = self._by_name.get(reference)
-        if named is not None:
-            return named
-        for among in (self.skills, self.shadowed):
-            fitting = [skill for skill in among if skill.id == reference]
-            if not fitting:
-                fitting = [skill for skill in among if skill.directory.name == reference]
-            if len(fitting) > 1:
-                ids = tuple(skill.id for skill in fitting)
-                distinct = len(set(ids)) == len(ids)
-                raise AmbiguousSkillError(
-                    reference, ids if distinct else tuple(skill.file for skill in fitting)
-                )
-            if fitting:
-                return fitting[0]
-        raise UnknownSkillError(reference, nearest(reference, self._by_name))
+        for key in _KEYS:
+            for among in (self.skills, self.shadowed):
+                fitting = [skill for skill in among if key(skill) == reference]
+                if len(fitting) > 1:
+                    ids = tuple(skill.id for skill in fitting)
+                    distinct = len(set(ids)) == len(ids)
+                    raise AmbiguousSkillError(
+                        reference, ids if distinct else tuple(skill.file for skill in fitting)
+                    )
+                if fitting:
+                    return fitting[0]
+        names = (skill.name for skill in self.skills)
+        raise UnknownSkillError(reference, nearest(reference, names))
 
     def __len__(self) -> int:
         return len(self.skills)
+
+
+def _directory_name(skill: Skill) -> str:
+    return skill.file.rsplit("/", 2)[-2]
+
+
+_KEYS: tuple[Callable[[Skill], str], ...] = (
+    attrgetter("id"),
+    attrgetter("name"),
+    _directory_name,
+    attrgetter("file"),
+)

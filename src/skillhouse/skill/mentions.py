@@ -9,7 +9,8 @@ from dataclasses import dataclass
 MENTIONS_MAX = 200
 """Mentions taken from one body; a body with more is an odd one, and the rest adds nothing."""
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n]*$")
+# What follows backticks holds none (CommonMark 4.5), or a line of inline code would open a block.
+_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
 _SHELLS = frozenset({"bash", "sh", "shell", "console", "shell-session", "zsh"})
 _PROMPT = re.compile(r"^(?:\$|%|>) +")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

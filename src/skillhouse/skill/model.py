@@ -55,7 +55,8 @@ class Frontmatter:
         """What `allowed-tools` names, in any of its three forms; it never grants anything."""
         found = self.fields.get("allowed-tools")
         if isinstance(found, list):
-            return tuple(str(item).strip() for item in found if isinstance(item, str))
+            texts = (item.strip() for item in found if isinstance(item, str))
+            return tuple(text for text in texts if text)
         return split_tools(found) if isinstance(found, str) else ()
 
     def _text(self, key: str) -> str | None:
@@ -73,8 +74,8 @@ def split_tools(text: str) -> tuple[str, ...]:
     depth = 0
     current = ""
     for character in text + " ":
-        depth += (character == "(") - (character == ")")
-        if depth <= 0 and (character == "," or character.isspace()):
+        depth = max(0, depth + (character == "(") - (character == ")"))
+        if depth == 0 and (character == "," or character.isspace()):
             if current:
                 tools.append(current)
             current = ""

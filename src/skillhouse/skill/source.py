@@ -62,7 +62,8 @@ def normalise(data: bytes, findings: list[Finding]) -> bytes:
         raise RefusedError("encoding", "expected UTF-8, got UTF-16", 1)
     nul = data.find(b"\0")
     if nul >= 0:
-        raise RefusedError("encoding", "a NUL byte", data.count(b"\n", 0, nul) + 1)
+        # Not a count of LF: CR alone is a newline as well.
+        raise RefusedError("encoding", "a NUL byte", len(data[: nul + 1].splitlines()))
     if data.startswith(_BOM):
         findings.append(Finding("bom", "a byte order mark before the frontmatter", 1))
         data = data[3:]
@@ -103,8 +104,8 @@ def cut_head(data: bytes, *, complete: bool) -> bytes:
     if b"\r" in data:
         closing = _CLOSING.search(data)
         end = closing.end() if closing else -1
-        # At the end of what was read, more of the line may follow.
-        ended = bool(closing) and (complete or data[end - 1] in b"\r\n")
+        # At the end of what was read, more of the line may follow, or the LF of its CRLF.
+        ended = bool(closing) and (complete or data[end - 1 : end] == b"\n" or end < len(data))
     else:
         fence, end = _find_closing(data, data.find(b"\n"))
         ended = fence >= 0 and (complete or data[end - 1 : end] == b"\n")

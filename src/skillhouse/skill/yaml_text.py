@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 import yaml_rs
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the stubs
+from yaml.reader import ReaderError
 
 from skillhouse.skill.source import RefusedError
 
@@ -72,14 +73,14 @@ def _is_plain_with_marks(block: str) -> bool:
         block.count("[") + block.count("{") > FAST_OPENERS_MAX or _ODD_FLOW.search(block)
     ):
         return False
-    return not ((">" in block or "|" in block) and _EMPTY_BLOCK_SCALAR.search(block))
+    return not ((">" in block or "|" in block) and _ODD_BLOCK_SCALAR.search(block))
 
 
 _ODD_FLOW = re.compile(r"""[\[{](?:[^\n]*["'>|?]|(?:[^\n]*[ ,\[{])?:)|[\[{][^\]}\n]*\n""")
-"""A quote or block mark after an opener, or a flow collection over several lines."""
+"""After an opener: a quote, a block mark, `?`, a text that begins with `:`, or the line's end."""
 
-_EMPTY_BLOCK_SCALAR = re.compile(r"[>|][-+0-9]*[ ]*(#[^\n]*)?\n(?![ ]+[^ \n])")
-"""A block scalar whose next line is blank or not indented."""
+_ODD_BLOCK_SCALAR = re.compile(r"(?<![^ \n])[>|][-+0-9]*[ ]*(?:#|\n(?![ ]+[^ \n]))")
+"""A block mark before a comment, or before a line that is blank or not indented."""
 
 
 def _rust(block: str) -> dict[str, Any] | None:
@@ -167,7 +168,7 @@ def _from_events(block: str) -> dict[str, Any]:
                 if documents > 1:
                     raise RefusedError("yaml-error", "a second document in the frontmatter", line)
     except yaml.YAMLError as error:
-        raise _yaml_error(error) from None
+        raise _yaml_error(error, block) from None
     finally:
         parser.dispose()
     if not isinstance(builder.root, dict):
@@ -184,8 +185,41 @@ def _refuse_indirect(event: Any, line: int) -> None:
         raise RefusedError("yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line)
 
 
-def _yaml_error(error: yaml.YAMLError) -> RefusedError:
+def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:
     mark = getattr(error, "problem_mark", None)
-    line = None if mark is None else mark.line + FIRST_LINE
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+    if isinstance(error, ReaderError):
+        # It has no mark, only an offset in bytes.
+        problem = error.reason
+        line = block.encode()[: error.position].count(b"\n") + FIRST_LINE
+    else:
+        problem = getattr(error, "problem", None) or "unreadable"
+        line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
     return RefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
+
+
+def key_line(block: str, key: str) -> int | None:
+    """Return the line of the file that has the top-level `key` of `block`; None when none has.
+
+    The text is searched first, and the events are asked only when it does not say.
+    """
+    found = list(re.finditer(rf"""(?m)^([{{ ]*)["']?{re.escape(key)}["']?[ ]*:""", block))
+    if len(found) == 1:
+        return block.count("\n", 0, found[0].start()) + FIRST_LINE
+    parser = CParser(block)
+    depth, at_key = 0, True
+    try:
+        while parser.check_event():
+            event: Any = parser.get_event()
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth == 1:
+                if at_key and isinstance(event, yaml.ScalarEvent) and event.value == key:
+                    return int(event.start_mark.line) + FIRST_LINE
+                at_key ^= not isinstance(event, yaml.CollectionStartEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+    except yaml.YAMLError:
+        # A block that is read only after a repair: its keys begin their lines.
+        first = min(found, key=lambda match: len(match[1]), default=None)
+        return None if first is None else block.count("\n", 0, first.start()) + FIRST_LINE
+    finally:
+        parser.dispose()
+    return None

@@ -14,7 +14,9 @@ from skillhouse.store.migrations import Schema, migrate, roll_back
 BUSY_SECONDS = 10.0
 """How long a writer waits for another process before it gives up."""
 
-_FAULTS = (sqlite3.Error, StateError, OSError, ValueError)
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What a file can make of a query: a damaged one gives names and messages that are no text."""
+_OPEN_FAULTS = (*_FAULTS, StateError, OSError, ValueError)
 """What opening a file can meet; ValueError is a NUL in its path."""
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -35,7 +37,7 @@ class Store:
         self.schema = schema
         try:
             self._connection = self._open()
-        except _FAULTS as error:
+        except _OPEN_FAULTS as error:
             if not self._is_beyond_use(error):
                 raise self._error(error) from error
             self._connection = self._made_anew()
@@ -48,7 +50,7 @@ class Store:
         """
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             if not self._is_beyond_use(error):
                 raise self._error(error) from error
             self._start_anew()
@@ -70,7 +72,7 @@ class Store:
             except BaseException:
                 roll_back(self._connection)
                 raise
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             if self._is_beyond_use(error):
                 self._start_anew()
             raise self._error(error) from error
@@ -113,12 +115,14 @@ class Store:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
             return self._open()
-        except _FAULTS as error:
+        except _OPEN_FAULTS as error:
             raise self._error(error) from error
 
     def _is_beyond_use(self, error: Exception) -> bool:
         """Whether the file is disposable and at fault: not its place, the disk or others."""
-        return self.schema.disposable and (isinstance(error, StateError) or _code(error) in _BROKEN)
+        return self.schema.disposable and (
+            isinstance(error, StateError | UnicodeDecodeError) or _code(error) in _BROKEN
+        )
 
     def _error(self, error: Exception) -> StateError:
         if isinstance(error, StateError):

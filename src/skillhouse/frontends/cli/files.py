@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal, shown
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import content_value
+from skillhouse.frontends.text import shown
 
 EXAMPLES = """examples:
   skillhouse files pdf

@@ -7,8 +7,9 @@ from itertools import groupby
 
 from skillhouse.floor import Diagnostic
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal, one_line, shown
+from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal
 from skillhouse.frontends.plain import index_value, skill_value
+from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:

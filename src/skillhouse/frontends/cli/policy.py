@@ -6,8 +6,9 @@ import argparse
 
 from skillhouse.floor import UnknownSkillError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal, shown
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import explanation_value
+from skillhouse.frontends.text import shown
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import Explanation, Skillhouse
 

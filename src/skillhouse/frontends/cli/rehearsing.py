@@ -6,8 +6,9 @@ import argparse
 
 from skillhouse.discovery import Catalog
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
-from skillhouse.frontends.cli.terminal import Terminal, one_line, shown
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import rehearsal_value
+from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import MentionVerdict, Rehearsal, rehearse
 
 EXAMPLES = """examples:

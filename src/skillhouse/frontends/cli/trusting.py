@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal, one_line, shown
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import trust_value
+from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import TrustReport
 
 EXAMPLES = """examples:

@@ -29,16 +29,17 @@ from skillhouse.frontends.http.values import (
 from skillhouse.runtime import Skillhouse
 
 SECRET_BYTES = 32
-"""Randomness in a token and in a session: more than can be tried (RFC 6750, 5.2)."""
+"""Randomness in a token and in a session: more than can be guessed (RFC 6749, 10.10)."""
 API = "/api/"
 
+_BROKEN = "something went wrong; the terminal where `skillhouse up` runs says what"
 _STATIC = Path(__file__).resolve().parent / "static"
 _STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
 
 
 def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
     """Return the application of `http_app`."""
-    site = _Site(Reader(house, time.monotonic))
+    site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
     routes = [
         Route("/", site.status),
         Route("/skills/{reference:path}", site.skill),
@@ -50,11 +51,9 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
     app = Starlette(
         routes=routes,
         exception_handlers={
-            UnknownSkillError: site.unknown,
-            AmbiguousSkillError: site.ambiguous,
-            SkillhouseError: site.unusable,
-            HTTPException: site.refused,
-            Exception: site.broken,
+            SkillhouseError: site.failed,
+            HTTPException: site.failed,
+            Exception: site.failed,
         },
     )
     app.router.redirect_slashes = False
@@ -71,8 +70,9 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
 class _Site:
     """The endpoints. They are plain functions, which Starlette runs in threads."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, *, example: str) -> None:
         self._reader = reader
+        self._example = example
         self._pages = Pages()
         self._files = {path: (_STATIC / path[1:]).read_bytes() for path in _STATIC_TYPES}
 
@@ -96,7 +96,7 @@ class _Site:
         return _json(detail_value(self._reader.detail(request.path_params["reference"])))
 
     def static(self, request: Request) -> Response:
-        path = request.url.path
+        path: str = request.scope["path"]
         return Response(self._files[path], headers={"content-type": _STATIC_TYPES[path]})
 
     async def unauthorized(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,36 +105,35 @@ class _Site:
         answer.headers["www-authenticate"] = "Bearer"
         await answer(scope, receive, send)
 
-    def unknown(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, UnknownSkillError)  # noqa: S101 - Starlette's types say less.
-        value = error_value("unknown-skill", str(error), nearest=error.suggestions)
-        return self._error(request.url.path, 404, value, reference=error.reference)
+    def failed(self, request: Request, error: Exception) -> Response:
+        path, reference = request.scope["path"], ""
+        status, code, message = 500, "broken", _BROKEN
+        nearest: tuple[str, ...] = ()
+        if isinstance(error, HTTPException):
+            status, code = error.status_code, "nothing-here"
+            message = "there is nothing at this address"
+        elif isinstance(error, UnknownSkillError):
+            status, code, message = 404, "unknown-skill", str(error)
+            reference, nearest = error.reference, error.suggestions
+        elif isinstance(error, AmbiguousSkillError):
+            status, code, message = 300, "ambiguous-skill", str(error)
+            reference, nearest = error.reference, error.candidates
+        elif isinstance(error, SkillhouseError):
+            code, message = "house-unusable", str(error)
+        return self._error(path, status, error_value(code, message, nearest), reference)
 
-    def ambiguous(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, AmbiguousSkillError)  # noqa: S101 - Starlette's types say less.
-        value = error_value("ambiguous-skill", str(error), nearest=error.candidates)
-        return self._error(request.url.path, 300, value, reference=error.reference)
-
-    def unusable(self, request: Request, error: Exception) -> Response:
-        return self._error(request.url.path, 500, error_value("house-unusable", str(error)))
-
-    def refused(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - Starlette's types say less.
-        value = error_value("nothing-here", "there is nothing at this address")
-        return self._error(request.url.path, error.status_code, value)
-
-    def broken(self, request: Request, _: Exception) -> Response:
-        message = "something went wrong; the terminal where `skillhouse up` runs says what"
-        return self._error(request.url.path, 500, error_value("broken", message))
-
-    def _error(self, path: str, status: int, value: dict[str, Any], **more: Any) -> Response:
+    def _error(
+        self, path: str, status: int, value: dict[str, Any], reference: str = ""
+    ) -> Response:
         """Return an error as a page, or as JSON below the API."""
         if path.startswith(API):
             return _json(value, status)
-        return self._page("error.html", status, **{"reference": "", **value["error"], **more})
+        return self._page(
+            "error.html", status, reference=reference, example=self._example, **value["error"]
+        )
 
-    def _page(self, template: str, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(self._pages.render(template, **values), status)
+    def _page(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
+        return HTMLResponse(self._pages.render(template, **values), status_code)
 
 
 def _page_number(text: str | None) -> int:

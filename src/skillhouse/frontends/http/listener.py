@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
-import os
 import secrets
 import signal
 import socket
@@ -22,8 +22,8 @@ HOST = "127.0.0.1"
 BACKLOG = 128
 HEAD_MAX = 16 * 1024
 """Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
-GRACE_SECONDS = 1
-"""How long answers under way may take once the end was asked for."""
+GRACE_SECONDS = 0.5
+"""How long a client may take to read its answer once the end was asked for."""
 
 
 def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
@@ -45,7 +45,6 @@ def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> 
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=HEAD_MAX,
-                timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
         with server.ended_by_signals():
@@ -62,19 +61,11 @@ def bound(port: int) -> socket.socket:
     Raises:
         OSError: the port cannot be had; its text says what to do.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":
-            # A port whose last connections are still winding down is free. Windows would let two
-            # servers have one port.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-        listener.listen(BACKLOG)
+        return socket.create_server((HOST, port), backlog=BACKLOG)
     except OSError as error:
-        listener.close()
-        advice = _ADVICE.get(error.errno or 0, (error.strerror or str(error)).lower())
+        advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
         raise OSError(error.errno, advice, f"{HOST}:{port}") from error
-    return listener
 
 
 _ADVICE = {
@@ -85,6 +76,15 @@ _ADVICE = {
 
 class Server(uvicorn.Server):
     """A server for which being ended by a signal is a proper end."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, and wait for nobody who stopped reading."""
+        asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut_off)
+        await super().shutdown(sockets)
+
+    def _cut_off(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

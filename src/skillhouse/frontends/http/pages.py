@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -13,13 +15,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
-from skillhouse.frontends.cli.terminal import cut, one_line, shown
-from skillhouse.skill import Skill
+from skillhouse.frontends.http.status import PAGE_SKILLS, Judged
+from skillhouse.frontends.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
-LINE_COLUMNS = 180
-"""Columns of a description in a list; the skill's own page has all of it."""
+LINE_COLUMNS = 300
+"""Columns of a description in a list, where the style shows two lines; its own page has it all."""
+NAME_MAX = 64
+"""Columns of a name in a list; the specification allows no longer one."""
 ROWS_MAX = 200
 """Rows of a table on a page; the JSON has all."""
 
@@ -50,10 +54,15 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            line=lambda text: cut(one_line(text), LINE_COLUMNS),
+            line=partial(start, columns=LINE_COLUMNS),
+            short=partial(start, columns=NAME_MAX),
+            path=path,
             folded=one_line,
             marked=marked,
+            coded=coded,
             counted=counted,
+            number=number,
+            by_scope=by_scope,
             skill_path=skill_path,
             command=command,
             flat=flat,
@@ -62,12 +71,23 @@ class Pages:
             version=skillhouse.__version__,
             scopes=SCOPES,
             rows_max=ROWS_MAX,
+            page_skills=PAGE_SKILLS,
             address=address,
         )
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page."""
         return self._environment.get_template(template).render(**values)
+
+
+def start(text: str, *, columns: int) -> str:
+    """Return the start of a text on one line.
+
+    >>> start("one two three", columns=8)
+    'one two…'
+    """
+    # Some descriptions have 64 KiB; no more of them is looked at than could be shown.
+    return cut(one_line(text[: 4 * columns]), columns)
 
 
 def marked(text: str) -> Markup:
@@ -78,25 +98,73 @@ def marked(text: str) -> Markup:
     """
     if text.isprintable():
         return escape(text)
+    opened, closed = Markup("<mark>"), Markup("</mark>")
     pieces = []
-    for plain, run in itertools.groupby(text, lambda c: c.isprintable() or c in "\n\t"):
+    for plain, run in itertools.groupby(text, _is_plain):
         piece = "".join(run)
-        pieces.append(escape(piece) if plain else Markup("<mark>{}</mark>").format(shown(piece)))
+        pieces += [escape(piece)] if plain else [opened, escape(shown(piece)), closed]
     return Markup("").join(pieces)
 
 
-def counted(number: int, noun: str) -> str:
+def _is_plain(character: str) -> bool:
+    """Whether a person sees the character; wide blanks, as Chinese has them, are seen as blanks."""
+    return character.isprintable() or character in "\n\t\u00a0\u3000"
+
+
+def coded(text: str) -> Markup:
+    """Return a message with what stands in backticks as code.
+
+    >>> coded("got `<b>`"), coded("one ` alone")
+    (Markup('got <code>&lt;b&gt;</code>'), Markup('one ` alone'))
+    """
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0 or "" in parts[1::2]:
+        return escape(one_line(text))
+    pieces = [escape(part) for part in parts]
+    pieces[1::2] = [Markup("<code>{}</code>").format(part) for part in parts[1::2]]
+    return Markup("").join(pieces)
+
+
+def path(value: object) -> Markup:
+    """Return a path that is broken behind its slashes first, where it has to be broken.
+
+    >>> path(Path("/a<b"))
+    Markup('/<wbr>a&lt;b')
+    """
+    return Markup("/<wbr>").join(shown(part) for part in str(value).split("/"))
+
+
+def counted(value: int, noun: str) -> str:
     """Return a number with its noun.
 
     >>> counted(1, "skill"), counted(12_000, "skill")
     ('1 skill', '12,000 skills')
     """
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    return f"{value:,} {noun}" + ("" if value == 1 else "s")
 
 
-def skill_path(skill: Skill) -> str:
-    """Return the address of a skill's page."""
-    return "/skills/" + quote(skill.id, safe=":")
+def number(value: int) -> str:
+    """Return a number as it is read.
+
+    >>> number(12_000)
+    '12,000'
+    """
+    return f"{value:,}"
+
+
+def by_scope(items: Iterable[Judged]) -> list[tuple[str, list[Judged]]]:
+    """Return the items of each scope, in their order."""
+    grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
+    return [(scope, list(group)) for scope, group in grouped]
+
+
+def skill_path(reference: str) -> str:
+    """Return the address of a skill's page; nothing in the reference is a separator.
+
+    >>> skill_path("user:a/b?c")
+    '/skills/user:a%2Fb%3Fc'
+    """
+    return "/skills/" + quote(reference, safe=":", errors="replace")
 
 
 def address(**query: Any) -> str:
@@ -109,8 +177,12 @@ def address(**query: Any) -> str:
     return "/?" + urlencode(kept) if kept else "/"
 
 
-def command(*words: object) -> str:
-    """Return a command as it is typed in a shell."""
+def command(words: Iterable[object]) -> str:
+    """Return a command as it is typed in a shell.
+
+    >>> command(["skillhouse", "trust", Path("/my site")])
+    "skillhouse trust '/my site'"
+    """
     return shlex.join(str(word) for word in words)
 
 

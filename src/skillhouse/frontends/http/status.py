@@ -11,6 +11,7 @@ from pathlib import Path
 
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
 from skillhouse.permission import Effect, Permission
+from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime import Explanation, Skillhouse
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
@@ -38,8 +39,8 @@ class ShadowedLine:
 
     skill: Skill
     winner: Skill
-    is_addressable: bool
-    """Whether its id leads to it; a second one of the same scope and name has no id of its own."""
+    reference: str
+    """What leads to it: its id, or its file where a stronger one has the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Found:
     visible: SkillIndex
     hidden: tuple[Skill, ...]
     by_id: dict[str, Skill]
+    by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
     roots: tuple[RootLine, ...]
     is_trusted: bool
@@ -100,6 +102,8 @@ class SkillDetail:
     """Everything about one skill."""
 
     skill: Skill
+    reference: str
+    """What leads to it, as in `ShadowedLine`."""
     explanation: Explanation
     content: SkillContent | None
     """None when the file cannot be used any more; `problem` then says why."""
@@ -122,6 +126,8 @@ class Reader:
         self._lock = threading.Lock()
         self._found: Found | None = None
         self._found_at = 0.0
+        self._search_lock = threading.Lock()
+        self._search: tuple[tuple[Skill, ...], SearchIndex] | None = None
 
     def status(self, *, query: str = "", page: int = 1) -> Status:
         """Return the status, with the page of the skills nearest to `page`.
@@ -129,18 +135,15 @@ class Reader:
         Raises:
             SkillhouseError: the house cannot be read.
         """
+        found = self.found()
+        skills = self._searched(found, query) if query else found.visible.skills
+        pages = max(1, -(-len(skills) // PAGE_SKILLS))
+        page = min(max(page, 1), pages)
+        start = (page - 1) * PAGE_SKILLS
         with self._lock:
-            house, found = self._house, self._look()
-            skills = found.visible.skills
-            if query:
-                hits = house.search(query, limit=PAGE_SKILLS)
-                skills = tuple(found.by_id[hit.id] for hit in hits)
-            pages = max(1, -(-len(skills) // PAGE_SKILLS))
-            page = min(max(page, 1), pages)
-            start = (page - 1) * PAGE_SKILLS
             return Status(
-                project=house.project,
-                profile=house.profile.name,
+                project=self._house.project,
+                profile=self._house.profile.name,
                 found=found,
                 query=query,
                 matches=len(skills),
@@ -150,8 +153,21 @@ class Reader:
                 denied=tuple(self._denied(skill) for skill in found.hidden[:PAGE_SKILLS]),
             )
 
+    def _searched(self, found: Found, query: str) -> tuple[Skill, ...]:
+        """Return the visible skills that fit, best first, at most a page.
+
+        The house forgets its search index at each look, and making one reads all bodies: seconds
+        for 10,000 skills. So it is made anew only when the skills are others than before; a body
+        that changed under the same frontmatter is searched as it was.
+        """
+        with self._search_lock:
+            if self._search is None or self._search[0] != found.visible.skills:
+                self._search = (found.visible.skills, SearchIndex.from_skills(found.visible))
+            hits = self._search[1].search(query, limit=PAGE_SKILLS)
+        return tuple(found.by_id[hit.id] for hit in hits)
+
     def detail(self, reference: str) -> SkillDetail:
-        """Return one skill, by id, name or directory name.
+        """Return one skill, by id, file, name or directory name.
 
         Raises:
             UnknownSkillError: nothing fits.
@@ -160,8 +176,10 @@ class Reader:
         """
         with self._lock:
             found = self._look()
-            # An id goes first: a skill may be named like the id of another.
-            skill = found.by_id.get(reference) or self._house.skill(reference)
+            # Before names: a skill may be named like the id or the file of another.
+            skill = found.by_id.get(reference) or found.by_file.get(reference)
+            if skill is None:
+                skill = self._house.skill(reference)
             explanation = self._house.explain_skill(skill)
             winner = next((s for s in found.index.skills if s.name == skill.name), None)
         content, problem = None, ""
@@ -177,6 +195,7 @@ class Reader:
         listed = [item for item in found.index.diagnostics if item.path == skill.location]
         return SkillDetail(
             skill=skill,
+            reference=_reference(skill, found.by_id),
             explanation=explanation,
             content=content,
             problem=problem,
@@ -217,8 +236,9 @@ class Reader:
 
 def _found(house: Skillhouse) -> Found:
     index = house.index
+    every = (*index.skills, *index.shadowed)
     by_id: dict[str, Skill] = {}
-    for skill in (*index.skills, *index.shadowed):
+    for skill in every:
         by_id.setdefault(skill.id, skill)
     in_force = {skill.name: skill for skill in index.skills}
     catalog = house.catalog()
@@ -227,9 +247,12 @@ def _found(house: Skillhouse) -> Found:
         visible=house.visible,
         hidden=house.hidden,
         by_id=by_id,
+        by_file={skill.file: skill for skill in every},
         shadowed=tuple(
             ShadowedLine(
-                skill=skill, winner=in_force[skill.name], is_addressable=by_id[skill.id] is skill
+                skill=skill,
+                winner=in_force[skill.name],
+                reference=_reference(skill, by_id),
             )
             for skill in index.shadowed
         ),
@@ -238,6 +261,10 @@ def _found(house: Skillhouse) -> Found:
         tokens=catalog.tokens,
         omitted=len(catalog.omitted),
     )
+
+
+def _reference(skill: Skill, by_id: dict[str, Skill]) -> str:
+    return skill.id if by_id.get(skill.id) is skill else skill.file
 
 
 def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:

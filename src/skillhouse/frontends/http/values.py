@@ -53,7 +53,7 @@ def skills_value(found: Found) -> dict[str, Any]:
 def detail_value(detail: SkillDetail) -> dict[str, Any]:
     """Return one skill with its body, as `skillhouse show` and `load` together do."""
     skill, content = detail.skill, detail.content
-    nothing = {"body": None, "resources": [], "resources_omitted": 0}
+    nothing: dict[str, Any] = {"body": None, "resources": [], "resources_omitted": 0}
     return {
         **skill_value(skill),
         **(nothing if content is None else content_value(content)),
@@ -66,6 +66,6 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
     }
 
 
-def error_value(code: str, message: str, *, nearest: tuple[str, ...] = ()) -> dict[str, Any]:
+def error_value(code: str, message: str, nearest: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return what went wrong; `nearest` is what to ask for instead."""
     return {"error": {"code": code, "message": message, "nearest": list(nearest)}}

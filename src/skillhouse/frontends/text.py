@@ -1,0 +1,88 @@
+"""Untrusted text made safe to show, and fitted into columns."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def shown(text: str) -> str:
+    """Return untrusted text so that a terminal only shows it: controls and hidden ones as escapes.
+
+    >>> shown("a\\x1b[31mb\\u202ec")
+    'a\\\\x1b[31mb\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Return text with runs of white space folded to one blank, safe to show."""
+    return shown(" ".join(text.split()))
+
+
+def width_of(text: str) -> int:
+    """Return the columns a text takes; Chinese, Japanese and Korean take two a character."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """Return a text that fits, its end marked with an ellipsis if something was cut."""
+    if width_of(text) <= columns:
+        return text
+    kept = ""
+    used = 0
+    for character in text:
+        used += width_of(character)
+        if used > columns - 1:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of a text, broken at blanks, or anywhere where a word does not fit.
+
+    The lines of a broken line keep its indentation.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        margin = " " * min(len(line) - len(words), columns // 2)
+        lines += [margin + piece for piece in _broken(words, columns - len(margin))]
+    return lines
+
+
+def _broken(line: str, columns: int) -> list[str]:
+    lines: list[str] = []
+    current = ""
+    for word in line.split(" "):
+        joined = f"{current} {word}" if current else word
+        if width_of(joined) <= columns:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        while width_of(word) > columns:
+            piece = word[: _fitting(word, columns)]
+            lines.append(piece)
+            word = word[len(piece) :]
+        current = word
+    return [*lines, current]
+
+
+def _fitting(word: str, columns: int) -> int:
+    used = 0
+    for count, character in enumerate(word):
+        used += width_of(character)
+        if used > columns:
+            return max(count, 1)
+    return len(word)

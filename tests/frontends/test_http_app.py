@@ -1,0 +1,341 @@
+"""Tests of frontends/http: the pages, the JSON, and what they show of a house."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.frontends.http import http_app
+from skillhouse.frontends.http.guard import HEADERS
+from skillhouse.frontends.http.status import PAGE_SKILLS, Reader
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
+from skillhouse.skill import SkillIndex
+from tests.runtime.places import make_places, write_skill
+
+PORT = 8600
+TOKEN = "token-of-this-start"
+SESSION = "session-of-this-start"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+COOKIE = {"cookie": f"skillhouse_{PORT}={SESSION}"}
+
+
+class Page(HTMLParser):
+    """What a reader of a page meets: its text, tags and links."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag == "a":
+            self.links.append(dict(attrs)["href"] or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def client_of(house: Skillhouse, headers: dict[str, str] | None = None) -> TestClient:
+    app = http_app(house, token=TOKEN, port=PORT, session=SESSION)
+    base = f"http://127.0.0.1:{PORT}"
+    client = TestClient(app, base, raise_server_exceptions=False, follow_redirects=False)
+    client.headers.update(headers if headers is not None else COOKIE)
+    return client
+
+
+def headers_missing(headers: object) -> list[str]:
+    """Return the names of our headers that an answer lacks, repeats or changes."""
+    pairs = headers.multi_items()  # type: ignore[attr-defined]
+    wanted = [(name.decode(), value.decode()) for name, value in HEADERS]
+    return [name for name, value in wanted if [v for n, v in pairs if n == name] != [value]]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Skillhouse:
+    """A house with skills of three scopes, a denied, a shadowed and a broken one."""
+    places = make_places(tmp_path)
+    write_skill(places.start / ".agents/skills/pdf", description="Merges PDF files.")
+    write_skill(places.home / ".agents/skills/发票", description="整理发票。")
+    write_skill(places.home / ".agents/skills/pdf", description="Another one.")
+    write_skill(places.home / ".agents/skills/secret-notes")
+    broken = places.home / ".agents/skills/broken"
+    broken.mkdir()
+    (broken / "SKILL.md").write_text("no frontmatter\n")
+    rule = Rule(effect=Effect.DENY, action="skill", pattern="secret-*", reason="not for models")
+    layers = (Layer(name="user", rules=(rule,)),)
+    house = Skillhouse(configured(places), layers=layers, cache_directory=None)
+    house.trust()
+    return house
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    return client_of(house)
+
+
+def test_the_status_page_shows_everything_that_was_found(client: TestClient, tmp_path: Path):
+    answer = client.get("/")
+    page = Page(answer.text)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    for expected in (
+        "Skills in project",
+        "Merges PDF files.",
+        "整理发票。",
+        "rule skill secret-* of user policy: not for models",
+        f"{tmp_path}/home/.agents/skills/pdf/SKILL.md",
+        "frontmatter-missing",
+        f"skillhouse trust --revoke {tmp_path}/project",
+        "does not exist",
+    ):
+        assert expected in page.text
+    assert {"/skills/project:pdf", "/skills/user:%E5%8F%91%E7%A5%A8", "/skills/user:pdf"} <= set(
+        page.links
+    )
+    assert "script" not in page.tags
+
+
+def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
+    seen: set[str] = set()
+    ahead = ["/"]
+    while ahead:
+        link = ahead.pop().partition("#")[0]
+        if not link or link in seen:
+            continue
+        seen.add(link)
+        answer = client.get(link)
+        assert (link, answer.status_code) == (link, 200)
+        if answer.headers["content-type"].startswith("text/html"):
+            ahead += Page(answer.text).links
+    assert {"/api/status", "/api/skills", "/skills/builtin:weather"} <= seen
+
+
+def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
+    house: Skillhouse, tmp_path: Path
+):
+    house.revoke_trust()
+    page = Page(client_of(house).get("/").text)
+    assert "This project is not trusted, so its skills are not read." in page.text
+    assert f"skillhouse trust {tmp_path}/project" in page.text
+    assert "not read: not trusted" in page.text
+    assert "Merges PDF files." not in page.text
+
+
+def test_a_house_with_the_builtin_skills_only_has_a_short_page(tmp_path: Path):
+    page = Page(client_of(Skillhouse(configured(make_places(tmp_path)))).get("/").text)
+    assert "skills that are put into it would not be read before" in page.text
+    assert "Shadowed" not in page.text
+    assert "Denied" not in page.text
+
+
+def test_a_house_without_any_skill_says_where_to_put_one(tmp_path: Path):
+    rule = Rule(effect=Effect.DENY, action="skill", pattern="*")
+    house = Skillhouse(configured(make_places(tmp_path)), layers=(Layer(name="u", rules=(rule,)),))
+    page = Page(client_of(house).get("/").text)
+    assert "No skills here yet." in page.text
+
+
+def test_many_skills_are_paged(tmp_path: Path):
+    places = make_places(tmp_path)
+    for number in range(PAGE_SKILLS + 1):
+        write_skill(places.home / f".agents/skills/skill-{number:03}")
+    client = client_of(Skillhouse(configured(places), catalog_budget_tokens=1000))
+    first, second = (Page(client.get(path).text) for path in ("/", "/?page=2"))
+    assert "Page 1 of 2" in first.text
+    assert "203" in first.text
+    assert "left out" in first.text
+    assert "/?page=2#skills" in first.links
+    assert "/skills/user:skill-199" in first.links
+    assert [link for link in second.links if link.startswith("/skills/")] == [
+        "/skills/user:skill-200",
+        "/skills/builtin:github",
+        "/skills/builtin:weather",
+    ]
+    assert "Roots" not in second.text
+    for path, page in (("/?page=99", "2"), ("/?page=0", "1"), ("/?page=x", "1"), ("/?page=", "1")):
+        assert f"Page {page} of 2" in client.get(path).text
+
+
+def test_a_search_shows_the_skills_that_fit_best_first(client: TestClient):
+    page = Page(client.get("/", params={"q": "weather in Tokyo"}).text)
+    links = [link for link in page.links if link.startswith("/skills/")]
+    assert links[0] == "/skills/builtin:weather"
+    assert "best first" in page.text
+    assert "No skill fits “zzzz”" in Page(client.get("/?q=zzzz").text).text
+    assert "/skills/user:secret-notes" not in Page(client.get("/?q=secret+notes").text).links
+    assert "Skills in force" in client.get("/?q=%20").text
+
+
+def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, tmp_path: Path):
+    directory = tmp_path / "home/.agents/skills/forms"
+    (directory / "scripts").mkdir(parents=True)
+    (directory / "scripts/fill.py").write_text("")
+    (directory / "SKILL.md").write_text(
+        "---\nname: forms\ndescription: Fills forms.\nlicense: MIT\n"
+        "allowed-tools: Bash(*)\nmetadata:\n  author: mika\n  tags: [a, b]\n---\n"
+        "# Forms\n\nzero\u200bwidth <b>bold</b>\n",
+        encoding="utf-8",
+    )
+    page = Page(client.get("/skills/user:forms").text)
+    for expected in (
+        "no rule speaks, and skills of scope user are allow",
+        f"{directory}/SKILL.md",
+        "skilltree1:",
+        "MIT",
+        'author: mika; tags: ["a", "b"]',
+        "it grants nothing",
+        "scripts/fill.py",
+        "hidden U+200B in the body",
+        "zero\\u200bwidth <b>bold</b>",
+    ):
+        assert expected in page.text
+    assert "b" not in page.tags
+    assert page.tags.count("mark") == 2
+
+
+def test_a_skill_is_found_by_id_name_and_directory_name(client: TestClient):
+    for reference in ("project:pdf", "pdf"):
+        assert "Merges PDF files." in client.get(f"/skills/{reference}").text
+    assert "In force instead" not in client.get("/skills/project:pdf").text
+    assert "In force instead" in client.get("/skills/user:pdf").text
+
+
+def test_a_second_skill_of_one_id_is_reached_by_its_file(house: Skillhouse, tmp_path: Path):
+    write_skill(tmp_path / "home/.claude/skills/pdf", description="The third one.")
+    client = client_of(house)
+    links = [link for link in Page(client.get("/").text).links if "%2F" in link]
+    assert len(links) == 1
+    page = Page(client.get(links[0]).text)
+    assert "The third one." in page.text
+    assert client.get(page.links[-1]).json()["description"] == "The third one."
+
+
+def test_a_skill_whose_file_is_spoilt_is_still_shown(house: Skillhouse, tmp_path: Path):
+    client = client_of(house)
+    file = tmp_path / "project/.agents/skills/pdf/SKILL.md"
+    assert client.get("/skills/pdf").status_code == 200
+    file.write_text("spoilt")
+    (file.parent / "link").symlink_to("nowhere")
+    page = Page(client.get("/skills/project:pdf").text)
+    assert "This skill cannot be loaded any more." in page.text
+    assert "none: " in page.text
+    value = client.get("/api/skills/project:pdf").json()
+    assert (value["body"], value["tree_digest"]) == (None, None)
+    assert value["problem"].startswith("expected `---` as the first line")
+
+
+def test_an_unknown_skill_names_the_nearest(client: TestClient):
+    answer = client.get("/skills/wether")
+    assert answer.status_code == 404
+    assert "/skills/weather" in Page(answer.text).links
+    assert client.get("/api/skills/wether").json() == {
+        "error": {
+            "code": "unknown-skill",
+            "message": "no skill `wether`; nearest: `weather`",
+            "nearest": ["weather"],
+        }
+    }
+
+
+def test_a_name_that_fits_several_skills_lists_them(house: Skillhouse, tmp_path: Path):
+    for place in ("home/.agents/skills", "home/.claude/skills"):
+        directory = write_skill(tmp_path / place / "twin")
+        text = f"---\nname: twin-{directory.parents[1].name}\ndescription: x\n---\n"
+        (directory / "SKILL.md").write_text(text)
+    client = client_of(house)
+    answer = client.get("/skills/twin")
+    assert answer.status_code == 300
+    assert {"/skills/user:twin-.agents", "/skills/user:twin-.claude"} <= set(
+        Page(answer.text).links
+    )
+    assert client.get("/api/skills/twin").json()["error"]["code"] == "ambiguous-skill"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/skills", "/api/nothing", "/style.css/x"])
+def test_an_unknown_address_is_not_found(client: TestClient, path: str):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert ("application/json" in answer.headers["content-type"]) == path.startswith("/api/")
+
+
+def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillhouse):
+    status = client.get("/api/status", headers=BEARER).json()
+    roots = status.pop("roots")
+    assert status == {
+        "version": "0.1.0",
+        "project": str(house.project),
+        "trusted": True,
+        "profile": "default",
+        "skills": 4,
+        "hidden": 1,
+        "shadowed": 1,
+        "diagnostics": 3,
+        "errors": 1,
+        "catalog": {"tokens": house.catalog().tokens, "omitted": 0},
+    }
+    assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 2]
+    skills = client.get("/api/skills").json()
+    assert [skill["id"] for skill in skills["skills"]] == [
+        "project:pdf",
+        "user:发票",
+        "builtin:github",
+        "builtin:weather",
+    ]
+    assert [skill["id"] for skill in skills["hidden"]] == ["user:secret-notes"]
+    skill = client.get("/api/skills/weather").json()
+    assert skill["decision"]["effect"] == "allow"
+    assert skill["frontmatter"]["license"] == "MIT"
+    assert skill["body"].startswith("\n# Weather")
+
+
+def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):
+    answer = client.get("/api/skills")
+    assert answer.content.isascii()
+    assert json.loads(answer.content)["skills"][1]["name"] == "发票"
+
+
+def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_path: Path):
+    now = 100.0
+    reader = Reader(house, lambda: now)
+    before = len(reader.found().visible)
+    write_skill(tmp_path / "home/.claude/skills/fresh", description="Quite fresh.")
+    assert len(reader.found().visible) == before
+    now += 1.0
+    assert len(reader.found().visible) == before + 1
+    assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
+
+
+def test_a_root_that_cannot_be_a_path_costs_nothing(tmp_path: Path):
+    house = Skillhouse(configured(make_places(tmp_path)), roots=["bad\0root"])
+    assert client_of(house).get("/").status_code == 200
+
+
+def test_state_that_cannot_be_read_is_a_page_and_not_a_traceback(house: Skillhouse, tmp_path: Path):
+    state = tmp_path / "home/.local/state/skillhouse/state.sqlite3"
+    state.write_bytes(b"not a database, not at all" * 100)
+    client = client_of(house)
+    answer = client.get("/")
+    assert answer.status_code == 500
+    assert "The house cannot be read" in answer.text
+    assert client.get("/api/status").json()["error"]["code"] == "house-unusable"
+
+
+def test_a_fault_of_ours_is_a_page_with_all_headers(tmp_path: Path):
+    class Faulty(Skillhouse):
+        @property
+        def index(self) -> SkillIndex:
+            raise RuntimeError("not shown to anyone")
+
+    answer = client_of(Faulty(configured(make_places(tmp_path)))).get("/")
+    assert answer.status_code == 500
+    assert "Something went wrong" in answer.text
+    assert "not shown to anyone" not in answer.text
+    assert headers_missing(answer.headers) == []
