@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import Skill, SkillIndex, tokens_of
@@ -14,10 +13,15 @@ STYLES = ("xml",)
 
 _OPEN = "<available_skills>"
 _CLOSE = "</available_skills>"
-_QUOTES = {'"': "&quot;", "'": "&apos;"}
-# XML 1.0 production [2] has no place for these, escaped or not; newlines would let a description
-# imitate the block's own layout.
-_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff]+")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+_CONTROL = "\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff"
+"""XML 1.0 has no place for these (production [2]), and newlines could imitate the layout."""
+_HIDDEN = (
+    "\\u061c\\u180e\\u200b\\u200c\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff"
+    "\\U000e0000-\\U000e007f"
+)
+"""What a model reads and a person does not see; it can still stand in a directory's name."""
+_UNPRINTABLE = re.compile(f"[{_CONTROL}{_HIDDEN}]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,4 +86,4 @@ def _block(skill: Skill) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(_UNPRINTABLE.sub(" ", text), _QUOTES)
+    return _UNPRINTABLE.sub(" ", text).translate(_ENTITIES)

@@ -10,6 +10,7 @@ from pathlib import Path
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import Entry, Scanned, scan
 from skillhouse.discovery.snapshot import Snapshots
+from skillhouse.discovery.walk import is_utf8
 from skillhouse.floor import Diagnostic, Severity
 from skillhouse.skill import (
     Finding,
@@ -53,55 +54,55 @@ def discover(
         chosen.scope(root.scope)
     ordered = sorted(given, key=lambda root: ranks[root.scope])
     general: list[Diagnostic] = []
-    scans: list[tuple[Root, str, Scanned]] = []
+    scans: dict[tuple[str, str], Scanned] = {}
     snapshots = Snapshots(cache) if cache is not None else None
     try:
         for root in ordered:
             real = _real(root, general, trusted=trusted)
-            if real is not None:
+            if real is not None and (root.scope, real) not in scans:
                 rule = chosen.scope(root.scope)
-                scans.append((root, real, scan(real, rule, chosen, snapshots, clock)))
+                scans[root.scope, real] = scan(real, rule, chosen, snapshots, clock)
     finally:
         if snapshots is not None:
             snapshots.close()
     if snapshots is not None and snapshots.fault is not None:
-        general.append(_cache_fault(str(snapshots.fault), snapshots.fault.path))
+        message, path = str(snapshots.fault), snapshots.fault.path
+        general.append(_general("cache-unusable", Severity.WARNING, message, path))
     return SkillIndex(source=lambda: _merged(scans, general))
 
 
 def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None:
     """Return the real path of a root to scan, or None when it is not to be scanned."""
-    text = os.path.abspath(root.path) if "\0" not in str(root.path) else ""
-    if not text:
+    if "\0" in str(root.path):
         message = f"a NUL in the root {str(root.path)!r}"
-        general.append(Diagnostic(code="path-nul", severity=Severity.ERROR, message=message))
+        general.append(_general("path-nul", Severity.ERROR, message, None))
         return None
+    path = Path(os.path.abspath(root.path))
     if root.scope == "project" and not trusted:
-        if os.path.lexists(text):
-            general.append(
-                Diagnostic(
-                    code="project-untrusted",
-                    severity=Severity.INFO,
-                    message="not read: trust the project's skills with `skillhouse trust`",
-                    path=Path(text),
-                )
-            )
+        if os.path.lexists(path):
+            message = "not read: trust the project's skills with `skillhouse trust`"
+            general.append(_general("project-untrusted", Severity.INFO, message, path))
         return None
-    return os.path.realpath(text)
+    real = os.path.realpath(path)
+    if not is_utf8(real):
+        message = "the root's path is not UTF-8"
+        general.append(_general("path-encoding", Severity.ERROR, message, path))
+        return None
+    return real
 
 
-def _cache_fault(message: str, path: Path) -> Diagnostic:
-    return Diagnostic(code="cache-unusable", severity=Severity.WARNING, message=message, path=path)
+def _general(code: str, severity: Severity, message: str, path: Path | None) -> Diagnostic:
+    return Diagnostic(code=code, severity=severity, message=message, path=path)
 
 
-def _merged(scans: list[tuple[Root, str, Scanned]], general: list[Diagnostic]) -> IndexContent:
+def _merged(scans: dict[tuple[str, str], Scanned], general: list[Diagnostic]) -> IndexContent:
     """Decide which skill of a name is in force: by scope, then root, then path."""
     in_force: dict[str, Skill] = {}
     shadowed: list[Skill] = []
     diagnostics = list(general)
     clashes: list[Diagnostic] = []
     files: set[str] = set()
-    for root, real, scanned in scans:
+    for (scope, real), scanned in scans.items():
         diagnostics += [_diagnostic(path, finding) for path, finding in scanned.walk.findings]
         entries = scanned.entries()
         for entry in entries:
@@ -112,7 +113,7 @@ def _merged(scans: list[tuple[Root, str, Scanned]], general: list[Diagnostic]) -
             if entry.path in files:
                 continue
             files.add(entry.path)
-            skill = _skill(entry, root.scope, real)
+            skill = _skill(entry, scope, real)
             winner = in_force.setdefault(entry.name, skill)
             if winner is not skill:
                 shadowed.append(skill)
@@ -120,7 +121,8 @@ def _merged(scans: list[tuple[Root, str, Scanned]], general: list[Diagnostic]) -
     return IndexContent(
         skills=tuple(in_force.values()),
         shadowed=tuple(shadowed),
-        diagnostics=tuple(diagnostics + clashes),
+        # A file below two roots is reported once.
+        diagnostics=tuple(dict.fromkeys(diagnostics + clashes)),
     )
 
 
@@ -131,21 +133,25 @@ def _once(
     if not links:
         yield from entries
         return
-    real = {entry.path: os.path.realpath(os.path.dirname(entry.path)) for entry in entries}
-    direct = {real[path] for path in real if os.path.dirname(path) == real[path]}
+    below_links = tuple(f"{link}/" for link in links)
+    listed = {
+        os.path.dirname(entry.path) for entry in entries if not entry.path.startswith(below_links)
+    }
     for entry in entries:
-        place = real[entry.path]
-        if os.path.dirname(entry.path) == place or place not in direct:
-            yield entry
-        else:
-            diagnostics.append(
-                Diagnostic(
-                    code="same-directory",
-                    severity=Severity.INFO,
-                    message=f"a link to `{place}`, which is listed itself",
-                    path=Path(entry.path),
+        if entry.path.startswith(below_links):
+            place = os.path.realpath(os.path.dirname(entry.path))
+            if place in listed:
+                diagnostics.append(
+                    Diagnostic(
+                        code="same-directory",
+                        severity=Severity.INFO,
+                        message=f"a link to `{place}`, which is listed itself",
+                        path=Path(entry.path),
+                    )
                 )
-            )
+                continue
+            listed.add(place)
+        yield entry
 
 
 def _skill(entry: Entry, scope: str, root: str) -> Skill:

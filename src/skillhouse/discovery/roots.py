@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,23 +37,20 @@ def default_roots(
         explicit: Roots that were given by hand, in their order.
         builtin: The skills that come with this package.
     """
-    named = [
-        Path(part)
-        for part in environment.get(profile.environment_variable, "").split(os.pathsep)
-        if part
-    ]
-    of_scope: dict[str, list[Path]] = {
-        "project": list(project_roots(start, profile)),
-        "explicit": [*explicit, *named],
-        "user": [_expanded(directory, home) for directory in profile.user_directories],
-        "builtin": [] if builtin is None else [builtin],
+    named = environment.get(profile.environment_variable, "").split(os.pathsep)
+    of_scope = {
+        "explicit": _absolute([*explicit, *filter(None, named)]),
+        "user": _absolute(_expanded(directory, home) for directory in profile.user_directories),
+        "builtin": _absolute([] if builtin is None else [builtin]),
     }
+    # What a person named is theirs, also where it lies in a project: at home, the user's own
+    # skills must not wait until the home directory is trusted as a project.
+    theirs = {path for paths in of_scope.values() for path in paths}
+    of_scope["project"] = [path for path in project_roots(start, profile) if path not in theirs]
     roots: dict[Path, Root] = {}
     for rule in profile.scopes:
         for path in of_scope.get(rule.name, []):
-            absolute = Path(os.path.abspath(path))
-            # A home directory that is its own project would otherwise be listed twice.
-            roots.setdefault(absolute, Root(absolute, rule.name))
+            roots.setdefault(path, Root(path, rule.name))
     return tuple(roots.values())
 
 
@@ -76,6 +73,10 @@ def git_root(start: Path) -> Path | None:
         if os.path.lexists(place / ".git"):
             return place
     return None
+
+
+def _absolute(paths: Iterable[str | Path]) -> list[Path]:
+    return [Path(os.path.abspath(path)) for path in paths]
 
 
 def _expanded(directory: str, home: Path) -> Path:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.discovery.snapshot import Snapshot, Snapshots
 from skillhouse.discovery.walk import Walk, not_regular
-from skillhouse.floor import DecodeError, decode, encode
+from skillhouse.floor import DecodeError, PathError, decode, encode, open_beneath
 from skillhouse.skill import Finding, Metadata, Profile, ScopeRule, read_metadata
 
+READING = 1
+"""Raise it when the same bytes are read otherwise than before: older snapshots then fit no more."""
 FRESH_NANOSECONDS = 100_000_000
 """A file changed less than this ago may change again without a new time stamp (kernel ticks)."""
 
 Signature = tuple[int, int, int, int]
-"""(mtime, ctime, size, inode) of a file; four zeros never match a file."""
+"""(mtime, ctime, size, inode) of a file."""
 
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# O_NONBLOCK: a FIFO in the file's place must not hang us.
+_READ = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+)
 _NOT_TRUSTED: Signature = (0, 0, 0, 0)
+"""Kept in place of a fresh file's signature; no file has it."""
 
 
 class Entry(NamedTuple):
@@ -38,11 +49,14 @@ class Entry(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What a snapshot is compared with: one digest over all paths and signatures of a walk."""
+    """What a snapshot is compared with before its entries are believed."""
 
     digest: bytes
+    """Over all paths and signatures of a walk."""
     refused: dict[str, Signature]
     """Files that are no skills, below whose directories the walk goes on."""
+    entries_crc: int
+    """CRC-32 of the entries: SQLite does not notice a damaged value."""
 
 
 class Scanned(NamedTuple):
@@ -62,75 +76,92 @@ def scan(
 ) -> Scanned:
     """Return the entries of the real path `root`; no unchanged file of a snapshot is opened."""
     key = _key(root, rule, profile)
-    snapshot = snapshots.get(key) if snapshots else None
     fresh = clock() - FRESH_NANOSECONDS
 
     def new_walk() -> Walk:
         return Walk(root, rule.max_depth, rule.max_directories, profile.skipped_directories)
 
     known: dict[str, Entry] = {}
+    snapshot = snapshots.get(key) if snapshots else None
     if snapshot is not None:
         try:
-            walk = new_walk()
-            if _unchanged(walk, decode(snapshot.observed, Observed), profile, fresh):
-                return Scanned(lambda: decode(snapshot.entries, list[Entry]), walk)
-            known = {entry.path: entry for entry in decode(snapshot.entries, list[Entry])}
+            observed = decode(snapshot.observed, Observed)
+            if zlib.crc32(snapshot.entries) == observed.entries_crc:
+                walk = new_walk()
+                if _is_unchanged(walk, observed, profile):
+                    return Scanned(lambda: decode(snapshot.entries, list[Entry]), walk)
+                known = {entry.path: entry for entry in decode(snapshot.entries, list[Entry])}
         except DecodeError:
             known = {}
     walk = new_walk()
     entries = _read_all(walk, known, profile, fresh)
     if snapshots is not None:
-        observed = Observed(
-            _digest([(entry.path, entry.signature) for entry in entries]),
-            {entry.path: entry.signature for entry in entries if entry.packed_fields is None},
-        )
-        entries.sort()
-        snapshots.put(key, Snapshot(encode(observed), encode(entries)))
+        snapshots.put(key, _snapshot(entries))
     return Scanned(lambda: sorted(entries), walk)
 
 
-def _unchanged(walk: Walk, observed: Observed, profile: Profile, fresh: int) -> bool:
+def _snapshot(entries: list[Entry]) -> Snapshot:
+    """Return what to keep of `entries`, which come in the order of the walk."""
+    packed = encode(sorted(entries))
+    observed = Observed(
+        _digest([(entry.path, entry.signature) for entry in entries]),
+        {entry.path: entry.signature for entry in entries if entry.packed_fields is None},
+        zlib.crc32(packed),
+    )
+    return Snapshot(encode(observed), packed)
+
+
+def _is_unchanged(walk: Walk, observed: Observed, profile: Profile) -> bool:
     """Walk by stat alone; whether everything is as the snapshot has it."""
     seen: list[tuple[str, Signature]] = []
     refused = observed.refused
     nested = profile.nested_skills
 
-    def look(path: str, name: str, *, follow: bool) -> bool:
-        info = os.stat(path) if follow else os.lstat(path)
-        if not stat.S_ISREG(info.st_mode):
-            raise not_regular(path)
-        signature = _signature(info, fresh)
+    def look(path: str, _: str, end: str | None) -> bool:
+        signature = _signature(os.lstat(end or path), path)
         seen.append((path, signature))
-        return nested or (path in refused and refused[path] == signature)
+        return nested or refused.get(path) == signature
 
     walk.run(look)
     return _digest(seen) == observed.digest
 
 
 def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int) -> list[Entry]:
+    """Return the entries in the order of the walk; files as `known` has them are not opened."""
     entries: list[Entry] = []
     policy = profile.parse_policy
+    nested = profile.nested_skills
 
-    def look(path: str, name: str, *, follow: bool) -> bool:
-        # O_NONBLOCK: a FIFO in the file's place must not hang us.
-        handle = os.open(path, _READ if follow else _READ | _NOFOLLOW)
-        try:
-            info = os.fstat(handle)
-            if not stat.S_ISREG(info.st_mode):
-                raise not_regular(path)
-            signature = _signature(info, fresh)
-            entry = known.get(path)
-            if entry is None or entry.signature != signature or signature == _NOT_TRUSTED:
+    def look(path: str, name: str, end: str | None) -> bool:
+        entry = known.get(path) if known else None
+        if entry is None or entry.signature != _signature(os.lstat(end or path), path):
+            handle = _open_end(end, walk.root) if end else os.open(path, _READ)
+            try:
+                info = os.fstat(handle)
+                signature = _signature(info, path)
                 found, findings = read_metadata(handle, info.st_size, name, policy)
-                entry = _entry(path, signature, found, findings)
-        finally:
-            os.close(handle)
+            finally:
+                os.close(handle)
+            if info.st_ctime_ns > fresh:
+                signature = _NOT_TRUSTED
+            entry = _entry(path, signature, found, findings)
         entries.append(entry)
         # A file that is no skill must not hide the skills below it.
-        return entry.packed_fields is None or profile.nested_skills
+        return nested or entry.packed_fields is None
 
     walk.run(look)
     return entries
+
+
+def _open_end(end: str, root: str) -> int:
+    """Return a descriptor of what a link led to, opened without links on the way.
+
+    Whoever can write here may have turned the link, or a directory behind it, elsewhere since.
+    """
+    try:
+        return open_beneath(Path(root), Path(end).relative_to(root).as_posix())
+    except PathError as error:
+        raise OSError(errno.ELOOP, f"cannot follow the link: {error.code}", end) from error
 
 
 def _entry(
@@ -142,11 +173,15 @@ def _entry(
     return Entry(found.name, path, signature, found.description, packed, tuple(findings))
 
 
-def _signature(info: os.stat_result, fresh: int) -> Signature:
-    changed = info.st_ctime_ns
-    if changed > fresh:
-        return _NOT_TRUSTED
-    return (info.st_mtime_ns, changed, info.st_size, info.st_ino)
+def _signature(info: os.stat_result, path: str) -> Signature:
+    """Return what changes when a file does.
+
+    Raises:
+        OSError: it is no regular file.
+    """
+    if not stat.S_ISREG(info.st_mode):
+        raise not_regular(path)
+    return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
 def _digest(seen: list[tuple[str, Signature]]) -> bytes:
@@ -155,11 +190,14 @@ def _digest(seen: list[tuple[str, Signature]]) -> bytes:
 
 def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
     """Return what a snapshot depends on besides the files; the root comes first, for people."""
-    policy = profile.parse_policy
-    return "\n".join(
+    return repr(
         (
             root,
-            f"{rule.max_depth} {rule.max_directories} {policy.yaml_repair} {profile.nested_skills}",
-            " ".join(sorted(profile.skipped_directories)),
+            rule.max_depth,
+            rule.max_directories,
+            sorted(profile.skipped_directories),
+            profile.nested_skills,
+            profile.parse_policy.yaml_repair,
+            READING,
         )
     )

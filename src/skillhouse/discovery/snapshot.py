@@ -12,6 +12,9 @@ CACHE_FILE = "index.sqlite3"
 ROOTS_KEPT = 256
 """Roots whose snapshots are kept; the one written longest ago goes first."""
 
+# In a damaged file a value can be of any type, whatever the table says; even text that is none.
+_SELECT = "SELECT CAST(observed AS BLOB), CAST(entries AS BLOB) FROM snapshot WHERE root = ?"
+
 
 class Snapshot(NamedTuple):
     """What was found below a root, in our own format."""
@@ -37,13 +40,11 @@ class Snapshots:
         if self._store is None:
             return None
         try:
-            rows = self._store.rows(
-                "SELECT observed, entries FROM snapshot WHERE root = ?", (root,)
-            )
+            rows = self._store.rows(_SELECT, (root,))
         except StateError as error:
             self._stop(error)
             return None
-        return Snapshot(*rows[0]) if rows else None
+        return next((Snapshot(*row) for row in rows if None not in row), None)
 
     def put(self, root: str, snapshot: Snapshot) -> None:
         """Replace the snapshot of a root."""

@@ -6,32 +6,36 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from skillhouse.skill import SKILL_FILE, Finding
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
 
+_CIRCLE = "a symbolic link that leads in a circle, or through too many others"
 
-class Look(Protocol):
-    """What a walk does at each place where a SKILL.md may be."""
+Look = Callable[[str, str, str | None], bool]
+"""Takes a possible SKILL.md, its directory's name, and the real path of it if it is a link.
 
-    def __call__(self, path: str, name: str, *, follow: bool) -> bool:
-        """Return whether to look for skills below the directory called `name`.
-
-        Raises:
-            OSError: there is no regular file at `path`; `not_regular` makes the error of what is
-                there and is none. Links are followed with `follow` only.
-        """
-        ...
+Answers whether to look for skills below the directory; raises OSError when there is no regular
+file, which `not_regular` makes for what is there and is none.
+"""
 
 
 def not_regular(path: str) -> OSError:
     """Return the error of a place that holds something other than a regular file."""
     return OSError(errno.EINVAL, "not a regular file", path)
+
+
+def is_utf8(path: str) -> bool:
+    """Whether a path of the file system is UTF-8 (other bytes come as lone surrogates)."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -42,36 +46,52 @@ class Walk:
     """Real path of the root."""
     max_depth: int
     max_directories: int
+    """Directories that are looked at; links count, wherever they lead."""
     skipped: frozenset[str]
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
-    _visited: int = 0
     _too_deep: list[str] = field(default_factory=list)
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
     """Directories that links led to, by device and inode: each is entered once."""
 
     def run(self, look: Look) -> None:
-        """Show each place of a SKILL.md to `look`: shallow ones first, by name in a directory."""
+        """Show each place of a SKILL.md to `look`: shallow directories first, then by name."""
         if not self._is_directory():
             return
+        seen = 0
         pending = deque([(self.root, 0)])
         while pending:
             place, depth = pending.popleft()
-            for path, name in self._directories(place):
+            prefix = place.rstrip("/") + "/"
+            names, links = self._listed(place)
+            for name in names:
+                path = prefix + name
+                seen += 1
+                if seen > self.max_directories:
+                    message = f"stopped after {self.max_directories} directories; narrow the root"
+                    self._note(self.root, "scan-limit", message)
+                    self._note_depth()
+                    return
+                if name in links and not self._enters_link(path):
+                    continue
                 if depth >= self.max_depth:
                     self._too_deep.append(path)
                     break
-                self._visited += 1
-                if self._visited > self.max_directories:
-                    message = f"stopped after {self.max_directories} directories; narrow the root"
-                    self._note(self.root, "scan-limit", message)
-                    return
-                if self._goes_below(path, name, look):
+                if not name.isascii() and not is_utf8(name):
+                    message = "the directory's name is not UTF-8"
+                    self._note(path, "path-encoding", message, fatal=True)
+                    continue
+                try:
+                    goes_below = look(f"{path}/{SKILL_FILE}", name, None)
+                except OSError as error:
+                    goes_below = self._without_skill(f"{path}/{SKILL_FILE}", name, look, error)
+                if goes_below:
                     pending.append((path, depth + 1))
-        if self._too_deep:
-            more = f" (and {len(self._too_deep) - 1} more)" if len(self._too_deep) > 1 else ""
-            message = f"not looked into: deeper than {self.max_depth} directories{more}"
-            self._note(self._too_deep[0], "depth-limit", message)
+        self._note_depth()
+
+    def links(self) -> tuple[str, ...]:
+        """Return the links to directories that were entered."""
+        return tuple(self._links.values())
 
     def _is_directory(self) -> bool:
         """Whether the root can be scanned; one that is missing is no finding (S000-14)."""
@@ -83,44 +103,12 @@ class Walk:
             self._unreadable(self.root, error)
             return False
         if not stat.S_ISDIR(mode):
-            self._note(
-                self.root, "root-not-directory", "expected a directory of skills", fatal=True
-            )
+            message = "expected a directory of skills"
+            self._note(self.root, "root-not-directory", message, fatal=True)
         return stat.S_ISDIR(mode)
 
-    def links(self) -> tuple[str, ...]:
-        """Return the links to directories that were entered."""
-        return tuple(self._links.values())
-
-    def _goes_below(self, path: str, name: str, look: Look) -> bool:
-        """Look at the SKILL.md of a directory; whether to look for skills below the directory."""
-        file = f"{path}/{SKILL_FILE}"
-        try:
-            return look(file, name, follow=False)
-        except OSError as error:
-            return self._without_skill(file, name, look, error)
-
-    def _without_skill(self, file: str, name: str, look: Look, error: OSError) -> bool:
-        """Find out why there was no regular file: a link is followed, the rest is noted."""
-        try:
-            mode = os.lstat(file).st_mode
-            if stat.S_ISLNK(mode) and self._is_inside(file):
-                return look(file, name, follow=True)
-        except (FileNotFoundError, NotADirectoryError):
-            if os.path.islink(file):
-                self._note(file, "link-broken", "a symbolic link to nothing")
-            return True
-        except OSError as second:
-            mode, error = stat.S_IFREG, second
-        if stat.S_ISREG(mode):
-            self._unreadable(file, error)
-        elif not stat.S_ISLNK(mode):
-            kind = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-            self._note(file, "not-a-file", f"expected a regular file, got {kind}", fatal=True)
-        return not isinstance(error, PermissionError)
-
-    def _directories(self, place: str) -> Iterator[tuple[str, str]]:
-        """Yield (path, name) of the directories in `place`, sorted by name."""
+    def _listed(self, place: str) -> tuple[list[str], set[str]]:
+        """Return the names of directories and links in `place`, sorted, and which are links."""
         names = []
         links = set()
         count = 0
@@ -134,20 +122,40 @@ class Walk:
                         names.append(entry.name)
                         links.add(entry.name)
         except OSError as error:
+            # What was read before the error still counts.
             self._unreadable(place, error)
-            return
         if count > ENTRIES_MANY:
             self._note(place, "many-entries", f"{count} entries make this slow to scan")
+        if not self.skipped.isdisjoint(names):
+            names = [name for name in names if name not in self.skipped]
         names.sort()
-        prefix = place.rstrip("/") + "/"
-        for name in names:
-            path = prefix + name
-            if name in self.skipped:
-                continue
-            if not name.isprintable() and not _is_utf8(name):
-                self._note(path, "path-encoding", "the directory's name is not UTF-8", fatal=True)
-            elif name not in links or self._enters_link(path):
-                yield path, name
+        return names, links
+
+    def _without_skill(self, file: str, name: str, look: Look, error: OSError) -> bool:
+        """Find out why there was no regular file: a link is followed, the rest is noted."""
+        try:
+            mode = os.lstat(file).st_mode
+            if stat.S_ISLNK(mode):
+                end = self._end_inside(file)
+                if end is None:
+                    return True
+                mode = os.lstat(end).st_mode
+                if stat.S_ISREG(mode):
+                    return look(file, name, end)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.islink(file):
+                self._note(file, "link-broken", "a symbolic link to nothing")
+            return True
+        except OSError as second:
+            mode, error = stat.S_IFREG, second
+        if stat.S_ISREG(mode):
+            self._unreadable(file, error)
+        elif stat.S_ISLNK(mode):
+            self._note(file, "link-cycle", _CIRCLE)
+        else:
+            kind = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+            self._note(file, "not-a-file", f"expected a regular file, got {kind}", fatal=True)
+        return not isinstance(error, PermissionError)
 
     def _enters_link(self, path: str) -> bool:
         """Whether a link leads to a directory inside the root that no link led to before."""
@@ -156,13 +164,15 @@ class Walk:
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 self._note(path, "link-broken", "a symbolic link to nothing")
+            elif error.errno == errno.ELOOP:
+                self._note(path, "link-cycle", _CIRCLE)
             else:
                 self._unreadable(path, error)
             return False
-        if not stat.S_ISDIR(info.st_mode) or not self._is_inside(path):
+        real = self._end_inside(path) if stat.S_ISDIR(info.st_mode) else None
+        if real is None:
             return False
-        real = os.path.realpath(path)
-        if path.startswith(real + "/"):
+        if path.startswith(real.rstrip("/") + "/"):
             self._note(path, "link-cycle", "a symbolic link to a directory above itself")
             return False
         first = self._links.setdefault((info.st_dev, info.st_ino), path)
@@ -170,23 +180,22 @@ class Walk:
             self._note(path, "link-cycle", f"leads where `{first}` has led already")
         return first == path
 
-    def _is_inside(self, path: str) -> bool:
-        real = os.path.realpath(path)
+    def _end_inside(self, link: str) -> str | None:
+        """Return the real path of a link, or None when that is outside the root."""
+        real = os.path.realpath(link)
         if real == self.root or real.startswith(self.root.rstrip("/") + "/"):
-            return True
-        self._note(path, "link-escape", f"a symbolic link out of the root, to `{real}`")
-        return False
+            return real
+        self._note(link, "link-escape", f"a symbolic link out of the root, to `{real}`")
+        return None
+
+    def _note_depth(self) -> None:
+        if self._too_deep:
+            more = f" (and {len(self._too_deep) - 1} more)" if len(self._too_deep) > 1 else ""
+            message = f"not looked into: deeper than {self.max_depth} directories{more}"
+            self._note(self._too_deep[0], "depth-limit", message)
 
     def _unreadable(self, path: str, error: OSError) -> None:
         self._note(path, "unreadable", (error.strerror or str(error)).lower(), fatal=True)
 
     def _note(self, path: str, code: str, message: str, *, fatal: bool = False) -> None:
         self.findings.append((path, Finding(code, message, None, fatal)))
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

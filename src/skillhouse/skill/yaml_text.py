@@ -210,10 +210,11 @@ def key_line(block: str, key: str) -> int | None:
     try:
         while parser.check_event():
             event: Any = parser.get_event()
+            line: int = event.start_mark.line + FIRST_LINE
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth == 1:
                 if at_key and isinstance(event, yaml.ScalarEvent) and event.value == key:
-                    return int(event.start_mark.line) + FIRST_LINE
+                    return line
                 at_key ^= not isinstance(event, yaml.CollectionStartEvent)
             depth += isinstance(event, yaml.CollectionStartEvent)
     except yaml.YAMLError:
