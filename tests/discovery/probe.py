@@ -30,7 +30,7 @@ swaps: list[dict[str, str]] = []
 def main() -> None:
     wanted = json.loads(sys.argv[1])
     from skillhouse.discovery import Root, discover  # noqa: PLC0415 - before rights are given up.
-    from skillhouse.skill import Profile  # noqa: PLC0415
+    from skillhouse.skill import Profile, read_metadata, yaml_events  # noqa: F401, PLC0415
 
     if "uid" in wanted:
         os.setgid(wanted["uid"])

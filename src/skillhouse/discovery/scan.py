@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import skillhouse.skill as skill_room
 from skillhouse.discovery.snapshot import Snapshot, Snapshots
 from skillhouse.discovery.walk import Walk, not_regular
 from skillhouse.floor import DecodeError, PathError, decode, encode, open_beneath
-from skillhouse.skill import Finding, Metadata, Profile, ScopeRule, read_metadata
+from skillhouse.skill import Finding, Profile, ScopeRule
 
 READING = 1
 """Raise it when the same bytes are read otherwise than before: older snapshots then fit no more."""
@@ -131,6 +132,8 @@ def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int)
     entries: list[Entry] = []
     policy = profile.parse_policy
     nested = profile.nested_skills
+    # Looked up here, so that a start which reads nothing does not load what reads.
+    read_metadata = skill_room.read_metadata
 
     def look(path: str, name: str, end: str | None) -> bool:
         entry = known.get(path) if known else None
@@ -165,7 +168,7 @@ def _open_end(end: str, root: str) -> int:
 
 
 def _entry(
-    path: str, signature: Signature, found: Metadata | None, findings: list[Finding]
+    path: str, signature: Signature, found: skill_room.Metadata | None, findings: list[Finding]
 ) -> Entry:
     if found is None:
         return Entry("", path, signature, "", None, tuple(findings))

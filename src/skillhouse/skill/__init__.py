@@ -1,54 +1,65 @@
-"""Says what a skill is: bytes in, values and diagnostics out."""
+"""Says what a skill is: bytes in, values and diagnostics out.
 
-from skillhouse.skill.content import RESOURCES_MAX, list_resources, load
-from skillhouse.skill.head import HEAD_BYTES, read_metadata
-from skillhouse.skill.index import IndexContent, SkillIndex
-from skillhouse.skill.mentions import Mention, find_mentions, plain_words
-from skillhouse.skill.model import (
-    DEFAULT_POLICY,
-    SKILL_FILE,
-    Frontmatter,
-    ParsePolicy,
-    ParseResult,
-    Skill,
-    SkillContent,
-    split_tools,
-    tokens_of,
-)
-from skillhouse.skill.naming import validate_name
-from skillhouse.skill.parse import Metadata, parse
-from skillhouse.skill.profile import DEFAULT_PROFILE, Profile, ScopeRule, load_profile
-from skillhouse.skill.source import SKILL_FILE_MAX, Finding
-from skillhouse.skill.validate import validate
+The face loads each name when it is first used, because a warm start reads no SKILL.md.
+"""
 
-__all__ = [
-    "DEFAULT_POLICY",
-    "DEFAULT_PROFILE",
-    "HEAD_BYTES",
-    "RESOURCES_MAX",
-    "SKILL_FILE",
-    "SKILL_FILE_MAX",
-    "Finding",
-    "Frontmatter",
-    "IndexContent",
-    "Mention",
-    "Metadata",
-    "ParsePolicy",
-    "ParseResult",
-    "Profile",
-    "ScopeRule",
-    "Skill",
-    "SkillContent",
-    "SkillIndex",
-    "find_mentions",
-    "list_resources",
-    "load",
-    "load_profile",
-    "parse",
-    "plain_words",
-    "read_metadata",
-    "split_tools",
-    "tokens_of",
-    "validate",
-    "validate_name",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
+    from skillhouse.skill.content import list_resources as list_resources
+    from skillhouse.skill.content import load as load
+    from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
+    from skillhouse.skill.head import read_metadata as read_metadata
+    from skillhouse.skill.index import IndexContent as IndexContent
+    from skillhouse.skill.index import SkillIndex as SkillIndex
+    from skillhouse.skill.mentions import Mention as Mention
+    from skillhouse.skill.mentions import find_mentions as find_mentions
+    from skillhouse.skill.mentions import plain_words as plain_words
+    from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
+    from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
+    from skillhouse.skill.model import Frontmatter as Frontmatter
+    from skillhouse.skill.model import ParsePolicy as ParsePolicy
+    from skillhouse.skill.model import ParseResult as ParseResult
+    from skillhouse.skill.model import Skill as Skill
+    from skillhouse.skill.model import SkillContent as SkillContent
+    from skillhouse.skill.model import split_tools as split_tools
+    from skillhouse.skill.model import tokens_of as tokens_of
+    from skillhouse.skill.naming import validate_name as validate_name
+    from skillhouse.skill.parse import Metadata as Metadata
+    from skillhouse.skill.parse import parse as parse
+    from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
+    from skillhouse.skill.profile import Profile as Profile
+    from skillhouse.skill.profile import ScopeRule as ScopeRule
+    from skillhouse.skill.profile import load_profile as load_profile
+    from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
+    from skillhouse.skill.source import Finding as Finding
+    from skillhouse.skill.validate import validate as validate
+else:
+    import importlib
+
+    _FILES = {
+        "content": "RESOURCES_MAX list_resources load",
+        "head": "HEAD_BYTES read_metadata",
+        "index": "IndexContent SkillIndex",
+        "mentions": "Mention find_mentions plain_words",
+        "model": (
+            "DEFAULT_POLICY Frontmatter ParsePolicy ParseResult SKILL_FILE "
+            "Skill SkillContent split_tools tokens_of"
+        ),
+        "naming": "validate_name",
+        "parse": "Metadata parse",
+        "profile": "DEFAULT_PROFILE Profile ScopeRule load_profile",
+        "source": "Finding SKILL_FILE_MAX",
+        "validate": "validate",
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    __all__ = sorted(_FILE_OF)
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.skill` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.skill.{file}"), name)
+        globals()[name] = value
+        return value

@@ -10,6 +10,11 @@ SKILL_FILE_MAX = 262_144
 FRONTMATTER_MAX = 65_536
 """Bytes between the fences (DESIGN, bounds: 64 KiB)."""
 
+YAML_DEPTH_MAX = 16
+"""Nested collections; the top mapping is level 1 (DESIGN, bounds)."""
+FIRST_LINE = 2
+"""Line of the file at which a frontmatter block begins."""
+
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _LONE_CR = re.compile(rb"\r(?!\n)")

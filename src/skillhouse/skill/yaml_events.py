@@ -1,0 +1,117 @@
+"""The truth about a YAML block: PyYAML's events, stopped at the first thing that is not allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the stubs
+from yaml.reader import ReaderError
+
+from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, RefusedError
+
+
+class _Builder:
+    """Builds values from PyYAML's events; iterative, so that nesting cannot exhaust the stack."""
+
+    def __init__(self) -> None:
+        self.root: Any = None
+        self.stack: list[tuple[Any, list[str]]] = []
+        """Open collections, each with the key that waits for its value (empty: none)."""
+
+    def put(self, value: Any, line: int, *, opens: bool) -> None:
+        """Place a value where the innermost collection expects one."""
+        if not self.stack:
+            self.root = value
+        else:
+            parent, waiting = self.stack[-1]
+            if isinstance(parent, list):
+                parent.append(value)
+            elif waiting:
+                parent[waiting.pop()] = value
+            elif opens:
+                raise RefusedError("yaml-error", "a collection as a key", line)
+            elif value in parent:
+                raise RefusedError(
+                    "yaml-duplicate-key", f"key {value!r} twice in one mapping", line
+                )
+            else:
+                waiting.append(value)
+        if opens:
+            if len(self.stack) >= YAML_DEPTH_MAX:
+                raise RefusedError("yaml-depth", f"nested deeper than {YAML_DEPTH_MAX}", line)
+            self.stack.append((value, []))
+
+
+def mapping_of(block: str) -> dict[str, Any]:
+    """Return the mapping by PyYAML's events, stopped at the first thing that is not allowed."""
+    builder = _Builder()
+    documents = 0
+    parser = CParser(block)
+    try:
+        while parser.check_event():
+            event: Any = parser.get_event()
+            line = event.start_mark.line + FIRST_LINE
+            if isinstance(event, yaml.NodeEvent):
+                _refuse_indirect(event, line)
+            if isinstance(event, yaml.ScalarEvent):
+                builder.put(event.value, line, opens=False)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                builder.put(
+                    [] if isinstance(event, yaml.SequenceStartEvent) else {}, line, opens=True
+                )
+            elif isinstance(event, yaml.CollectionEndEvent):
+                builder.stack.pop()
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise RefusedError("yaml-error", "a second document in the frontmatter", line)
+    except yaml.YAMLError as error:
+        raise _yaml_error(error, block) from None
+    finally:
+        parser.dispose()
+    if not isinstance(builder.root, dict):
+        raise RefusedError("frontmatter-not-mapping", "expected `key: value` lines", FIRST_LINE)
+    return builder.root
+
+
+def _refuse_indirect(event: Any, line: int) -> None:
+    if event.anchor is not None:
+        kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
+        raise RefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
+    tag = getattr(event, "tag", None)
+    if tag is not None:
+        raise RefusedError("yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line)
+
+
+def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:
+    mark = getattr(error, "problem_mark", None)
+    if isinstance(error, ReaderError):
+        # It has no mark, only an offset in bytes.
+        problem = error.reason
+        line = block.encode()[: error.position].count(b"\n") + FIRST_LINE
+    else:
+        problem = getattr(error, "problem", None) or "unreadable"
+        line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
+    return RefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
+
+
+def line_of(block: str, key: str) -> int | None:
+    """Return the line of the file that has the top-level `key`; None when it cannot be told."""
+    parser = CParser(block)
+    depth, at_key = 0, True
+    try:
+        while parser.check_event():
+            event: Any = parser.get_event()
+            line: int = event.start_mark.line + FIRST_LINE
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth == 1:
+                if at_key and isinstance(event, yaml.ScalarEvent) and event.value == key:
+                    return line
+                at_key ^= not isinstance(event, yaml.CollectionStartEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent)
+    except yaml.YAMLError:
+        return None
+    finally:
+        parser.dispose()
+    return None
