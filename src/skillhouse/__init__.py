@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog as Catalog
     from skillhouse.discovery import Root as Root
+
     # mypy takes the module of the same name for another definition.
     from skillhouse.discovery import discover as discover  # type: ignore[no-redef]
     from skillhouse.discovery import render_catalog as render_catalog

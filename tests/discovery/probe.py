@@ -74,7 +74,7 @@ def main() -> None:
 def peak_mib() -> float:
     """Return the largest resident set of this process since it began."""
     try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         # Elsewhere than on Linux, where this would count the process that started us as well.
         unit = 1 << (20 if sys.platform == "darwin" else 10)
