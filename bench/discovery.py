@@ -193,7 +193,9 @@ def _floor_stat(tree: str, _: Path) -> Prepared:
 
 def _ours(*, cached: bool, used: bool) -> Callable[[str, Path], Prepared]:
     def prepare(tree: str, cache: Path) -> Prepared:
-        from skillhouse.discovery import discover  # noqa: PLC0415 - the floors go without it.
+        # The floors go without them; what reads is loaded only when a file is to be read.
+        from skillhouse.discovery import discover  # noqa: PLC0415
+        from skillhouse.skill import read_metadata  # noqa: F401, PLC0415
 
         def found() -> int:
             index = discover([tree], cache=cache if cached else None)

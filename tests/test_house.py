@@ -213,3 +213,12 @@ def test_the_wheel_holds_every_file_of_the_package_and_runs_nothing_at_start(tmp
     }
     assert {name for name in held if ".dist-info/" not in name} == source
     assert "skillhouse/py.typed" in held
+
+
+@pytest.mark.parametrize("room", ["skill", "tools"])
+def test_no_file_of_a_lazy_room_has_a_public_name(room):
+    face = PACKAGE / room / "__init__.py"
+    if not face.exists():
+        pytest.skip(f"no room {room}")
+    files = {path.stem for path in face.parent.glob("*.py")}
+    assert files & set(importlib.import_module(f"skillhouse.{room}").__all__) == set()

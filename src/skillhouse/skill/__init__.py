@@ -1,6 +1,7 @@
 """Says what a skill is: bytes in, values and diagnostics out.
 
-The face loads each name when it is first used, because a warm start reads no SKILL.md.
+The face loads each name when it is first used, because a warm start reads no SKILL.md. No file is
+named as a public name is: the module would take the name's place.
 """
 
 from typing import TYPE_CHECKING
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
     from skillhouse.skill.naming import validate_name as validate_name
-    from skillhouse.skill.parse import Metadata as Metadata
-    from skillhouse.skill.parse import parse as parse
+    from skillhouse.skill.parsing import Metadata as Metadata
+    from skillhouse.skill.parsing import parse as parse
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
     from skillhouse.skill.profile import Profile as Profile
     from skillhouse.skill.profile import ScopeRule as ScopeRule
     from skillhouse.skill.profile import load_profile as load_profile
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
-    from skillhouse.skill.validate import validate as validate
+    from skillhouse.skill.validation import validate as validate
 else:
     import importlib
 
@@ -48,10 +49,10 @@ else:
             "Skill SkillContent split_tools tokens_of"
         ),
         "naming": "validate_name",
-        "parse": "Metadata parse",
+        "parsing": "Metadata parse",
         "profile": "DEFAULT_PROFILE Profile ScopeRule load_profile",
         "source": "Finding SKILL_FILE_MAX",
-        "validate": "validate",
+        "validation": "validate",
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
     __all__ = sorted(_FILE_OF)

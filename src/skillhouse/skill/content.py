@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
 from skillhouse.skill.model import SKILL_FILE, Skill, SkillContent
-from skillhouse.skill.parse import parse
+from skillhouse.skill.parsing import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 RESOURCES_MAX = 50

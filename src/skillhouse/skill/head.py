@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from skillhouse.skill.model import ParsePolicy
-from skillhouse.skill.parse import Metadata, read_block
+from skillhouse.skill.parsing import Metadata, read_block
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
     SKILL_FILE_MAX,

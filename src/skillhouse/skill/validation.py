@@ -7,7 +7,7 @@ from pathlib import Path
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
-from skillhouse.skill.parse import parse
+from skillhouse.skill.parsing import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 SPECIFIED_FIELDS = frozenset(
