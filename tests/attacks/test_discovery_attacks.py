@@ -266,7 +266,7 @@ def test_a_file_of_two_gigabytes_that_takes_no_place_on_the_disk(root: Path) -> 
     endless.write_bytes(b"---\n")
     for file in (large, endless):
         os.truncate(file, 2 << 30)
-    report = discovered(root, memory_mib=1_024)
+    report = discovered(root)
     assert report.skills == ["good"]
     assert places(report, root) == [
         ("error", "too-large", "endless/SKILL.md"),

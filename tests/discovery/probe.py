@@ -2,7 +2,7 @@
 
 Run by `trees.probe` with one argument, a JSON object: `roots` as [path, scope], `cache`, and
 optionally `trusted`, `nested`, `uid` (to give up the rights of root), `shuffled` (a seed: every
-directory is listed in an order by it), `memory_mib` (a bound), `doomed` (to die by SIGKILL in the
+directory is listed in an order by it), `doomed` (to die by SIGKILL in the
 middle of writing the index), `waits` (to begin when standard input ends), `unwatched` (to note no
 files, which takes memory) and `swap`, with which a path is turned into a link the moment another is
 opened.
@@ -35,9 +35,6 @@ def main() -> None:
     if "uid" in wanted:
         os.setgid(wanted["uid"])
         os.setuid(wanted["uid"])
-    if "memory_mib" in wanted:
-        bound = wanted["memory_mib"] << 20
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     if "shuffled" in wanted:
         list_in_order_of(wanted["shuffled"])
     if "swap" in wanted:

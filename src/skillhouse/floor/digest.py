@@ -24,6 +24,10 @@ TREE_MAX_DEPTH = 16
 """Directories below each other (reference/registry.md section 3, rule 1)."""
 
 _CHUNK = 1 << 20
+_LEFT_OUT = {("skill.sig", stat.S_IFREG), (".skill", stat.S_IFDIR)}
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Opening a FIFO that took the file's place must not hang.
+_FLAGS |= getattr(os, "O_NONBLOCK", 0)
 
 
 def digest(data: bytes) -> Digest:
@@ -43,8 +47,8 @@ def tree_digest(directory: Path) -> TreeDigest:
 
     It is the SHA-256 of the RFC 8785 JSON of `[{mode, path, sha256, size}]`, sorted by the
     UTF-8 bytes of the NFC path; mode is 100755 where the owner may execute, else 100644.
-    Directories do not count, and only `skill.sig` and `.skill/` of the top are left out
-    (vectors/tree_digest.jsonl).
+    Directories do not count, and only the file `skill.sig` and the directory `.skill` of the top
+    are left out (vectors/tree_digest.jsonl).
 
     Raises:
         TreeError: a link or special file, a name that is not UTF-8, two names that are equal
@@ -53,18 +57,19 @@ def tree_digest(directory: Path) -> TreeDigest:
     entries: dict[str, dict[str, str | int]] = {}
     total = 0
     try:
-        for path, relative, info in _files(directory, "", 0):
+        for path, relative in _files(directory, "", 0):
             name = unicodedata.normalize("NFC", relative)
             if name in entries:
                 raise TreeError("tree-name-clash", path, f"two files are named {name!r}")
-            total += info.st_size
+            mode, size, content = _read(path, TREE_MAX_BYTES - total)
+            total += size
             if len(entries) >= TREE_MAX_FILES or total > TREE_MAX_BYTES:
                 raise TreeError(
                     "tree-too-large",
                     directory,
                     f"more than {TREE_MAX_FILES} files or {TREE_MAX_BYTES} bytes",
                 )
-            entries[name] = _entry(path, name)
+            entries[name] = {"mode": mode, "path": name, "sha256": content, "size": size}
     except OSError as error:
         place = Path(os.fsdecode(error.filename)) if error.filename else directory
         raise TreeError("unreadable", place, error.strerror or "unreadable") from error
@@ -72,43 +77,42 @@ def tree_digest(directory: Path) -> TreeDigest:
     return TreeDigest("skilltree1:" + hashlib.sha256(canonical_json(ordered)).hexdigest())
 
 
-def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str, os.stat_result]]:
-    """Yield (path, relative path, lstat) of each file; what is not one is refused."""
+def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str]]:
+    """Yield (path, relative path) of each file; what is not one is refused."""
     if depth > TREE_MAX_DEPTH:
         raise TreeError("tree-too-deep", directory, f"deeper than {TREE_MAX_DEPTH} directories")
     with os.scandir(directory) as found:
         for item in found:
             relative = prefix + item.name
-            if relative in ("skill.sig", ".skill"):
-                continue
             path = Path(item.path)
             info = item.stat(follow_symlinks=False)
+            # By name and kind: files below a directory `skill.sig` are not hidden from the digest.
+            if (relative, stat.S_IFMT(info.st_mode)) in _LEFT_OUT:
+                continue
             if stat.S_ISDIR(info.st_mode):
                 yield from _files(path, relative + "/", depth + 1)
             elif stat.S_ISREG(info.st_mode):
                 if not _is_utf8(relative):
                     raise TreeError("tree-name-encoding", path, "a name that is not UTF-8")
-                yield path, relative, info
+                yield path, relative
             else:
                 kind = "a symbolic link" if item.is_symlink() else "a special file"
                 raise TreeError("tree-special", path, f"{kind} in a skill")
 
 
-def _entry(path: Path, name: str) -> dict[str, str | int]:
+def _read(path: Path, left: int) -> tuple[str, int, str]:
+    """Return (mode, size, SHA-256) of a file, of which at most one byte over `left` is read."""
     hasher = hashlib.sha256()
     size = 0
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
+    handle = os.open(path, _FLAGS)
     try:
         mode = os.fstat(handle).st_mode
-        while chunk := os.read(handle, _CHUNK):
+        while chunk := os.read(handle, min(_CHUNK, left + 1 - size)):
             size += len(chunk)
-            if size > TREE_MAX_BYTES:
-                raise TreeError("tree-too-large", path, f"more than {TREE_MAX_BYTES} bytes")
             hasher.update(chunk)
     finally:
         os.close(handle)
-    kind = "100755" if mode & stat.S_IXUSR else "100644"
-    return {"mode": kind, "path": name, "sha256": hasher.hexdigest(), "size": size}
+    return "100755" if mode & stat.S_IXUSR else "100644", size, hasher.hexdigest()
 
 
 def _is_utf8(text: str) -> bool:

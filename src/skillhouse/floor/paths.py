@@ -102,7 +102,7 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
     parts = checked_parts(relative, base)
     if not parts:
         raise PathError("not-a-file", relative, base)
-    if os.open not in os.supports_dir_fd:
+    if os.open not in os.supports_dir_fd:  # pragma: no cover - Windows
         return os.open(confine(base, relative), flags | _CLOEXEC)
     handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
     for index, part in enumerate(parts):
@@ -131,6 +131,9 @@ def _open(base: Path, relative: str, part: str, flags: int, handle: int | None) 
         if error.errno in (errno.EISDIR, errno.ENXIO):
             raise PathError("not-a-file", relative, base) from None
         raise PathError("unreadable", relative, base) from error
+    except ValueError:
+        # Half a surrogate pair, which no name of a file has.
+        raise PathError("not-found", relative, base) from None
 
 
 def _is_link(part: str, handle: int | None) -> bool:

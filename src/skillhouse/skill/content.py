@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
 from skillhouse.skill.model import SKILL_FILE, Skill, SkillContent
 from skillhouse.skill.parsing import parse
+from skillhouse.skill.profile import DEFAULT_PROFILE
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 RESOURCES_MAX = 50
 """Files that are listed with a loaded skill (DESIGN, bounds)."""
 RESOURCES_SCANNED_MAX = 10_000
-"""Files that are counted at all; a skill that holds more is listed as holding at least these."""
+"""Entries that are looked at at all; a skill that has more is listed as holding at least these."""
 
 
 def load(skill: Skill) -> SkillContent:
@@ -42,6 +44,8 @@ def load(skill: Skill) -> SkillContent:
 
 def _read(skill: Skill) -> bytes:
     root = Path(skill.root)
+    if not skill.location.is_relative_to(root):
+        raise SkillError("path-escape", skill.location, "outside the root of this skill")
     try:
         # A link is followed as far as it stays inside the root, then opened without links.
         target = confine(root, skill.location.relative_to(root).as_posix())
@@ -56,22 +60,26 @@ def _read(skill: Skill) -> bytes:
 def list_resources(directory: Path) -> tuple[tuple[str, ...], int]:
     """Return the first `RESOURCES_MAX` files below `directory`, and how many more there are.
 
-    SKILL.md itself and what links lead to are not listed; a directory that cannot be read is
-    passed over.
+    SKILL.md itself, what links lead to and the directories that discovery skips (`.git`) are no
+    resources; a directory that cannot be read is passed over. A file whose path is not printable
+    is counted and not listed, for the list goes to a model line by line.
     """
     found: list[str] = []
     pending = [""]
-    while pending and len(found) < RESOURCES_SCANNED_MAX:
+    seen = 0
+    while pending and seen < RESOURCES_SCANNED_MAX:
         prefix = pending.pop()
         try:
             with os.scandir(directory / prefix if prefix else directory) as entries:
-                for entry in entries:
+                for entry in itertools.islice(entries, RESOURCES_SCANNED_MAX - seen):
+                    seen += 1
                     relative = prefix + entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        pending.append(relative + "/")
+                        if entry.name not in DEFAULT_PROFILE.skipped_directories:
+                            pending.append(relative + "/")
                     elif entry.is_file(follow_symlinks=False) and relative != SKILL_FILE:
                         found.append(relative)
         except OSError:
             continue
-    found.sort(key=os.fsencode)
-    return tuple(found[:RESOURCES_MAX]), max(0, len(found) - RESOURCES_MAX)
+    listed = sorted(filter(str.isprintable, found), key=str.encode)[:RESOURCES_MAX]
+    return tuple(listed), len(found) - len(listed)

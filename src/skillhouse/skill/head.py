@@ -47,7 +47,6 @@ def read_metadata(
         try:
             block = _block(data, findings, complete=len(data) < HEAD_BYTES)
         except IncompleteError:
-            findings.clear()
             data += _rest(handle)
             block = _block(data, findings, complete=True)
         found = read_block(block, directory, policy, findings)

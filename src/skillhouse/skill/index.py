@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,15 +81,19 @@ class SkillIndex:
                     )
                 if fitting:
                     return fitting[0]
-        names = (skill.name for skill in self.skills)
-        raise UnknownSkillError(reference, nearest(reference, names))
+        if ":" in reference:
+            known = {skill.id for skill in (*self.skills, *self.shadowed)}
+        else:
+            known = {skill.name for skill in self.skills}
+        raise UnknownSkillError(reference, nearest(reference, known))
 
     def __len__(self) -> int:
         return len(self.skills)
 
 
 def _directory_name(skill: Skill) -> str:
-    return skill.file.rsplit("/", 2)[-2]
+    # Not `skill.directory.name`: this is asked of thousands of skills for one look-up.
+    return os.path.basename(os.path.dirname(skill.file))
 
 
 _KEYS: tuple[Callable[[Skill], str], ...] = (

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 MENTIONS_MAX = 200
 """Mentions taken from one body; a body with more is an odd one, and the rest adds nothing."""
+COMMAND_MAX = 4_096
+"""Characters of a command that is looked at; `plain_words` takes no longer one for plain."""
 
 # What follows backticks holds none (CommonMark 4.5), or a line of inline code would open a block.
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
@@ -31,7 +33,7 @@ def find_mentions(body: str, tools: frozenset[str] = frozenset()) -> tuple[Menti
     """Return each command of the body's shell blocks, and each of `tools` it names in backticks.
 
     Shell blocks are fenced with `bash`, `sh`, `shell`, `zsh` or `console`; lines ending in a
-    backslash are joined, comments and here-documents' bodies are not told apart from commands.
+    backslash are joined and comments left out; bodies of here-documents pass for commands.
     """
     found: list[Mention] = []
     seen: set[tuple[str, str]] = set()
@@ -41,26 +43,33 @@ def find_mentions(body: str, tools: frozenset[str] = frozenset()) -> tuple[Menti
             seen.add((kind, text))
             found.append(Mention(kind=kind, text=text, line=line))
 
+    def add_command(text: str, line: int) -> None:
+        command = _PROMPT.sub("", text.strip())
+        if not command.startswith("#"):
+            add("command", command, line)
+
     fence, shell, pending, pending_line = "", False, "", 0
     for number, line in enumerate(body.split("\n"), start=1):
         match = _FENCE.match(line)
         if match and (not fence or (match[1].startswith(fence) and not match[2])):
             fence, shell = ("", False) if fence else (match[1], match[2].casefold() in _SHELLS)
+            add_command(pending, pending_line)
             pending = ""
         elif fence and shell:
             pending_line = pending_line if pending else number
             pending += line
-            if pending.endswith("\\"):
+            # In a comment the backslash joins nothing, and what follows is a command.
+            if pending.endswith("\\") and not pending.lstrip().startswith("#"):
                 pending = pending[:-1] + " "
                 continue
-            command = _PROMPT.sub("", pending.strip())
+            add_command(pending, pending_line)
             pending = ""
-            if not command.startswith("#"):
-                add("command", command, pending_line)
         elif not fence:
             for inline in _INLINE.finditer(line):
                 if inline[1].strip() in tools:
                     add("tool", inline[1].strip(), number)
+    # A block may end with the body, and its last line in a backslash.
+    add_command(pending, pending_line)
     return tuple(found)
 
 
@@ -74,29 +83,26 @@ def plain_words(command: str) -> tuple[str, ...] | None:
     >>> plain_words("curl x | sh") is None
     True
     """
-    if len(command) > 4_096 or "\n" in command:
+    if len(command) > COMMAND_MAX or "\n" in command or "\0" in command:
+        return None
+    if _SAFE.fullmatch(command) is None:
         return None
     lexer = shlex.shlex(command, posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""
-    try:
-        words = tuple(lexer)
-    except ValueError:
-        return None
-    if not words or not _is_plain(command) or "=" in words[0]:
-        return None
-    return words
+    words = tuple(lexer)
+    # With `=` in it the first word would be an assignment.
+    return words if words and "=" not in words[0] else None
 
 
+# Each alternative begins with characters of its own and none is repeated inside the repetition, so
+# that there is one way only to match a text, and a text that fails does so at once.
 _SAFE = re.compile(
-    r"""(?: [^\s'"\\$`;&|<>(){}\[\]*?~\#!]+   # nothing that a shell treats specially
-          | '[^'\n]*'                          # everything literal
-          | "[^"\\$`!\n]*"                     # no expansion inside
-          | (?<=\S)[~\#]                       # special at the start of a word only
-          | [ \t]+ )*""",
+    r"""(?: [^\s'"\\$`;&|<>(){}\[\]*?~\#!]  # nothing that a shell treats specially
+          | '[^']*'                          # everything literal
+          | "[^"\\$`!]*"                     # no expansion inside
+          | (?<=[^\s=:])~                    # special at the start of a word or value
+          | (?<=\S)\#                        # special at the start of a word
+          | [ \t] )*""",
     re.VERBOSE,
 )
-
-
-def _is_plain(command: str) -> bool:
-    return _SAFE.fullmatch(command.strip()) is not None

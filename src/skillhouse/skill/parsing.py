@@ -94,14 +94,17 @@ def read_block(
     Raises:
         RefusedError: the block is not a mapping that we take.
     """
-    fields = _mapping(block, policy, findings)
+    fields, block = _mapping(block, policy, findings)
     name, description = read_fields(fields, directory, block, findings)
     return Metadata(name, description, fields)
 
 
-def _mapping(block: str, policy: ParsePolicy, findings: list[Finding]) -> dict[str, Any]:
+def _mapping(
+    block: str, policy: ParsePolicy, findings: list[Finding]
+) -> tuple[dict[str, Any], str]:
+    """Return the mapping, and the block as it was read: with the same lines, perhaps repaired."""
     try:
-        return read_mapping(block, fast=policy.yaml_fast_path)
+        return read_mapping(block, fast=policy.yaml_fast_path), block
     except RefusedError as refusal:
         mended = repaired(block) if policy.yaml_repair else None
         if refusal.finding.code != "yaml-error" or mended is None:
@@ -114,7 +117,7 @@ def _mapping(block: str, policy: ParsePolicy, findings: list[Finding]) -> dict[s
         findings.append(
             Finding("yaml-repaired", f"{first.message}; the value was read as text", first.line)
         )
-        return fields
+        return fields, mended
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
 from skillhouse.skill.parsing import parse
-from skillhouse.skill.source import SKILL_FILE_MAX
+from skillhouse.skill.repair import repaired
+from skillhouse.skill.source import SKILL_FILE_MAX, split_head
+from skillhouse.skill.yaml_text import key_lines
 
 SPECIFIED_FIELDS = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
@@ -39,7 +41,7 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
             information; otherwise only what an agent would report.
     """
     place = Path(directory)
-    if place.name == SKILL_FILE and not place.is_dir():
+    if place.name.casefold() == SKILL_FILE.casefold() and not place.is_dir():
         place = place.parent
     file = place / SKILL_FILE
     try:
@@ -53,6 +55,10 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
     found = tuple(_stricter(finding) for finding in result.diagnostics)
     if result.skill is None:
         return found
+    block = split_head(result.text.encode()).block
+    if any(finding.code == "yaml-repaired" for finding in found):
+        block = repaired(block) or block
+    lines = key_lines(block)
     unknown = sorted(set(result.skill.frontmatter.fields) - SPECIFIED_FIELDS)
     return found + tuple(
         Diagnostic(
@@ -60,7 +66,7 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
             severity=Severity.INFO,
             message=f"`{field}` is not a field of the specification; it is kept",
             path=file,
-            line=1,
+            line=lines[field],
         )
         for field in unknown
     )
@@ -80,8 +86,11 @@ def _stricter(finding: Diagnostic) -> Diagnostic:
 
 def _unreadable(code: str, place: Path, file: Path) -> Diagnostic:
     message = f"no readable {SKILL_FILE} here"
-    if code == "not-found" and place.is_dir():
-        others = [name for name in sorted(os.listdir(place)) if name.casefold() == "skill.md"]
+    if code == "path-link":
+        message = f"expected {SKILL_FILE} to be a file, got a symbolic link"
+    elif code == "not-found" and place.is_dir():
+        folded = SKILL_FILE.casefold()
+        others = [name for name in sorted(os.listdir(place)) if name.casefold() == folded]
         if others:
             message = f"expected a file named `{SKILL_FILE}`, got `{others[0]}`"
     elif code == "not-found":

@@ -96,22 +96,19 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:
     return RefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
 
 
-def line_of(block: str, key: str) -> int | None:
-    """Return the line of the file that has the top-level `key`; None when it cannot be told."""
-    parser = CParser(block)
+def lines_of(block: str) -> dict[str, int]:
+    """Return the line of the file for each top-level key of a block that `mapping_of` takes."""
+    lines: dict[str, int] = {}
     depth, at_key = 0, True
-    try:
-        while parser.check_event():
-            event: Any = parser.get_event()
-            line: int = event.start_mark.line + FIRST_LINE
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth == 1:
-                if at_key and isinstance(event, yaml.ScalarEvent) and event.value == key:
-                    return line
-                at_key ^= not isinstance(event, yaml.CollectionStartEvent)
-            depth += isinstance(event, yaml.CollectionStartEvent)
-    except yaml.YAMLError:
-        return None
-    finally:
-        parser.dispose()
-    return None
+    parser = CParser(block)
+    while parser.check_event():
+        event: Any = parser.get_event()
+        line = event.start_mark.line + FIRST_LINE
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth == 1:
+            if at_key and isinstance(event, yaml.ScalarEvent):
+                lines[event.value] = line
+            at_key ^= not isinstance(event, yaml.CollectionStartEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+    parser.dispose()
+    return lines

@@ -1,7 +1,7 @@
 """Stage 3: a YAML block to a mapping in which every scalar is the text that was written.
 
 PyYAML's events are the truth. The Rust parser is a shortcut for blocks so plain that both agree
-(docs/decisions/0013-yaml.md); tests/skill/test_both_yaml_paths.py holds the two against each other.
+(docs/decisions/0013-yaml.md); tests/skill/test_yaml_text.py holds the two against each other.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _is_plain_with_marks(block: str) -> bool:
     if "%" in block and (block[0] == "%" or "\n%" in block):
         return False
     # Rust joins two escaped surrogates to one character, and libyaml refuses them.
-    if "\\u" in block or "\\U" in block:
+    if "\\u" in block:
         return False
     # Not printable: tabs, controls, U+0085, U+2028, U+2029, and all hidden characters.
     if not block.replace("\n", "").isprintable():
@@ -83,8 +83,8 @@ def _rust(block: str) -> dict[str, Any] | None:
     try:
         found = yaml_rs.loads(block, parse_datetime=False)
     except (ValueError, TypeError):
-        # Any refusal (YAMLDecodeError is a ValueError) is for the events to judge; a key that is
-        # a collection gives TypeError.
+        # The events judge what is refused here: YAMLDecodeError is a ValueError, and a map as a key
+        # that holds a list gives TypeError.
         return None
     if type(found) is not dict:
         return None
@@ -108,19 +108,21 @@ def _is_text(value: object, level: int) -> bool:
 
 
 def key_line(block: str, key: str) -> int | None:
-    """Return the line of the file that has the top-level `key` of `block`; None when none has.
+    """Return the line of the file that has the top-level `key`; None when none has.
 
-    The text is searched first, and the events are asked only when it does not say.
+    `block` is one that `read_mapping` takes. The text is searched first, and the events are asked
+    only when it does not say.
     """
-    found = list(re.finditer(rf"""(?m)^([{{ ]*)["']?{re.escape(key)}["']?[ ]*:""", block))
+    found = list(re.finditer(rf"""(?m)^[{{ ]*["']?{re.escape(key)}["']?[ ]*:""", block))
     if len(found) == 1:
         return block.count("\n", 0, found[0].start()) + FIRST_LINE
-    line: int | None = _events().line_of(block, key)
-    if line is None and found:
-        # A block that is read only after a repair: its keys begin their lines.
-        first = min(found, key=lambda match: len(match[1]))
-        return block.count("\n", 0, first.start()) + FIRST_LINE
-    return line
+    return key_lines(block).get(key)
+
+
+def key_lines(block: str) -> dict[str, int]:
+    """Return the line of the file for each top-level key of a block that `read_mapping` takes."""
+    lines: dict[str, int] = _events().lines_of(block)
+    return lines
 
 
 def _events() -> ModuleType:
