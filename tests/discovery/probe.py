@@ -2,10 +2,9 @@
 
 Run by `trees.probe` with one argument, a JSON object: `roots` as [path, scope], `cache`, and
 optionally `trusted`, `nested`, `uid` (to give up the rights of root), `shuffled` (a seed: every
-directory is listed in an order by it), `doomed` (to die by SIGKILL in the
-middle of writing the index), `waits` (to begin when standard input ends), `unwatched` (to note no
-files, which takes memory) and `swap`, with which a path is turned into a link the moment another is
-opened.
+directory is listed in an order by it), `doomed` (to die by SIGKILL in the middle of writing the
+index), `waits` (to begin when standard input ends), `unwatched` (to note no files, which takes
+memory) and `swap`, with which a path is turned into a link the moment another is opened.
 """
 
 from __future__ import annotations

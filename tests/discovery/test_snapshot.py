@@ -192,6 +192,7 @@ def test_a_cache_that_cannot_be_used_is_a_warning_and_the_answer_is_whole(
     assert len(report.skills) == 40
     assert report.findings[0] == ["warning", "cache-unusable", str(cache / CACHE_FILE)]
     assert report.codes == ["cache-unusable", "frontmatter-missing"]
+    assert everything(indexed(root, cache)) == report.everything
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["empty", "with an index"])
@@ -219,6 +220,25 @@ def test_a_cache_in_a_path_that_is_no_path_is_a_warning(tmp_path: Path) -> None:
     index = discover([tmp_path], cache=Path("no\0path"))
     assert names(index) == ["pdf"]
     assert [found.code for found in index.diagnostics] == ["cache-unusable"]
+
+
+@pytest.mark.parametrize("lock", ["EXCLUSIVE", "IMMEDIATE"])
+def test_an_index_that_another_process_holds_is_not_waited_for_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    monkeypatch.setattr("skillhouse.store.store.BUSY_SECONDS", 0.01)
+    snapshots = Snapshots(tmp_path)
+    snapshots.put("root", Snapshot(b"observed", b"entries"))
+    with closing(sqlite3.connect(tmp_path / CACHE_FILE, isolation_level=None)) as other:
+        other.execute(f"BEGIN {lock}")
+        # Whoever may only not write can still read.
+        readable = Snapshot(b"observed", b"entries") if lock == "IMMEDIATE" else None
+        assert snapshots.get("root") == readable
+        snapshots.put("root", Snapshot(b"new", b"new"))
+        assert snapshots.fault is not None
+        assert snapshots.get("root") is None
+        other.execute("ROLLBACK")
+    assert Snapshots(tmp_path).get("root") == Snapshot(b"observed", b"entries")
 
 
 def test_of_many_roots_the_one_written_longest_ago_is_forgotten(tmp_path: Path) -> None:

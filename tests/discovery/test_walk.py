@@ -194,6 +194,10 @@ def test_links_out_of_the_root_and_to_nothing_are_named_and_not_followed(tmp_pat
     (root / "no-file").mkdir()
     (root / "no-file" / "SKILL.md").symlink_to("nowhere")
     (root / "to-a-file").symlink_to("good/SKILL.md")
+    (root / "too-long").symlink_to("x" * 300)
+    (root / "windows").mkdir()
+    (root / "windows" / "SKILL.md").symlink_to("a\\b.md")
+    write_skill(root / "other").rename(root / "windows" / "a\\b.md")
     index = discover([root])
     assert names(index) == ["good"]
     assert findings(index, root) == [
@@ -203,6 +207,8 @@ def test_links_out_of_the_root_and_to_nothing_are_named_and_not_followed(tmp_pat
         ("warning", "link-escape", "file/SKILL.md"),
         ("warning", "link-broken", "no-file/SKILL.md"),
         ("warning", "link-broken", "nothing"),
+        ("error", "unreadable", "too-long"),
+        ("error", "unreadable", "windows/SKILL.md"),
     ]
 
 
@@ -240,6 +246,20 @@ def test_the_bound_on_directories_counts_links_and_is_named(tmp_path: Path) -> N
     codes = [(code, finding.code) for code, finding in walk.findings]
     assert codes[-1] == (str(tmp_path), "scan-limit")
     assert len(codes) == 11
+
+
+def test_a_directory_with_very_many_entries_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.discovery.walk.ENTRIES_MANY", 20)
+    write_skill(tmp_path / "good")
+    for number in range(20):
+        (tmp_path / f"file-{number}").touch()
+    index = discover([tmp_path])
+    assert names(index) == ["good"]
+    assert findings(index, tmp_path) == [("warning", "many-entries", ".")]
+    (tmp_path / "file-1").unlink()
+    assert findings(discover([tmp_path]), tmp_path) == []
 
 
 def test_a_skill_in_a_directory_named_with_other_characters_is_found(tmp_path: Path) -> None:

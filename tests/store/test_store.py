@@ -166,6 +166,18 @@ def test_a_place_that_cannot_hold_the_file_is_an_error_and_stays(tmp_path, place
     )
 
 
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_what_is_in_the_way_beside_the_file_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "notes.sqlite3"
+    Path(f"{path}{suffix}").mkdir()
+    if suffix != "-shm":  # Which is for the log alone, and it can be done without.
+        with pytest.raises(StateError, match="the notes cannot be used"):
+            Store(path, NOTES)
+    corrupt(path)
+    with pytest.raises(StateError, match="the notes cannot be used"):
+        Store(path, CACHED)
+
+
 def test_a_transaction_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "notes.sqlite3"
     write_note(path, "first")

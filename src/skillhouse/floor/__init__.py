@@ -16,7 +16,13 @@ from skillhouse.floor.errors import (
     WireNameError,
 )
 from skillhouse.floor.names import WireNames, nearest, wire_name
-from skillhouse.floor.paths import checked_parts, confine, open_beneath, read_beneath
+from skillhouse.floor.paths import (
+    checked_parts,
+    confine,
+    open_beneath,
+    open_directory_beneath,
+    read_beneath,
+)
 from skillhouse.floor.wire import canonical_json, decode, encode, shaped
 
 __all__ = [
@@ -44,6 +50,7 @@ __all__ = [
     "encode",
     "nearest",
     "open_beneath",
+    "open_directory_beneath",
     "read_beneath",
     "shaped",
     "tree_digest",

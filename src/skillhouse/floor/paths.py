@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -117,6 +118,33 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise PathError("not-a-file", relative, base)
+    return handle
+
+
+def open_directory_beneath(base: Path, relative: str, *, create: bool = False) -> int:
+    """Return a descriptor of the directory `relative` (or "." for `base`), opened without links.
+
+    Args:
+        base: Existing directory that bounds the result.
+        relative: POSIX path from an untrusted source.
+        create: Make directories that are missing.
+
+    Raises:
+        PathError: as `open_beneath`; `not-found` also for a part that is a file.
+    """
+    parts = checked_parts(relative, base)
+    handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
+    for part in parts:
+        try:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=handle)
+            below = _open(base, relative, part, os.O_RDONLY | _DIRECTORY | _NOFOLLOW, handle)
+        except OSError as error:
+            raise PathError("unreadable", relative, base) from error
+        finally:
+            os.close(handle)
+        handle = below
     return handle
 
 

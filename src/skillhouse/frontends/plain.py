@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from skillhouse.audit import AuditEntry, Verification
 from skillhouse.discovery import Catalog
 from skillhouse.floor import Diagnostic
 from skillhouse.runtime import Explanation, Rehearsal, TrustReport
+from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -142,4 +145,21 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
             }
             for verdict in rehearsal.mentions
         ],
+        "sandbox": None if rehearsal.sandbox is None else sandbox_value(rehearsal.sandbox),
+        "protected": list(rehearsal.protected),
     }
+
+
+def entry_value(entry: AuditEntry) -> dict[str, Any]:
+    """Return a call of the audit log with its outcome."""
+    return {**dataclasses.asdict(entry), "status": entry.status}
+
+
+def verification_value(found: Verification) -> dict[str, Any]:
+    """Return what the audit log's chain says."""
+    return {**dataclasses.asdict(found), "ok": not found.problems}
+
+
+def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
+    """Return the sandbox's level and its probes."""
+    return {**dataclasses.asdict(status), "level": status.level.value}

@@ -1,7 +1,8 @@
 """Builds one house from one configuration."""
 
 from skillhouse.runtime.config import Config, Places, Settings, load_config
-from skillhouse.runtime.house import Explanation, Skillhouse, configured
+from skillhouse.runtime.house import Skillhouse, configured
+from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
 
@@ -10,6 +11,7 @@ __all__ = [
     "Explanation",
     "MentionVerdict",
     "Places",
+    "Policy",
     "Rehearsal",
     "Settings",
     "Skillhouse",

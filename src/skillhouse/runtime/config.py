@@ -7,9 +7,10 @@ user (DESIGN, "Configuration").
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,6 +57,13 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What is set for one agent."""
+
+    rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The values that a file, the environment or flags may set; None is not set."""
 
@@ -68,7 +76,11 @@ class Settings:
     """Whether the persistent index is used."""
     cache_directory: str | None = None
     state_directory: str | None = None
+    exec_environment: tuple[str, ...] | None = None
+    """Variables of this process that commands in the sandbox get."""
     rules: tuple[Rule, ...] | None = None
+    agents: Mapping[str, AgentSettings] | None = None
+    """Agents by name, each with rules of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +98,9 @@ class Config:
     state_directory: Path
     layers: tuple[Layer, ...] = ()
     """Rules from far to near: managed, user, project."""
+    exec_environment: tuple[str, ...] = ()
+    agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
+    """The layer of each agent; an agent that is not named here is unknown."""
 
 
 def load_config(
@@ -127,16 +142,24 @@ def load_config(
         cache_directory=None if merged.cache is False else cache,
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
         layers=tuple(layer for layer in layers if layer.rules),
+        exec_environment=merged.exec_environment or (),
+        agents={
+            "default": Layer(name="agent"),
+            **{
+                name: Layer(name="agent", rules=agent.rules)
+                for name, agent in (merged.agents or {}).items()
+            },
+        },
     )
 
 
 def _merged(*strongest_first: Settings) -> Settings:
     values: dict[str, Any] = {}
     for settings in strongest_first:
-        for field in fields(Settings):
-            value = getattr(settings, field.name)
+        for known in fields(Settings):
+            value = getattr(settings, known.name)
             if value is not None:
-                values.setdefault(field.name, value)
+                values.setdefault(known.name, value)
     return Settings(**values)
 
 
@@ -164,17 +187,33 @@ def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     _refuse_unknown(table, _KEYS, "key", path)
-    rules = table.get("rules")
-    for rule in rules if isinstance(rules, list) else ():
-        if isinstance(rule, Mapping):
-            _refuse_unknown(rule, _RULE_KEYS, "rule key", path)
+    _refuse_unknown_rule_keys(table, path)
+    agents = table.get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else ():
+        if isinstance(agent, Mapping):
+            _refuse_unknown(agent, frozenset({"rules"}), "agent key", path)
+            _refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)
     except DecodeError as error:
         raise ConfigError(f"wrong value: {error}", path=path) from error
     for index, rule in enumerate(settings.rules or ()):
         _try_examples(rule, index, path)
+    for agent in (settings.agents or {}).values():
+        for index, rule in enumerate(agent.rules):
+            _try_examples(rule, index, path)
+    for name in settings.exec_environment or ():
+        if _SECRET_NAME.search(name):
+            message = f"`{name}` looks like a secret and is not given to commands"
+            raise ConfigError(message, path=path, key="exec_environment")
     return settings
+
+
+def _refuse_unknown_rule_keys(table: Mapping[str, Any], path: Path | None) -> None:
+    rules = table.get("rules")
+    for rule in rules if isinstance(rules, list) else ():
+        if isinstance(rule, Mapping):
+            _refuse_unknown(rule, _RULE_KEYS, "rule key", path)
 
 
 def _refuse_unknown(
@@ -238,6 +277,10 @@ def _text(_: str, value: str) -> str:
     return value
 
 
+# seeds.md section 1.4: such variables are not handed on even when they are listed.
+_SECRET_NAME = re.compile(
+    "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
+)
 _KEYS = frozenset(field.name for field in fields(Settings))
 _RULE_KEYS = frozenset(field.name for field in fields(Rule))
 _VARIABLES = {

@@ -1,50 +1,48 @@
-"""The house of one place: its skills, who may see them, and how they are found and read."""
+"""The house of one place: its skills, who may see them, and the one door to effects."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from skillhouse.discovery import Catalog, Root, default_roots, discover, git_root, render_catalog
+from skillhouse import sandbox
+from skillhouse import tools as toolbox
+from skillhouse.approval import Channel, Unattended
+from skillhouse.audit import AuditLog
+from skillhouse.discovery import Catalog, Root, default_roots, discover, git_root
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.permission import Decision, Effect, Layer, Permission, Spoke, decide, explain
-from skillhouse.retrieval import Hit, SearchIndex
+from skillhouse.permission import Effect, Permission
+from skillhouse.retrieval import Hit
 from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.trust import TrustReport, TrustStore
+from skillhouse.runtime.view import View
 from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, load, load_profile
 
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """A decision with everything that led to it."""
-
-    permission: Permission
-    decision: Decision
-    spoke: tuple[Spoke, ...]
-    """Every rule that matched, farthest layer first."""
-    reason: str
-    """The deciding rule, or why the default is what it is."""
+AUDIT_FILE = "audit.jsonl"
 
 
 class Skillhouse:
     """One house, built from one configuration.
 
     >>> house = Skillhouse()  # doctest: +SKIP
-    >>> house.load("weather").body  # doctest: +SKIP
+    >>> house.call_sync("skill", {"name": "weather"}).content  # doctest: +SKIP
     """
 
-    def __init__(self, config: Config | None = None, **overrides: Any) -> None:
+    def __init__(
+        self, config: Config | None = None, *, channel: Channel | None = None, **overrides: Any
+    ) -> None:
         """Build the house of this process's place, or of `config`.
 
         Args:
             config: Where the house stands and what its rules are; read from the files of this
                 place when None.
+            channel: How a person is asked; without one, what needs a yes is refused.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
         Raises:
@@ -61,6 +59,15 @@ class Skillhouse:
             raise _unknown_override(overrides, error) from None
         self.profile = _profile(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
+        self.policy = Policy(self.config, self.profile, self.trust_store, self.project)
+        self.audit_log = AuditLog(self.config.state_directory / AUDIT_FILE)
+        self._channel = channel or Unattended()
+        self._sessions: toolbox.Sessions | None = None
+        self._views: dict[str, View] = {}
+        self._gates: dict[str, toolbox.Gate] = {}
+        self._sandbox: sandbox.SandboxStatus | None = None
+        self._running: sandbox.Launcher | None = None
+        self._portal: toolbox.Portal | None = None
 
     @property
     def project(self) -> Path:
@@ -90,38 +97,93 @@ class Skillhouse:
             cache=self.config.cache_directory,
         )
 
+    def view(self, agent: str = "default") -> View:
+        """Return what an agent sees.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        if agent not in self._views:
+            self._views[agent] = View(agent, self.index, self.config, self.policy)
+        return self._views[agent]
+
     @property
-    def layers(self) -> tuple[Layer, ...]:
-        """All rules, from far to near."""
-        return self.config.layers
-
-    @cached_property
     def visible(self) -> SkillIndex:
-        """The index without the skills that a rule denies."""
-        return SkillIndex(skill for skill in self.index.skills if not self._denied(skill))
+        """The skills that the default agent sees."""
+        return self.view().visible
 
-    @cached_property
+    @property
     def hidden(self) -> tuple[Skill, ...]:
         """The skills that a rule denies: neither listed nor found."""
-        return tuple(skill for skill in self.index.skills if self._denied(skill))
-
-    def _denied(self, skill: Skill) -> bool:
-        permission = Permission(action="skill", resource=skill.name)
-        return decide(self.layers, permission).effect is Effect.DENY
+        return self.view().hidden
 
     def catalog(self, *, agent: str = "default", budget_tokens: int | None = None) -> Catalog:
         """Return what an agent sees of the skills it may use."""
-        if budget_tokens is None:
-            budget_tokens = self.config.catalog_budget_tokens
-        return render_catalog(self.visible, budget_tokens=budget_tokens)
+        return self.view(agent).catalog(budget_tokens)
 
-    @cached_property
-    def _search_index(self) -> SearchIndex:
-        return SearchIndex.from_skills(self.visible)
-
-    def search(self, query: str, *, limit: int = 5) -> list[Hit]:
+    def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
         """Return the visible skills that fit a request best, best first."""
-        return self._search_index.search(query, limit=limit)
+        return self.view(agent).search_index.search(query, limit=limit)
+
+    def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
+        """Return an agent's tools, for showing them to a model; only `call` runs them."""
+        return list(self._gate(agent).tools.values())
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        agent: str = "default",
+        user: str = "local",
+        channel: str = "library",
+    ) -> toolbox.ToolResult:
+        """Let one tool call through the gate, or refuse it.
+
+        Raises:
+            UnknownToolError: no tool has that name; it names the nearest.
+            ConfigError: no agent has that name.
+        """
+        gate = self._gate(agent)
+        if self._sessions is None:
+            self._sessions = toolbox.Sessions(self.policy.skill_need)
+        session = self._sessions.get(agent, user, channel, self.view(agent).visible)
+        wanted = toolbox.ToolCall(
+            name=name, arguments=arguments, agent=agent, user=user, channel=channel
+        )
+        return await gate.call(wanted, session)
+
+    def call_sync(
+        self, name: str, arguments: Mapping[str, Any], **options: Any
+    ) -> toolbox.ToolResult:
+        """Do as `call` does, from code that is not asynchronous.
+
+        One thread of this house runs all such calls until `close`.
+        """
+        return self._thread().call(lambda: self.call(name, arguments, **options))
+
+    def close(self) -> None:
+        """End the thread of `call_sync` and close the log."""
+        if self._portal is not None:
+            self._portal.close()
+            self._portal = None
+        self.audit_log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def sandbox_status(self) -> sandbox.SandboxStatus:
+        """Return the sandbox's level, tested once a house."""
+        if self._sandbox is None:
+            self._sandbox = await sandbox.self_test()
+        return self._sandbox
+
+    def expected_sandbox(self) -> sandbox.SandboxStatus:
+        """Return the sandbox that this machine should offer, without trying it."""
+        return self._thread().call(sandbox.detect)
 
     def skill(self, reference: str) -> Skill:
         """Return a skill by id, name or directory name.
@@ -143,28 +205,14 @@ class Skillhouse:
         return load(self.skill(reference))
 
     def explain(
-        self, permission: Permission, *, default: Effect = Effect.ASK, why: str = ""
+        self, permission: Permission, *, default: Effect = Effect.ASK, agent: str = "default"
     ) -> Explanation:
-        """Return the decision about anything, every rule that spoke, and the reason in words.
+        """Return the decision about anything, every rule that spoke, and the reason in words."""
+        return self.policy.explain(permission, agent=agent, default=default)
 
-        Args:
-            permission: What is wanted.
-            default: What holds when no rule speaks.
-            why: The reason for that default.
-        """
-        decision, spoke = explain(self.layers, permission, default=default)
-        reason = why or f"no rule speaks, and {permission.action} is {default} by default"
-        for found in spoke:
-            if found.decided:
-                rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
-                reason = f"{rule}: {found.rule.reason}" if found.rule.reason else rule
-        return Explanation(permission=permission, decision=decision, spoke=spoke, reason=reason)
-
-    def explain_skill(self, skill: Skill) -> Explanation:
+    def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
         """Return the decision about loading a skill; reads a project's skill to see its digest."""
-        default, why = self._default(skill)
-        permission = Permission(action="skill", resource=skill.name)
-        return self.explain(permission, default=default, why=why)
+        return self.policy.explain_skill(skill, agent=agent)
 
     def trust_report(self) -> TrustReport:
         """Return how this project's skills stand to what was trusted; reads them."""
@@ -182,30 +230,43 @@ class Skillhouse:
         self.refresh()
         return revoked
 
-    def refresh(self) -> None:
-        """Forget what was found; the next look finds it anew."""
-        for name in ("roots", "index", "visible", "hidden", "_search_index"):
-            self.__dict__.pop(name, None)
+    def refresh(self) -> bool:
+        """Look anew; whether there is anything else than before.
+
+        What agents see is swapped all at once, and stays, with its search index, when nothing
+        has changed.
+        """
+        before = self.__dict__.pop("index", None)
+        self.__dict__.pop("roots", None)
+        now = self.index
+        if before is not None and (before.skills, before.shadowed) == (now.skills, now.shadowed):
+            return False
+        self._views.clear()
+        self._gates.clear()
+        return True
+
+    def _gate(self, agent: str) -> toolbox.Gate:
+        if agent not in self._gates:
+            view = self.view(agent)
+            self._gates[agent] = view.gate(self._launcher, self._channel, self.audit_log)
+        return self._gates[agent]
+
+    def _thread(self) -> toolbox.Portal:
+        if self._portal is None:
+            self._portal = toolbox.Portal()
+        return self._portal
+
+    async def _launcher(self) -> sandbox.Launcher:
+        if self._running is None:
+            status = await self.sandbox_status()
+            state = self.config.state_directory / "sandbox"
+            self._running = sandbox.launcher_for(status, state=state)
+        return self._running
 
     def _project_skills(self) -> tuple[Skill, ...]:
         roots = [root for root in self.roots if root.scope == "project"]
         index = discover(roots, profile=self.profile)
         return index.skills + index.shadowed
-
-    def _default(self, skill: Skill) -> tuple[Effect, str]:
-        """Return what happens when no rule speaks, and why (decision 4)."""
-        effect = Effect(self.profile.scope(skill.scope).default_effect)
-        if skill.scope != "project":
-            return effect, f"no rule speaks, and skills of scope {skill.scope} are {effect.value}"
-        state = self.trust_store.report(self.project, [skill]).skills[0].state
-        if state == "trusted":
-            return effect, "no rule speaks, and the skill is as it was when it was trusted"
-        words = {
-            "new": "is new since the project was trusted",
-            "changed": "has changed since the project was trusted",
-            "unbound": "cannot be bound to its content",
-        }
-        return Effect.ASK, f"no rule speaks, and the skill {words[state]}"
 
 
 def configured(places: Places, flags: Settings | None = None) -> Config:

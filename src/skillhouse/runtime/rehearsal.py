@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from skillhouse.discovery import Catalog
 from skillhouse.permission import Effect, Permission, command_resource
 from skillhouse.retrieval import Hit
-from skillhouse.runtime.house import Explanation, Skillhouse
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.policy import Explanation
+from skillhouse.sandbox import PROTECTED, SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions, load, plain_words
 
 TOOL_DEFAULTS = {
@@ -51,6 +53,10 @@ class Rehearsal:
     content: SkillContent | None
     """Its body; None when it may not be loaded."""
     mentions: tuple[MentionVerdict, ...] = ()
+    sandbox: SandboxStatus | None = None
+    """Where commands would run; None when it came to none."""
+    protected: tuple[str, ...] = PROTECTED
+    """Paths of the workspace that no command or tool may change."""
 
 
 def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
@@ -85,6 +91,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         decision=explained,
         content=content,
         mentions=tuple(_verdict(house, mention) for mention in mentions),
+        sandbox=house.expected_sandbox(),
     )
 
 

@@ -38,6 +38,7 @@ def load(skill: Skill) -> SkillContent:
         resources=resources,
         resources_omitted=omitted,
         directory=skill.directory,
+        frontmatter_changed=result.skill.packed_fields != skill.packed_fields,
         diagnostics=result.diagnostics,
     )
 

@@ -139,6 +139,8 @@ class SkillContent:
     resources_omitted: int
     """How many files the bound left out."""
     directory: Path
+    frontmatter_changed: bool = False
+    """Whether the frontmatter is another than when the skill was found."""
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property

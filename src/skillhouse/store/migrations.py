@@ -36,6 +36,16 @@ STATE = Schema(
             PRIMARY KEY (project, directory)
         )
         """,
+        """
+        CREATE TABLE "grant" (
+            action TEXT NOT NULL,
+            pattern TEXT NOT NULL,
+            place TEXT NOT NULL,
+            skill_digest TEXT NOT NULL,
+            granted_at TEXT NOT NULL,
+            PRIMARY KEY (action, pattern, place, skill_digest)
+        )
+        """,
     ),
 )
 

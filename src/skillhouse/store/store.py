@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """What a file can make of a query: a damaged one gives names and messages that are no text."""
 _OPEN_FAULTS = (*_FAULTS, StateError, OSError, ValueError)
 """What opening a file can meet; ValueError is a NUL in its path."""
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Codes of a file that will not get better: damaged, no database, or without our tables."""
 
@@ -131,13 +130,10 @@ class Store:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work side by side, from now on or when nobody is in the way."""
-    try:
+    """Let readers and a writer work side by side, from now on or when nothing is in the way."""
+    # Others may hold the file, or it may be read-only; all is right without it, only slower.
+    with suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError as error:
-        # Somebody holds the file for long; without the switch all is right, only slower.
-        if _code(error) not in _BUSY:
-            raise
 
 
 def _code(error: Exception) -> int:

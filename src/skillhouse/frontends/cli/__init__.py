@@ -26,7 +26,11 @@ VERBS = {
     "validate": ("validating", "judge skills by the specification, for authors"),
     "trust": ("trusting", "let this project's skills be read"),
     "rehearse": ("rehearsing", "walk a request through the house without a model"),
+    "call": ("calling", "make one gated tool call"),
+    "mcp": ("mcp", "serve the tools to a coding agent over stdio"),
+    "audit": ("auditing", "list, show and verify what was called"),
     "policy": ("policy", "explain what a permission would meet"),
+    "sandbox": ("sandboxing", "test the sandbox that commands run in"),
 }
 """Each verb's module in this package, and what it does in one line."""
 

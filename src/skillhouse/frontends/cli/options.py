@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
+from skillhouse.approval import Channel
 from skillhouse.floor import nearest
 from skillhouse.runtime import Places, Settings, Skillhouse, configured
 
@@ -56,7 +57,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
 
-def house_of(options: argparse.Namespace) -> Skillhouse:
+def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
     """Return the house that the place options describe.
 
     Raises:
@@ -74,7 +75,7 @@ def house_of(options: argparse.Namespace) -> Skillhouse:
         roots=tuple(str(Path(start, root)) for root in options.roots) if options.roots else None,
         cache=False if options.no_cache else None,
     )
-    return Skillhouse(configured(places, flags))
+    return Skillhouse(configured(places, flags), channel=channel)
 
 
 def positive(text: str) -> int:

@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the walk; 1 when no skill fits the request."""
-    rehearsal = rehearse(house_of(options), " ".join(options.request), limit=options.limit)
+    with house_of(options) as house:
+        rehearsal = rehearse(house, " ".join(options.request), limit=options.limit)
     if options.json:
         terminal.json(rehearsal_value(rehearsal))
     else:
@@ -57,6 +58,7 @@ def _print(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
     terminal.line()
     _body(rehearsal, terminal, full=full)
     _mentions(rehearsal.mentions, terminal)
+    _sandbox(rehearsal, terminal)
 
 
 def _catalog(catalog: Catalog, hidden: int, terminal: Terminal, *, full: bool) -> None:
@@ -110,6 +112,21 @@ def _mentions(mentions: tuple[MentionVerdict, ...], terminal: Terminal) -> None:
         for line in lines[1:]:
             terminal.line(" " * 8 + line)
         terminal.line(" " * 8 + terminal.style(shown(verdict.reason), "dim"))
+
+
+def _sandbox(rehearsal: Rehearsal, terminal: Terminal) -> None:
+    terminal.line()
+    terminal.heading("6 Where its commands would run")
+    status = rehearsal.sandbox
+    if status is not None:
+        level = "no sandbox, so no command runs" if status.level == "none" else status.level
+        terminal.line(f"  {level}; network only where a rule grants it")
+        for text in (*status.reasons, status.hint):
+            for line in terminal.wrapped(text, 2) if text else ():
+                terminal.line(f"  {line}")
+    terminal.line("  writable: the workspace, except")
+    for line in terminal.wrapped(" ".join(rehearsal.protected), 4):
+        terminal.line(f"    {line}")
 
 
 def _excerpt(text: str, most: int, terminal: Terminal, *, full: bool) -> None:

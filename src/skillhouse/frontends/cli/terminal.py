@@ -49,6 +49,11 @@ class Terminal:
         """Write one line of talk to stderr."""
         self._errors.write(text + "\n")
 
+    def prompt(self, text: str) -> None:
+        """Write a question to stderr and stay on its line."""
+        self._errors.write(text)
+        self._errors.flush()
+
     def error(self, message: str) -> None:
         """Write an error to stderr."""
         self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")

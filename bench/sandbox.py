@@ -1,0 +1,109 @@
+"""What a run in the sandbox costs beside bare bubblewrap running the same command.
+
+`./x bench sandbox [--rounds N]` runs `true` in turn, so that a slow moment hits all: bare
+bubblewrap with new namespaces only; bubblewrap alone with all options of our profile; and our
+launcher at each level, in one event loop. All cases start from this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import anyio
+
+from _measure import markdown_table
+from skillhouse.sandbox import Launcher, Level, SandboxProfile, SandboxStatus, detect, launcher_for
+from skillhouse.sandbox.bubblewrap import options
+from skillhouse.sandbox.placeholder import Stash
+from skillhouse.sandbox.shield import shield
+
+BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
+TARGET_MS = 4.0
+"""What a run may cost over bare bubblewrap (issue "sandbox", "Measure")."""
+WARM_UP = 3
+
+Case = Callable[[], Awaitable[object]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the sandbox.")
+    parser.add_argument("--rounds", type=int, default=40)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as directory:
+        print(anyio.run(compare, Path(directory).resolve(), rounds))
+
+
+async def compare(place: Path, rounds: int) -> str:
+    """Return the table of all cases."""
+    workspace, held = (make_workspace(place / name) for name in ("workspace", "held"))
+    profile = SandboxProfile(workspace)
+    cases: dict[str, Case] = {"bare bubblewrap": partial(spawn, BARE)}
+    for level in (Level.CGROUP, Level.RLIMITS):
+        # The superuser is not offered rlimits, but their cost is the same for him.
+        status = await detect(most=level)
+        if status.level is level or level is Level.RLIMITS:
+            launcher = launcher_for(SandboxStatus(level=level), state=place / "state")
+            cases[f"ours, {level}"] = partial(launch, launcher, profile)
+            open_profile = SandboxProfile(workspace, protected=())
+            cases[f"ours, {level}, nothing protected"] = partial(launch, launcher, open_profile)
+    # In a workspace of its own, whose placeholders stay: bubblewrap's own part of our runs.
+    same = SandboxProfile(held)
+    async with shield(str(held), same.protected, stash=Stash()) as found:
+        full = options(same, found.covers, cwd=held, files={})
+        cases["bubblewrap with our options"] = partial(spawn, ("bwrap", *full))
+        times = await measure(cases, rounds)
+    floor = median(times["bare bubblewrap"])
+    rows = [
+        (
+            name,
+            f"{median(taken):.2f}",
+            f"{min(taken):.2f}",
+            f"{median(taken) - floor:+.2f}",
+            f"{median(taken) / floor:.2f}",
+        )
+        for name, taken in times.items()
+    ]
+    header = (f"`true`, {rounds} rounds", "median ms", "min ms", "over bare", "ratio")
+    return f"{markdown_table(header, rows)}\n\nTarget: at most {TARGET_MS:+.2f} ms over bare."
+
+
+def make_workspace(place: Path) -> Path:
+    """Make a project with a git directory, as most have."""
+    (place / ".git" / "hooks").mkdir(parents=True)
+    (place / ".git" / "config").touch()
+    return place
+
+
+async def measure(cases: dict[str, Case], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each case in each round."""
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(rounds + WARM_UP):
+        for name, case in cases.items():
+            began = time.perf_counter()
+            await case()
+            if number >= WARM_UP:
+                found[name].append((time.perf_counter() - began) * 1_000)
+    return found
+
+
+async def spawn(command: tuple[str, ...]) -> None:
+    """Run a command as simply as Python can; nothing else is to run meanwhile."""
+    subprocess.run(  # noqa: ASYNC221
+        (*command, "true"), check=True, stdin=subprocess.DEVNULL, capture_output=True
+    )
+
+
+async def launch(launcher: Launcher, profile: SandboxProfile) -> None:
+    done = await launcher.run(("true",), profile, cwd=profile.workspace)
+    assert done.exit_code == 0
+
+
+if __name__ == "__main__":
+    main()

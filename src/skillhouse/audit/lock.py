@@ -1,0 +1,59 @@
+"""An advisory lock on an open file, waited for with a bound."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+if sys.platform == "win32":  # pragma: no cover - Windows
+    import msvcrt
+    import os
+else:
+    import fcntl
+
+LOCK_TRIES = 10_000
+"""Tries, a millisecond apart, before a waiter gives up: a stopped process must not hang others."""
+LOCK_PAUSE_SECONDS = 0.001
+
+
+def lock(handle: int, *, shared: bool = False) -> None:
+    """Hold the lock of the open file, which ends with `unlock` or when it is closed.
+
+    Raises:
+        TimeoutError: somebody else held it all the time.
+        OSError: the file system has no locks.
+    """
+    for _ in range(LOCK_TRIES):
+        try:
+            _try_lock(handle, shared=shared)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return
+    raise TimeoutError("another process holds the lock")
+
+
+if sys.platform == "win32":  # pragma: no cover - Windows
+    # Locks of Windows keep others from reading, so the byte is one that no log reaches.
+    _FAR = 1 << 62
+
+    def _try_lock(handle: int, *, shared: bool) -> None:
+        os.lseek(handle, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError(str(error)) from error
+
+    def unlock(handle: int) -> None:
+        """Let go of the lock."""
+        os.lseek(handle, _FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _try_lock(handle: int, *, shared: bool) -> None:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+    def unlock(handle: int) -> None:
+        """Let go of the lock."""
+        fcntl.flock(handle, fcntl.LOCK_UN)

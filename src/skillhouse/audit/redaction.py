@@ -1,0 +1,152 @@
+"""Takes secrets out of what is recorded, and keeps it short enough to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+HIDDEN = "[REDACTED]"
+CUT = "...[truncated]"
+MAX_TEXT = 200
+"""Characters of a text that is kept whole (S000-123)."""
+KEPT_TEXT = 50
+"""Characters that stay of a longer one (S000-123)."""
+MAX_KEY = 64
+"""Characters of a key that is kept whole."""
+MAX_DEPTH = 16
+"""Maps and lists within each other; what lies deeper is cut."""
+MAX_ITEMS = 256
+"""Entries of one map or list; the rest is counted."""
+MAX_VALUES = 1_000
+"""Values in all, so that a large call does not cost seconds; those after them are cut."""
+
+_LOOKED_AT = 4_096
+"""Characters that are searched for secrets: more than any secret that begins in the kept part."""
+
+SECRET_NAMES = frozenset(
+    "privatekey apikey secretkey accesskey seed mnemonic secret secrets password passwords passwd "
+    "passphrase token auth authorization cookie cookies credential credentials".split()
+)
+"""Last words of a name whose value is hidden, written together (S000-121)."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_VALUES = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}"
+    r"|\bAKIA[0-9A-Z]{16}\b"
+    r"|\bxox[baprs]-[A-Za-z0-9-]{8,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|(?<=://)[^/\s@]+(?=@)",
+    re.DOTALL,
+)
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z0-9_-])(-{0,2})"
+    r"([A-Za-z0-9_-]{0,48}(?:key|seed|mnemonic|secrets?|passw(?:or)?ds?|passphrase|token"
+    r"|auth|authorization|cookies?|credentials?))"
+    r"(['\"]?\s{0,3}[=:]\s{0,3}|\s{1,3})"
+    r"((?:(?:Bearer|Basic|Token)\s{1,3})?(?:\"[^\"]*\"?|'[^']*'?|[^\s&;,'\"]+))",
+    re.IGNORECASE,
+)
+# Line separators and direction marks, which would let one record look like two in a viewer.
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+
+def redacted(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return a preview of `arguments`: without secrets, with long texts cut, JSON types only.
+
+    A value is hidden when the last words of its key are a secret name (`SECRET_NAMES`), whatever
+    the case and the way words are joined; a part of a word does not count.
+
+    >>> redacted({"apiKey": "x", "github_token": "x", "author": "a", "tokenAddress": "0x1"})
+    {'apiKey': '[REDACTED]', 'github_token': '[REDACTED]', 'author': 'a', 'tokenAddress': '0x1'}
+    """
+    return _Preview().map(arguments, 1)
+
+
+def clean_text(text: str, *, limit: int = MAX_TEXT, kept: int = KEPT_TEXT) -> str:
+    """Return `text` without what looks like a secret; over `limit` characters only its beginning.
+
+    >>> clean_text("curl -H 'Authorization: Bearer abc' https://me:pw@example.org/?api_key=abc&q=1")
+    "curl -H 'Authorization: [REDACTED]' https://[REDACTED]@example.org/?api_key=[REDACTED]&q=1"
+    """
+    found = _VALUES.sub(HIDDEN, text[:_LOOKED_AT])
+    if "=" in found or ":" in found or "-" in found:
+        found = _ASSIGNED.sub(_without_value, found)
+    if len(text) > limit:
+        found = found[:kept] + CUT
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a value of this name is hidden.
+
+    >>> [is_secret_name(n) for n in ("X-Api-Key", "PRIVATE_KEY", "author", "max_tokens", "monkey")]
+    [True, True, False, False, False]
+    """
+    words = [word.lower() for word in _WORD.findall(name[-MAX_TEXT:])]
+    return any("".join(words[-count:]) in SECRET_NAMES for count in (1, 2) if words)
+
+
+def _without_value(match: re.Match[str]) -> str:
+    dashes, name, between, _ = match.groups()
+    # `--password x` is an option with its value; `password x` may be any sentence.
+    told = bool(between.strip()) or bool(dashes)
+    if told and is_secret_name(name):
+        return f"{dashes}{name}{between}{HIDDEN}"
+    return match[0]
+
+
+class _Preview:
+    """One preview in the making, which stops looking when it has seen enough."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def map(self, values: Mapping[str, object], depth: int) -> dict[str, object]:
+        kept: dict[str, object] = {}
+        for place, (key, value) in enumerate(values.items()):
+            if place == MAX_ITEMS or self._left <= 0:
+                kept[CUT] = len(values) - place
+                break
+            name = clean_text(str(key), limit=MAX_KEY)
+            # Canonical JSON has ASCII keys only.
+            name = name.encode("ascii", "backslashreplace").decode()
+            kept[name] = HIDDEN if is_secret_name(str(key)) else self._value(value, depth)
+        return kept
+
+    def _list(self, values: Sequence[object], depth: int) -> list[object]:
+        kept: list[object] = []
+        after_option = False
+        for place, value in enumerate(values):
+            if place == MAX_ITEMS or self._left <= 0:
+                kept.append(f"{len(values) - place} more{CUT}")
+                break
+            kept.append(HIDDEN if after_option else self._value(value, depth))
+            # An argv carries `--password` and its value as two items.
+            after_option = (
+                isinstance(value, str)
+                and value.startswith("-")
+                and is_secret_name(value)
+                and not set(value) & set("=: ")
+            )
+        return kept
+
+    def _value(self, value: object, depth: int) -> object:
+        self._left -= 1
+        if isinstance(value, str):
+            return clean_text(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            bits = value.bit_length()
+            return value if bits <= MAX_TEXT else f"{bits} bits{CUT}"
+        if isinstance(value, float):
+            return repr(value)
+        if isinstance(value, Mapping | list | tuple) and depth >= MAX_DEPTH:
+            return CUT
+        if isinstance(value, Mapping):
+            return self.map(value, depth + 1)
+        if isinstance(value, list | tuple):
+            return self._list(value, depth + 1)
+        return f"<{type(value).__name__}>"

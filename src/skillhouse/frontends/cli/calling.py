@@ -1,0 +1,74 @@
+"""`skillhouse call`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from skillhouse.frontends.cli.asking import TerminalChannel
+from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.tools import UnknownToolError
+
+EXAMPLES = """examples:
+  skillhouse call read --args '{"path": "README.md"}'
+  skillhouse call exec --args '{"command": "git", "params": ["status"]}'
+  skillhouse call skill --args '{"name": "weather"}' --json
+
+What needs a yes is asked about on the terminal: y once, a always, anything else
+is no. Without a terminal it is refused.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("tool", help="the tool's name")
+    parser.add_argument(
+        "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
+    )
+    parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
+    add_json(parser)
+    add_place(parser)
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Make one gated call; 1 when it was refused or failed."""
+    arguments = _arguments(options.args)
+    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        try:
+            result = anyio.run(
+                lambda: house.call(options.tool, arguments, agent=options.agent, channel="cli")
+            )
+        except UnknownToolError as error:
+            raise UsageError(str(error)) from error
+    if options.json:
+        terminal.json(
+            {
+                "status": result.status,
+                "content": result.content,
+                "data": result.data,
+                "approval_id": result.approval_id,
+            }
+        )
+    elif result.is_error:
+        terminal.error(result.content)
+    else:
+        terminal.document(result.content)
+    return 1 if result.is_error else 0
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    if text.startswith("@"):
+        text = Path(text[1:]).read_text(encoding="utf-8")
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"expected JSON after --args: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError('expected a JSON object after --args, such as {"path": "README.md"}')
+    return value

@@ -1,0 +1,77 @@
+"""Serves the house's tools to a coding agent over the Model Context Protocol, on stdio."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import anyio
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.wire import Reader, claimed
+from skillhouse.runtime import Skillhouse
+
+__all__ = ["serve"]
+
+
+def serve(house: Skillhouse, *, agent: str, user: str) -> int:
+    """Serve the house on stdin and stdout until stdin closes or a signal ends it; return 0.
+
+    Args:
+        house: What to serve; nobody else may use it meanwhile.
+        agent: Whose skills and rules hold for this connection.
+        user: On whose behalf the calls are recorded.
+
+    Raises:
+        MissingExtraError: the packages of the extra `mcp` are not installed.
+        ConfigError: no agent has that name.
+    """
+    house.policy.layers(agent)
+    if find_spec("mcp") is None:
+        raise MissingExtraError("mcp", "mcp")
+    with claimed() as (source, sink):
+        greeter = Greeter()
+        reader = Reader(source, sink, greeter)
+        reader.start()
+        listing = Listing(house, agent)
+        greeter.learn(listing.tools())
+        with _mcp_extra(), _no_collection():
+            from skillhouse.frontends.mcp.server import HouseServer  # noqa: PLC0415 - an extra.
+            from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
+        reader.dismiss_greeter()
+        server = HouseServer(house, listing, agent=agent, user=user)
+        anyio.run(serve_wire, server, reader, greeter, sink)
+    return 0
+
+
+@contextmanager
+def _mcp_extra() -> Iterator[None]:
+    """Turn a missing package into the error that names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("skillhouse"):
+            raise
+        raise MissingExtraError("mcp", error.name) from error
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Import without looking for garbage, of which imports make none.
+
+    The SDK's models are several hundred thousand objects; walking them again and again takes a
+    fifth of the import, and a client waits for our answers.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        # What is imported stays; later collections need not look at it.
+        gc.freeze()
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,73 @@
+"""What a client is shown of the tools, and whether that still holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import Tool
+
+READING = frozenset({"skill", "search_skills", "read", "list"})
+"""Tools that change nothing; a client may run them side by side and without asking."""
+CHECK_SECONDS = 1.0
+"""Least time between two looks at the disk that calls cause."""
+
+Seen = tuple[tuple[str, str, str], ...]
+"""Name, description and file of each skill."""
+
+
+class Listing:
+    """One agent's tools, and what was last seen of its skills."""
+
+    def __init__(
+        self, house: Skillhouse, agent: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._house = house
+        self._agent = agent
+        self._clock = clock
+        self._checked = clock()
+        self._seen = self._visible()
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Return the agent's tools as the protocol has them, all from one snapshot."""
+        return [_described(tool) for tool in self._house.tools(agent=self._agent)]
+
+    def changed_lately(self) -> bool:
+        """Do as `changed` does, unless the last look is less than a second old."""
+        return self._clock() - self._checked >= CHECK_SECONDS and self.changed()
+
+    def changed(self) -> bool:
+        """Look anew, and return whether the agent sees other skills than at the last look."""
+        self._checked = self._clock()
+        self._house.refresh()
+        before, self._seen = self._seen, self._visible()
+        return self._seen != before
+
+    def _visible(self) -> Seen:
+        skills = self._house.view(self._agent).visible.skills
+        return tuple((skill.name, skill.description, skill.file) for skill in skills)
+
+
+def _described(tool: Tool) -> dict[str, Any]:
+    reads = tool.name in READING
+    return {
+        "name": tool.name,
+        "description": sendable(tool.description),
+        "inputSchema": dict(tool.schema),
+        "annotations": {
+            "readOnlyHint": reads,
+            "destructiveHint": not reads,
+            "openWorldHint": tool.name == "exec",
+        },
+    }
+
+
+def sendable(text: str) -> str:
+    r"""Return a text that can be sent: names of files may hold bytes that are no Unicode.
+
+    >>> print(sendable("caf\udce9"))
+    caf\udce9
+    """
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,123 @@
+"""The protocol's requests, each answered by the house."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+
+import skillhouse
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import UnknownToolError
+
+CHANNEL = "mcp"
+POLL_SECONDS = 2.0
+"""How long a change of the skills may go unnoticed while no call arrives."""
+
+logger = logging.getLogger(__name__)
+
+
+class HouseServer:
+    """One connection's view of the house, as handlers for the SDK."""
+
+    def __init__(self, house: Skillhouse, listing: Listing, *, agent: str, user: str) -> None:
+        self._house = house
+        self._listing = listing
+        self._agent = agent
+        self._user = user
+        self._bus = InMemorySubscriptionBus()
+        self._session: ServerSession | None = None
+        self.sdk: Server[None] = Server(
+            "skillhouse",
+            version=skillhouse.__version__,
+            lifespan=self._watching,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_subscriptions_listen=ListenHandler(self._bus),
+        )
+        self.sdk.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, self._initialized
+        )
+
+    def options(self) -> InitializationOptions:
+        """Return what the handshake tells a client."""
+        return self.sdk.create_initialization_options(NotificationOptions(tools_changed=True))
+
+    async def _list_tools(
+        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        # The client learns of a change by this very answer.
+        self._listing.changed_lately()
+        tools = [types.Tool.model_validate(tool) for tool in self._listing.tools()]
+        return types.ListToolsResult(tools=tools)
+
+    async def _call_tool(
+        self, _: ServerRequestContext[None], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        if self._listing.changed_lately():
+            await self._announce()
+        try:
+            result = await self._house.call(
+                params.name,
+                params.arguments or {},
+                agent=self._agent,
+                user=self._user,
+                channel=CHANNEL,
+            )
+        except UnknownToolError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except SkillhouseError as error:
+            return _answer(str(error), is_error=True)
+        except Exception:
+            # The edge of the process: a traceback is for our log, never for a model.
+            logger.exception("tools/call %s", params.name)
+            return _answer("the call failed inside skillhouse", is_error=True)
+        return _answer(result.content, is_error=result.is_error)
+
+    async def _initialized(
+        self, context: ServerRequestContext[None], _: types.NotificationParams
+    ) -> None:
+        # Only a handshake has this; since 2026-07-28 clients subscribe, and the bus serves them.
+        self._session = context.session
+
+    @asynccontextmanager
+    async def _watching(self, _: Server[None]) -> AsyncIterator[None]:
+        """Look for changes while a client is connected."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await anyio.sleep(POLL_SECONDS)
+            try:
+                changed = self._listing.changed()
+            except (SkillhouseError, OSError):
+                # The next call says what is wrong; a half-written state file is whole again soon.
+                logger.exception("looking for changes")
+                continue
+            if changed:
+                await self._announce()
+
+    async def _announce(self) -> None:
+        await self._bus.publish(ToolsListChanged())
+        if self._session is not None:
+            await self._session.send_tool_list_changed()
+
+
+def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
+    """Return a text as it is, since clients hand a model structured content as JSON."""
+    content = types.TextContent(type="text", text=sendable(text))
+    return types.CallToolResult(content=[content], is_error=is_error)

@@ -1,0 +1,179 @@
+"""Serves one client over the wire, with the SDK, until either side ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import CancelledError
+from contextlib import suppress
+
+import anyio
+import mcp_types as types
+from anyio import from_thread
+from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskStatus
+from anyio.lowlevel import EventLoopToken, current_token
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.wire import MESSAGE_MAX, Reader, write_all
+
+FLUSH_SECONDS = 0.3
+"""How long answers may take to reach a client once the end was asked for."""
+
+GONE = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.RunFinishedError,
+    CancelledError,
+)
+"""What a thread meets when serving has ended."""
+
+
+async def serve_wire(server: HouseServer, reader: Reader, greeter: Greeter, sink: int) -> None:
+    """Serve until the client closes a pipe, or SIGINT or SIGTERM.
+
+    Either way the calls under way are cancelled, and the gate writes down what became of them.
+
+    Args:
+        server: Answers the requests.
+        reader: Has the requests; its greeter has been dismissed.
+        greeter: Knows what was answered already.
+        sink: Where the answers go.
+    """
+    incoming, requests = anyio.create_memory_object_stream[SessionMessage | Exception](8)
+    answers, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    errors = answers.clone()
+    serving = anyio.CancelScope()
+    token = current_token()
+    writer = Writer(sink, outgoing, serving, token)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_end_on_signals, serving, outgoing)
+        for line in greeter.handshake:
+            incoming.send_nowait(message_of(line))
+        reader.hand_over(Inbox(incoming, errors, token).take)
+        writer.start(greeter.request_id)
+        with serving:
+            await server.sdk.run(requests, answers, server.options())
+        errors.close()
+        with anyio.move_on_after(FLUSH_SECONDS):
+            await writer.flushed.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signals(
+    serving: anyio.CancelScope,
+    outgoing: ObjectReceiveStream[SessionMessage],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    if os.name != "posix":
+        # Ctrl-C raises KeyboardInterrupt there, which ends everything as well.
+        task_status.started()
+        return
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            serving.cancel()
+            # A client that does not read cannot hold up the end.
+            await anyio.sleep(FLUSH_SECONDS)
+            await outgoing.aclose()
+
+
+class Inbox:
+    """Takes lines from the reader's thread to the event loop."""
+
+    def __init__(
+        self,
+        incoming: ObjectSendStream[SessionMessage | Exception],
+        errors: ObjectSendStream[SessionMessage],
+        token: EventLoopToken,
+    ) -> None:
+        self._incoming = incoming
+        self._errors = errors
+        self._token = token
+
+    def take(self, line: bytes | None) -> None:
+        """Deliver a line, or answer it when it is no message; b"" is the end."""
+        with suppress(*GONE):
+            if line == b"":
+                from_thread.run(self._incoming.aclose, token=self._token)
+                return
+            message = parsed(line)
+            if isinstance(message, SessionMessage):
+                from_thread.run(self._incoming.send, message, token=self._token)
+            else:
+                error = types.JSONRPCError(jsonrpc="2.0", id=None, error=message)
+                from_thread.run(self._errors.send, SessionMessage(error), token=self._token)
+
+
+class Writer:
+    """Writes answers, one a line, in a thread of its own that nothing waits for."""
+
+    def __init__(
+        self,
+        sink: int,
+        outgoing: ObjectReceiveStream[SessionMessage],
+        serving: anyio.CancelScope,
+        token: EventLoopToken,
+    ) -> None:
+        self._sink = sink
+        self._outgoing = outgoing
+        self._serving = serving
+        self._token = token
+        self.flushed = anyio.Event()
+        """Set when all answers have been written."""
+
+    def start(self, answered: int | str | None) -> None:
+        """Begin to write; the first answer to `answered` is left out, as the greeter gave it."""
+        threading.Thread(target=self._run, args=(answered,), name="mcp-writer", daemon=True).start()
+
+    def _run(self, answered: int | str | None) -> None:
+        with suppress(*GONE):
+            try:
+                while True:
+                    message = from_thread.run(self._outgoing.receive, token=self._token).message
+                    if answered is not None and _answers(message, answered):
+                        answered = None
+                        continue
+                    text = message.model_dump_json(by_alias=True, exclude_unset=True)
+                    write_all(self._sink, f"{text}\n".encode())
+            except anyio.EndOfStream:
+                from_thread.run_sync(self.flushed.set, token=self._token)
+            except OSError:
+                # The client has hung up, so nobody waits for what is still running.
+                from_thread.run_sync(self._serving.cancel, token=self._token)
+                from_thread.run(self._outgoing.aclose, token=self._token)
+
+
+def _answers(message: types.JSONRPCMessage, request_id: int | str) -> bool:
+    return (
+        isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id == request_id
+    )
+
+
+def message_of(line: bytes) -> SessionMessage:
+    """Return a line as a message.
+
+    Raises:
+        ValidationError: it is none.
+    """
+    return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+
+
+def parsed(line: bytes | None) -> SessionMessage | types.ErrorData:
+    """Return a line as a message, or what to answer when it is none."""
+    if line is None:
+        return types.ErrorData(
+            code=types.INVALID_REQUEST, message=f"a message of more than {MESSAGE_MAX} bytes"
+        )
+    try:
+        return message_of(line)
+    except ValidationError as error:
+        if error.errors()[0]["type"] == "json_invalid":
+            return types.ErrorData(code=types.PARSE_ERROR, message="a line that is not JSON")
+        return types.ErrorData(
+            code=types.INVALID_REQUEST, message="a line that is no JSON-RPC message"
+        )

@@ -1,0 +1,124 @@
+"""The two descriptors that a client talks to us over, without any knowledge of the SDK."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from skillhouse.frontends.mcp.greeting import Greeter
+
+MESSAGE_MAX = 8 * 1_048_576
+"""Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
+CHUNK = 65_536
+
+
+@contextmanager
+def claimed() -> Iterator[tuple[int, int]]:
+    """Take stdin and stdout for the protocol: what else prints goes to stderr, and who reads gets
+    nothing.
+
+    The descriptors stay open afterwards, since a thread may still wait for one.
+    """
+    sys.stdout.flush()
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield source, sink
+    finally:
+        os.dup2(source, 0)
+        os.dup2(sink, 1)
+
+
+class Reader:
+    """Reads messages in a thread of its own; the greeter answers the first ones at once.
+
+    Nothing waits for the thread: a read that blocks cannot be cancelled.
+    """
+
+    def __init__(self, source: int, sink: int, greeter: Greeter) -> None:
+        """Take the descriptors; `sink` is the reader's until `dismiss_greeter` returns."""
+        self._source = source
+        self._sink = sink
+        self._greeter: Greeter | None = greeter
+        self._greeting = threading.Lock()
+        self._take: Callable[[bytes | None], object] | None = None
+        self._taken = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._run, name="mcp-reader", daemon=True).start()
+
+    def dismiss_greeter(self) -> None:
+        """Let every message that comes from now on wait for `hand_over`."""
+        with self._greeting:
+            self._greeter = None
+
+    def hand_over(self, take: Callable[[bytes | None], object]) -> None:
+        """Give all messages that were not answered to `take`.
+
+        Args:
+            take: Called in the reader's thread with a message, b"" at the end, or None for a
+                message of more than `MESSAGE_MAX` bytes.
+        """
+        self._take = take
+        self._taken.set()
+
+    def _run(self) -> None:
+        for line in lines(self._source):
+            if not self._greets(line):
+                self._deliver(line)
+        self._deliver(b"")
+
+    def _greets(self, line: bytes | None) -> bool:
+        """Answer a message if the greeter can; the first that it cannot is its last."""
+        with self._greeting:
+            if self._greeter is None:
+                return False
+            answer = None if line is None else self._greeter.answer(line)
+            if answer is None:
+                self._greeter = None
+                return False
+            # A client that has gone already is noticed by the next read.
+            with suppress(OSError):
+                write_all(self._sink, answer)
+            return True
+
+    def _deliver(self, line: bytes | None) -> None:
+        self._taken.wait()
+        if self._take is not None:
+            self._take(line)
+
+
+def lines(source: int) -> Iterator[bytes | None]:
+    """Yield the lines of a descriptor that are not blank; None for one that is too long."""
+    held = bytearray()
+    too_long = False
+    while chunk := os.read(source, CHUNK):
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            held += end
+            if too_long or len(held) > MESSAGE_MAX:
+                yield None
+            elif held.strip():
+                yield bytes(held)
+            held.clear()
+            too_long = False
+        held += rest
+        if len(held) > MESSAGE_MAX:
+            held.clear()
+            too_long = True
+    if held.strip():
+        yield bytes(held)
+
+
+def write_all(sink: int, data: bytes) -> None:
+    """Write all of `data`."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(sink, rest) :]

@@ -1,0 +1,25 @@
+"""Runs code inside limits."""
+
+from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.launcher import BubblewrapLauncher, Launcher, launcher_for
+from skillhouse.sandbox.profile import PROTECTED, SECRETS, Completed, Limits, SandboxProfile
+from skillhouse.sandbox.self_test import self_test
+from skillhouse.sandbox.status import Level, ProbeResult, SandboxStatus, detect
+
+__all__ = [
+    "PROTECTED",
+    "SECRETS",
+    "BubblewrapLauncher",
+    "Completed",
+    "Launcher",
+    "Level",
+    "Limits",
+    "ProbeResult",
+    "SandboxError",
+    "SandboxProfile",
+    "SandboxStatus",
+    "SandboxUnavailableError",
+    "detect",
+    "launcher_for",
+    "self_test",
+]

@@ -1,0 +1,170 @@
+"""The arguments for bubblewrap: a root of its own, made in order, with nothing in it unasked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.profile import SandboxProfile
+from skillhouse.sandbox.shield import Cover
+
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Where programs are looked for inside, whatever the caller's PATH says."""
+HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
+SHARED_MEMORY_BYTES = 64 << 20
+"""Size of /dev/shm, as in a container of Docker."""
+UID = 65534
+"""User and group inside, "nobody". Outside it is the caller's, who may write the workspace."""
+
+_MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_DEVICES = ("null", "zero", "urandom")
+_DEVICE_LINKS = {
+    "random": "urandom",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+_ETC = ("alternatives", "ld.so.cache")
+"""What ordinary programs need of /etc, where the host has it; nothing of it is secret."""
+_ETC_NETWORK = (
+    "resolv.conf",
+    "hosts",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "pki/tls",
+    "ca-certificates",
+)
+_ETC_FILES = {
+    "/etc/passwd": f"nobody:x:{UID}:{UID}:nobody:{HOME}:/bin/sh\n",
+    "/etc/group": f"nogroup:x:{UID}:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+_ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
+_SYSTEM = tuple(
+    Path(path)
+    for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
+)
+
+
+def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
+    """Return the texts of the files that a run gets instead of the host's."""
+    return _ETC_FILES if profile.network else _ETC_FILES | _ETC_HOSTS
+
+
+def check_places(profile: SandboxProfile, cwd: Path) -> None:
+    """Refuse a workspace that is the system's, and a current directory that would not be there.
+
+    All paths have been resolved.
+
+    Raises:
+        SandboxError: "workspace-refused" or "cwd-outside".
+    """
+    workspace = profile.workspace
+    refused = workspace == Path("/") or any(workspace.is_relative_to(path) for path in _SYSTEM)
+    if refused or str(workspace) == HOME:
+        raise SandboxError("workspace-refused", f"expected a project's directory: {workspace}")
+    if not any(cwd.is_relative_to(path) for path in (workspace, *profile.readable)):
+        message = f"expected a directory in the workspace `{workspace}` or a skill: {cwd}"
+        raise SandboxError("cwd-outside", message)
+
+
+def options(
+    profile: SandboxProfile, covers: Mapping[str, Cover], *, cwd: Path, files: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield the options that say what a run sees; they are passed by `--args`.
+
+    Args:
+        covers: What lies over the protected paths.
+        files: Where bubblewrap reads each of `etc_files`.
+    """
+    yield from ("--unshare-all", "--unshare-user", "--disable-userns")
+    if profile.network:
+        yield "--share-net"
+    yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", "sandbox")
+    yield from ("--new-session", "--die-with-parent", "--clearenv")
+    for name, value in _environment(profile).items():
+        yield from ("--setenv", name, value)
+    yield from _own(profile, files)
+    yield from _places(profile, covers)
+    yield from ("--chdir", str(cwd))
+    yield from _programs()
+
+
+def _environment(profile: SandboxProfile) -> Mapping[str, str]:
+    return {"LANG": "C.UTF-8", **profile.environment, "PATH": PROGRAM_PATH, "HOME": HOME}
+
+
+def _own(profile: SandboxProfile, files: Mapping[str, int]) -> Iterator[str]:
+    """Yield what is made anew for each run: most of /etc, /proc, /dev and /tmp."""
+    for name in _ETC + (_ETC_NETWORK if profile.network else ()):
+        path = f"/etc/{name}"
+        if os.path.exists(path):
+            yield from ("--ro-bind", path, path)
+    for path, descriptor in files.items():
+        yield from ("--perms", "0444", "--file", str(descriptor), path)
+    # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
+    # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
+    # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.
+    yield from ("--proc", "/proc", "--remount-ro", "/proc")
+    # Not `--dev`: it binds twice as many devices, into a directory of any size.
+    yield from ("--size", "4096", "--perms", "0555", "--tmpfs", "/dev")
+    for name in _DEVICES:
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
+    for name, target in _DEVICE_LINKS.items():
+        yield from ("--symlink", target, f"/dev/{name}")
+    limits = profile.limits
+    sizes = {
+        "/dev/shm": min(SHARED_MEMORY_BYTES, limits.memory_bytes),  # noqa: S108 - its own.
+        HOME: min(limits.file_bytes, limits.memory_bytes),
+    }
+    for path, size in sizes.items():
+        yield from ("--size", str(size), "--perms", "1777", "--tmpfs", path)
+
+
+def _places(profile: SandboxProfile, covers: Mapping[str, Cover]) -> Iterator[str]:
+    """Yield the binds in such an order that none covers a stricter one."""
+    workspace = profile.workspace
+    readable = sorted(set(profile.readable))
+    for directory in readable:
+        if not directory.is_relative_to(workspace):
+            yield from ("--ro-bind", str(directory), str(directory))
+    yield from ("--bind", str(workspace), str(workspace))
+    # Binds first: bubblewrap reads the table of all mounts again for each one.
+    for path, cover in sorted(covers.items(), key=lambda item: item[1] is Cover.EMPTY_DIRECTORY):
+        yield from _cover(path, cover)
+    for directory in readable:
+        if directory.is_relative_to(workspace):
+            yield from ("--ro-bind", str(directory), str(directory))
+
+
+def _programs() -> Iterator[str]:
+    """Yield the system's programs, and the end of the root directory's making.
+
+    INVARIANT: they come last. If we are killed while we write the options, bubblewrap takes those
+    that it got; without these there is no program to run, whatever else is missing.
+    """
+    directories = [f"/{name}" for name in _MERGED if os.path.isdir(f"/{name}")]
+    bound = [path for path in directories if not os.path.islink(path)]
+    for path in ("/usr", *bound):
+        yield from ("--dir", path)
+    for path in directories:
+        if path not in bound:
+            yield from ("--symlink", os.readlink(path), path)
+    yield from ("--remount-ro", "/")
+    for path in (*bound, "/usr"):
+        yield from ("--ro-bind", path, path)
+
+
+def _cover(path: str, cover: Cover) -> tuple[str, ...]:
+    if cover is Cover.PIN:
+        return ("--bind", path, path)
+    if cover is Cover.READ_ONLY:
+        return ("--ro-bind", path, path)
+    if cover is Cover.EMPTY_DIRECTORY:
+        # One page: a run that gives itself the right to write gets a place to lose things in.
+        return ("--size", "4096", "--perms", "0555", "--tmpfs", path)
+    # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
+    return ("--ro-bind", "/dev/null", path)

@@ -1,0 +1,164 @@
+"""Runs a command at one of the levels of decision 10."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
+from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.placeholder import Stash
+from skillhouse.sandbox.process import Command, Run
+from skillhouse.sandbox.profile import Completed, SandboxProfile
+from skillhouse.sandbox.seccomp import program as filter_program
+from skillhouse.sandbox.shield import Shield, shield
+from skillhouse.sandbox.status import Level, SandboxStatus, find_program, surroundings
+
+
+class Launcher(Protocol):
+    """Something that runs code inside limits."""
+
+    level: Level
+
+    async def run(
+        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+    ) -> Completed:
+        """Run a program to its end, or to a limit; nothing of it is left afterwards.
+
+        Args:
+            argv: The program's plain name, found in the sandbox's own PATH, and its arguments.
+            cwd: The workspace, a directory in it or in a readable one.
+            stdin: What the program reads; without it, nothing.
+
+        Raises:
+            SandboxError: the run is refused or could not be started; `code` says why.
+        """
+        ...
+
+
+class BubblewrapLauncher:
+    """Runs by bubblewrap and seccomp, with control groups or with rlimits."""
+
+    def __init__(
+        self, program: Path, seccomp: bytes, *, place: CgroupPlace | None, stash: Stash
+    ) -> None:
+        """Make a launcher.
+
+        Args:
+            program: bubblewrap.
+            seccomp: The filter for this machine.
+            place: Where control groups can be made; None for rlimits.
+            stash: Makes the placeholders of protected paths.
+        """
+        self.level = Level.CGROUP if place else Level.RLIMITS
+        self._program = program
+        self._seccomp = seccomp
+        self._place = place
+        self._stash = stash
+
+    async def run(
+        self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
+    ) -> Completed:
+        """See `Launcher.run`."""
+        _check_argv(argv)
+        profile, cwd = _resolved(profile, cwd)
+        bubblewrap.check_places(profile, cwd)
+        async with shield(str(profile.workspace), profile.protected, stash=self._stash) as covers:
+            guard = self._guard(profile)
+            try:
+                return await Run(
+                    self._command(argv, profile, covers, cwd), guard, profile.limits
+                ).complete(stdin)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await guard.remove()
+
+    def _guard(self, profile: SandboxProfile) -> Guard:
+        if self._place is None:
+            return RlimitGuard(profile.limits)
+        return CgroupGuard(self._place, profile.limits)
+
+    def _command(
+        self, argv: Sequence[str], profile: SandboxProfile, covers: Shield, cwd: Path
+    ) -> Command:
+        texts = bubblewrap.etc_files(profile)
+
+        def options(descriptors: Mapping[str, int]) -> Iterable[str]:
+            yield from ("--seccomp", str(descriptors["seccomp"]))
+            yield from ("--json-status-fd", str(descriptors["status"]))
+            if "block" in descriptors:
+                yield from ("--block-fd", str(descriptors["block"]))
+            files = {path: descriptors[path] for path in texts}
+            yield from bubblewrap.options(profile, covers.covers, cwd=cwd, files=files)
+
+        return Command(
+            program=self._program,
+            argv=argv,
+            files={"seccomp": self._seccomp}
+            | {path: text.encode() for path, text in texts.items()},
+            options=options,
+        )
+
+
+def _check_argv(argv: Sequence[str]) -> None:
+    if not argv or not argv[0]:
+        raise SandboxError("exec-empty", "expected a program and its arguments, got nothing")
+    if any("\0" in part for part in argv):
+        raise SandboxError("exec-nul", "expected arguments without NUL")
+    program = argv[0]
+    if "/" in program or program in (".", ".."):
+        message = f"expected a program's plain name, got a path: {program!r}"
+        raise SandboxError("exec-path", message)
+    if shutil.which(program, path=bubblewrap.PROGRAM_PATH) is None:
+        message = f"no program {program!r} in {bubblewrap.PROGRAM_PATH}"
+        raise SandboxError("exec-not-found", message)
+
+
+def _resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
+    """Return the profile and the directory with paths in which no link is left."""
+    try:
+        resolved = dataclasses.replace(
+            profile,
+            workspace=profile.workspace.resolve(strict=True),
+            readable=tuple(path.resolve(strict=True) for path in profile.readable),
+        )
+        directory = cwd.resolve(strict=True)
+    except OSError as error:
+        place = os.fsdecode(error.filename or "")
+        raise SandboxError("place-missing", f"expected a directory: {place}") from error
+    for name, value in profile.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise SandboxError("environment-refused", f"expected a variable's name: {name!r}")
+    return resolved, directory
+
+
+def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launcher:
+    """Return a launcher of the level that `detect` or `self_test` found.
+
+    Args:
+        state: Directory that the launcher may keep empty directories in. On the file system of
+            the workspaces it spares each run some 2 ms.
+
+    Raises:
+        SandboxUnavailableError: there is none; it carries the reasons and the hint.
+    """
+    around = surroundings()
+    program = find_program(around)
+    if status.level is Level.NONE or program is None:
+        raise SandboxUnavailableError(status.reasons, status.hint)
+    place = find_place(around.process) if status.level is Level.CGROUP else None
+    if status.level is Level.CGROUP:
+        if place is None:
+            raise SandboxUnavailableError(("the control group is gone",), status.hint)
+        sweep(place)
+    return BubblewrapLauncher(
+        program, filter_program(around.machine), place=place, stash=Stash(state)
+    )

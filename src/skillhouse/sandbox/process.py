@@ -1,0 +1,253 @@
+"""One bubblewrap process from its start until nothing of it is left.
+
+INVARIANT: it is spawned in the coroutine itself, so on the event loop's thread: what
+`--die-with-parent` follows is the thread that spawned it. No `preexec_fn`, which may deadlock in
+a process with threads: bubblewrap waits for its options, and gets them when its limits hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.guard import Guard
+from skillhouse.sandbox.pipes import Pipes
+from skillhouse.sandbox.profile import Completed, Limits
+
+GRACE_SECONDS = 0.5
+"""Longest wait for the end of the output of processes that are dead or dying."""
+GONE_SECONDS = 10.0
+"""Longest wait for the kernel to take apart a killed process tree."""
+SIGNAL_BASE = 128
+"""bubblewrap exits with this and the number of the signal that ended the program."""
+SIGNAL_MAX = 31
+"""The last ordinary signal; greater exit codes are taken as what the program said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to spawn: bubblewrap, which reads its options from a descriptor."""
+
+    program: Path
+    argv: Sequence[str]
+    files: Mapping[str, bytes]
+    """What it reads from descriptors, by the name under which `options` gets each."""
+    options: Callable[[Mapping[str, int]], Iterable[str]]
+    """Makes the options from descriptors: those of `files`, "status" and, if it must wait for
+    inner limits, "block"."""
+
+
+class Run:
+    """A run that is under way; `complete` is called once."""
+
+    def __init__(self, command: Command, guard: Guard, limits: Limits) -> None:
+        self._command = command
+        self._guard = guard
+        self._limits = limits
+        self._pipes = Pipes()
+        self._options = b""
+        self._output = {"stdout": bytearray(), "stderr": bytearray()}
+        self._status = bytearray()
+        self._limit = ""
+        self._init: int | None = None
+        """Descriptor of the first process inside. When it is gone, so is every other one there
+        (pid_namespaces(7))."""
+
+    async def complete(self, stdin: bytes) -> Completed:
+        """Start the command and return when it has ended and nothing of it is left.
+
+        Raises:
+            SandboxError: "sandbox-failed", bubblewrap did not come to the point of starting it.
+        """
+        began = time.monotonic()
+        try:
+            process = self._spawn(is_fed=bool(stdin))
+            try:
+                with anyio.move_on_after(self._limits.seconds) as timer:
+                    await self._attend(process, stdin)
+                if timer.cancelled_caught:
+                    self._limit = "time"
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._end(process)
+            self._status += self._pipes.rest("status")
+        finally:
+            self._pipes.close_all()
+        return self._completed(time.monotonic() - began)
+
+    def _spawn(self, *, is_fed: bool) -> subprocess.Popen[bytes]:
+        pipes, command = self._pipes, self._command
+        passed = {name: pipes.filled(data) for name, data in command.files.items()}
+        passed["status"] = pipes.from_child("status")
+        if self._guard.inner_limits:
+            passed["block"] = pipes.to_child("block")
+        options = pipes.to_child("options")
+        self._options = b"".join(os.fsencode(text) + b"\0" for text in command.options(passed))
+        process = self._guard.start(
+            lambda: subprocess.Popen(
+                (str(command.program), "--args", str(options), "--", *command.argv),
+                stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
+                stdout=pipes.from_child("stdout"),
+                stderr=pipes.from_child("stderr"),
+                pass_fds=(options, *passed.values()),
+                # INVARIANT: empty, as /proc/1/environ inside is what bubblewrap was started with.
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        )
+        pipes.close_theirs()
+        pipes.adopt("process", os.pidfd_open(process.pid))
+        return process
+
+    async def _attend(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
+        """Set the limits, let it go, and read until it has ended."""
+        self._guard.add(process.pid)
+        for kind, value in self._guard.resource_limits.items():
+            resource.prlimit(process.pid, kind, (value, value))
+        # Before all else, since bubblewrap works while we go on.
+        rest = self._pipes.begin("options", self._options)
+        if not rest:
+            self._pipes.close("options")
+        async with anyio.create_task_group() as tasks:
+            if rest:
+                tasks.start_soon(self._pipes.send, "options", rest)
+            if stdin:
+                tasks.start_soon(self._pipes.send, "stdin", stdin)
+            tasks.start_soon(self._follow, process)
+            async with anyio.create_task_group() as readers:
+                for name in self._output:
+                    readers.start_soon(self._collect, name, process)
+                await anyio.wait_readable(self._pipes.ours("process"))
+                # What is inside dies with bubblewrap, and that ends the output. A process that is
+                # not quite dead and still holds it does not hold up the answer.
+                readers.cancel_scope.deadline = anyio.current_time() + GRACE_SECONDS
+            tasks.cancel_scope.cancel()
+
+    async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """Keep what the run prints; more than the limit, of both streams together, ends it."""
+        kept = self._output[name]
+        async for chunk in self._pipes.chunks(name):
+            room = self._limits.output_bytes - sum(map(len, self._output.values()))
+            kept += chunk[:room]
+            if len(chunk) > room:
+                self._stop(process, "output")
+                return
+
+    async def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        """Read what bubblewrap reports, and watch what it started once that is there."""
+        async for chunk in self._pipes.chunks("status"):
+            self._status += chunk
+            if init := self._find_init():
+                # One that has died already needs no limits.
+                with contextlib.suppress(ProcessLookupError):
+                    for kind, value in self._guard.inner_limits.items():
+                        resource.prlimit(init, kind, (value, value))
+                if self._pipes.is_open("block"):
+                    await self._pipes.send("block", b"\0")
+                if limit := await self._guard.watch(init):
+                    self._stop(process, limit)
+                return
+
+    def _stop(self, process: subprocess.Popen[bytes], limit: str) -> None:
+        self._limit = self._limit or limit
+        if not self._kill_init():
+            process.kill()
+
+    def _kill_init(self) -> bool:
+        """Kill the first process inside, and so all; bubblewrap then reaps it and ends."""
+        if self._init is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._init, signal.SIGKILL)
+        return True
+
+    def _find_init(self) -> int | None:
+        """Return the first process inside, and keep hold of it, when bubblewrap has named it."""
+        for report in self._reports():
+            pid, namespace = report.get("child-pid"), report.get("pid-namespace")
+            if not isinstance(pid, int):
+                continue
+            with contextlib.suppress(OSError):
+                handle = self._pipes.adopt("init", os.pidfd_open(pid))
+                # The number may be another process's by now, unless the namespace is right.
+                if os.stat(f"/proc/{pid}/ns/pid_for_children").st_ino == namespace:
+                    self._init = handle
+                    return pid
+        return None
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        for line in bytes(self._status).splitlines():
+            with contextlib.suppress(ValueError):
+                yield json.loads(line)
+
+    async def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill what is left, and wait until the kernel has taken it apart."""
+        ended = self._pipes.ours("process")
+        if self._init is None and not self._pipes.is_open("options"):
+            await self._await_init()
+        if self._kill_init():
+            with anyio.move_on_after(GRACE_SECONDS):
+                await anyio.wait_readable(ended)
+        if process.poll() is None:
+            process.kill()
+            self._guard.kill()
+            await anyio.wait_readable(ended)
+            process.poll()
+        if self._init is not None:
+            with anyio.move_on_after(GONE_SECONDS):
+                await anyio.wait_readable(self._init)
+            # Its parent is gone, so it is ours to reap if we are what is first in a container.
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._init, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222
+
+    async def _await_init(self) -> None:
+        """Wait for the report of the first process.
+
+        That process binds its life to bubblewrap's a moment after it was made; if bubblewrap were
+        killed before, it would stay behind.
+        """
+        with anyio.move_on_after(GRACE_SECONDS):
+            async for chunk in self._pipes.chunks("status"):
+                self._status += chunk
+                if self._find_init():
+                    return
+
+    def _completed(self, duration_seconds: float) -> Completed:
+        limit = self._limit
+        codes = [report["exit-code"] for report in self._reports() if "exit-code" in report]
+        code = codes[0] if codes else None
+        if limit:
+            # What bubblewrap says now is only that we killed it.
+            code = None
+        elif code != 0:
+            limit = self._guard.reached()
+        if code is None and not limit:
+            # INVARIANT: without the report the program was not run, whatever bubblewrap's exit
+            # code says, so this is never taken for an answer of the program.
+            said = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
+            said = " ".join(said.split()) or "no message"
+            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {said}")
+        is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
+        return Completed(
+            exit_code=None if is_signal else code,
+            signal=code - SIGNAL_BASE if code is not None and is_signal else None,
+            stdout=bytes(self._output["stdout"]),
+            stderr=bytes(self._output["stderr"]),
+            truncated=limit == "output",
+            timed_out=limit == "time",
+            limit=limit,
+            duration_seconds=duration_seconds,
+        )

@@ -1,0 +1,112 @@
+"""What a run may touch and use: the profile, its limits and the paths that stay protected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+
+MIB = 1 << 20
+
+EXEC_SECONDS = 60.0
+"""Time of one run (DESIGN, bounds: exec 60 s)."""
+MEMORY_BYTES = 1024 * MIB
+"""Memory of a whole run (issue "sandbox": 1 GiB)."""
+PROCESSES = 128
+"""Processes and threads of a run at one time (issue "sandbox")."""
+OUTPUT_BYTES = 262_144
+"""Output of a run, both streams together (DESIGN, bounds: tool output 256 KiB)."""
+FILE_BYTES = 512 * MIB
+"""Largest file that a run may write, and size of its /tmp (issue "sandbox": 512 MiB)."""
+
+SECRETS = (
+    ".env",
+    ".env.*",
+    ".ssh",
+    ".gnupg",
+    ".npmrc",
+    ".netrc",
+    "*.pem",
+    "*.key",
+    "id_*",
+)
+"""Protected paths that a run may not even read where they exist."""
+
+PROTECTED = (
+    # What git runs or is told by: on the host, the next `git status` would act on it. A
+    # submodule's or linked worktree's own configuration lies below modules and worktrees.
+    ".git/hooks",
+    ".git/config",
+    ".git/modules",
+    ".git/worktrees",
+    ".gitmodules",
+    # What shells and tools read when they start (sandbox-runtime, "mandatory deny paths").
+    ".bashrc",
+    ".zshrc",
+    ".profile",
+    ".bash_profile",
+    ".gitconfig",
+    ".ripgreprc",
+    # What editors and agents take orders from.
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".agents",
+    ".skillhouse",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    "skillhouse.toml",
+    *SECRETS,
+)
+"""Paths below the workspace that a run can never change or create, whether or not they exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may use; going over one ends it, and `Completed.limit` says which."""
+
+    seconds: float = EXEC_SECONDS
+    memory_bytes: int = MEMORY_BYTES
+    """Of all its processes together, files in its /tmp included."""
+    processes: int = PROCESSES
+    output_bytes: int = OUTPUT_BYTES
+    file_bytes: int = FILE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxProfile:
+    """What a run may touch: nothing of the host beyond the system's programs and these."""
+
+    workspace: Path
+    """The only writable place, at its own path."""
+    _: KW_ONLY
+    readable: tuple[Path, ...] = ()
+    """Directories (skills) that can be read, at their own paths."""
+    protected: tuple[str, ...] = PROTECTED
+    """Paths relative to the workspace; a name at the top may hold `*`, and then means those
+    that exist."""
+    network: bool = False
+    """True: the host's network, unfiltered."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """All variables beside PATH, HOME and LANG."""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What came of a run."""
+
+    exit_code: int | None
+    """None when a signal ended the program, or a limit the run."""
+    signal: int | None = None
+    """As bubblewrap tells it, its exit code less 128; so `exit 137` reads as signal 9."""
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+    """True: there was more output than the limit, and the run ended there."""
+    timed_out: bool = False
+    limit: str = ""
+    """The limit that ended the run: "time", "memory", "processes", "output" or ""."""
+    duration_seconds: float

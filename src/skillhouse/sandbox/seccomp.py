@@ -1,0 +1,236 @@
+"""The system call filter: a classic BPF program, made by hand so that nothing must be installed.
+
+Everything is allowed but what reaches past the namespaces or widens the kernel's attack surface
+(reference/security.md 1.4). The rules of the program are checked by the kernel when bubblewrap
+loads it; a wrong one ends the run before it starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# linux/bpf_common.h and linux/filter.h
+_LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_JUMP_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+_JUMP_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
+_JUMP_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+_RETURN = 0x06  # BPF_RET | BPF_K
+# linux/seccomp.h
+_ALLOW = 0x7FFF0000
+_KILL = 0x80000000
+_ERRNO = 0x00050000
+# struct seccomp_data: number, architecture, instruction pointer, six arguments of 64 bits.
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+_X32_BIT = 0x40000000
+
+_SETID_BITS = 0o6000
+_O_CREATES = 0o100 | 0o20000000
+"""O_CREAT and O_TMPFILE."""
+_NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET} of linux/sched.h."""
+_FAMILIES = (2, 10, 16)
+"""AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: sockets in the workspace would be reachable, and
+abstract ones where the network is the host's; socketpair needs no `socket`. Not AF_VSOCK: no
+namespace holds it."""
+_TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226)."""
+
+_REFUSED: Mapping[str, tuple[int, int | None]] = {
+    # name: (x86_64, aarch64); None where the architecture has no such call.
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "userfaultfd": (323, 282),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "memfd_secret": (447, 447),
+    "fanotify_init": (300, 262),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "lsm_set_self_attr": (460, 460),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "_sysctl": (156, None),
+    "sysfs": (139, None),
+}
+_ABSENT: Mapping[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+"""Answered with ENOSYS, so that libraries fall back to calls whose arguments can be looked at."""
+_MODE_ARGUMENT: Mapping[str, tuple[int | None, int | None, int]] = {
+    # name: (x86_64, aarch64, place of the mode)
+    "chmod": (90, None, 1),
+    "fchmod": (91, 52, 1),
+    "fchmodat": (268, 53, 2),
+    "fchmodat2": (452, 452, 2),
+    "mkdir": (83, None, 1),
+    "mkdirat": (258, 34, 2),
+    "mknod": (133, None, 1),
+    "mknodat": (259, 33, 2),
+    "creat": (85, None, 1),
+}
+_OPEN_ARGUMENTS: Mapping[str, tuple[int | None, int | None, int]] = {
+    "open": (2, None, 1),
+    "openat": (257, 56, 2),
+}
+"""name: (x86_64, aarch64, place of the flags); the mode follows the flags."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A machine whose calls are known: its AUDIT_ARCH and the column of the tables above."""
+
+    audit: int
+    column: int
+    clone: int
+    socket: int
+    ioctl: int
+
+
+ARCHITECTURES = {
+    "x86_64": Architecture(audit=0xC000003E, column=0, clone=56, socket=41, ioctl=16),
+    "aarch64": Architecture(audit=0xC00000B7, column=1, clone=220, socket=198, ioctl=29),
+}
+"""By `platform.machine()`; on another machine there is no sandbox."""
+
+_Instruction = tuple[int, int, int, int]
+
+
+def program(machine: str) -> bytes:
+    """Return the filter for `machine`, as an array of struct sock_filter.
+
+    Raises:
+        KeyError: the machine is none of `ARCHITECTURES`.
+
+    >>> len(program("x86_64")) % 8
+    0
+    """
+    architecture = ARCHITECTURES[machine]
+    column = architecture.column
+    code: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JUMP_EQUAL, 1, 0, architecture.audit),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        # x32 shares the architecture's mark and would pass every comparison below.
+        code += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
+    code += _answers(_numbers(_REFUSED, column), errno.EPERM)
+    code += _answers(_numbers(_ABSENT, column), errno.ENOSYS)
+    code += _call(architecture.clone, _any_bit(0, _NEW_NAMESPACES))
+    code += _call(architecture.socket, _other_than(0, _FAMILIES))
+    code += _call(architecture.ioctl, _one_of(1, _TERMINAL_INPUT))
+    for table, test in ((_MODE_ARGUMENT, _setid), (_OPEN_ARGUMENTS, _creates_setid)):
+        for row in table.values():
+            if (number := row[column]) is not None:
+                code += _call(number, test(row[2]))
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("=HBBI", *line) for line in code)
+
+
+def _numbers(table: Mapping[str, tuple[int, int | None]], column: int) -> list[int]:
+    return [number for row in table.values() if (number := row[column]) is not None]
+
+
+def _answers(numbers: Iterable[int], code: int) -> list[_Instruction]:
+    """Return instructions that answer each call of `numbers` with the error `code`."""
+    lines: list[_Instruction] = []
+    for number in numbers:
+        lines += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | code)]
+    return lines
+
+
+def _call(number: int, body: list[_Instruction]) -> list[_Instruction]:
+    """Return `body` for the call `number`; it ends in an answer, so no other rule follows."""
+    return [(_JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _argument(place: int) -> _Instruction:
+    # The low half is enough: the kernel takes these arguments as 32 bits. Little-endian.
+    return (_LOAD, 0, 0, _ARGUMENTS + 8 * place)
+
+
+def _any_bit(place: int, bits: int) -> list[_Instruction]:
+    return [_argument(place), (_JUMP_ANY_BIT, 0, 1, bits), *_refuse_else_allow()]
+
+
+def _setid(place: int) -> list[_Instruction]:
+    return _any_bit(place, _SETID_BITS)
+
+
+def _one_of(place: int, values: tuple[int, ...]) -> list[_Instruction]:
+    tests = [
+        (_JUMP_EQUAL, len(values) - number - 1, 0 if number < len(values) - 1 else 1, value)
+        for number, value in enumerate(values)
+    ]
+    return [_argument(place), *tests, *_refuse_else_allow()]
+
+
+def _other_than(place: int, values: tuple[int, ...]) -> list[_Instruction]:
+    tests = [(_JUMP_EQUAL, len(values) - number, 0, value) for number, value in enumerate(values)]
+    refused = (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
+    return [_argument(place), *tests, refused, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _creates_setid(place: int) -> list[_Instruction]:
+    """Return the test of an `open` that makes a file; otherwise its mode means nothing."""
+    return [
+        _argument(place),
+        (_JUMP_ANY_BIT, 0, 3, _O_CREATES),
+        _argument(place + 1),
+        (_JUMP_ANY_BIT, 0, 1, _SETID_BITS),
+        *_refuse_else_allow(),
+    ]
+
+
+def _refuse_else_allow() -> list[_Instruction]:
+    return [(_RETURN, 0, 0, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]

@@ -1,0 +1,176 @@
+"""What sandbox this machine offers, and how to get a better one."""
+
+from __future__ import annotations
+
+import enum
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from skillhouse.sandbox.cgroup import find_place
+from skillhouse.sandbox.seccomp import ARCHITECTURES
+
+OLDEST = (0, 8, 0)
+"""First bubblewrap with --disable-userns (its NEWS)."""
+PROGRAM = "bwrap"
+
+INSTALL_HINT = (
+    "install bubblewrap 0.8 or later: apt-get install bubblewrap, dnf install bubblewrap or "
+    "apk add bubblewrap"
+)
+LINUX_HINT = "run skillhouse on Linux: this system has no sandbox that it knows"
+MACHINE_HINT = "run skillhouse on x86_64 or aarch64: its system call filter knows no other machine"
+CGROUP_HINT = (
+    "for exact limits of memory and processes give skillhouse a control group of its own: "
+    "systemd-run --user --scope -p Delegate=yes skillhouse, or run it as root"
+)
+SUPERUSER_HINT = (
+    "run skillhouse as a user of its own, whose processes the kernel counts, or where control "
+    "groups with memory and pids can be made"
+)
+NAMESPACE_HINT = (
+    "this kernel forbids user namespaces: set the sysctl user.max_user_namespaces to 10000 and, "
+    "where it exists, kernel.unprivileged_userns_clone to 1 or "
+    "kernel.apparmor_restrict_unprivileged_userns to 0; in a container, allow "
+    "them in its security profile"
+)
+
+_SWITCHES = {
+    # A sysctl, and the value by which it forbids user namespaces to users.
+    "user/max_user_namespaces": "0",
+    "kernel/unprivileged_userns_clone": "0",
+    "kernel/apparmor_restrict_unprivileged_userns": "1",
+}
+
+
+class Level(enum.StrEnum):
+    """What holds the code that is run, strongest first (decision 10)."""
+
+    CGROUP = "bubblewrap+seccomp+cgroup"
+    RLIMITS = "bubblewrap+seccomp+rlimits"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What came of trying one promise of the sandbox."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+    """What was seen, when it is not what was promised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxStatus:
+    """The best level that this machine offers."""
+
+    level: Level
+    reasons: tuple[str, ...] = ()
+    """Why it is no better one."""
+    probes: tuple[ProbeResult, ...] = ()
+    """What `self_test` tried at this level; empty after `detect`."""
+    hint: str = ""
+    """How to get a better one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What `detect` looks at; a test gives its own."""
+
+    system: str
+    machine: str
+    search_path: str
+    """Directories with programs, separated by `os.pathsep`."""
+    process: Path
+    sysctl: Path
+    superuser: bool
+
+
+def surroundings() -> Surroundings:
+    """Return those of this process."""
+    return Surroundings(
+        system=sys.platform,
+        machine=platform.machine(),
+        # Not the caller's PATH: what is found there becomes the boundary.
+        search_path="/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin",
+        process=Path("/proc/self"),
+        sysctl=Path("/proc/sys"),
+        superuser=os.geteuid() == 0,
+    )
+
+
+async def detect(
+    *, most: Level = Level.CGROUP, around: Surroundings | None = None
+) -> SandboxStatus:
+    """Return the level that should work, without trying it.
+
+    Args:
+        most: The best level that the operator wants; only an operator's setting lowers it.
+        around: Where to look; by default around this process.
+    """
+    around = around or surroundings()
+    if most is Level.NONE:
+        return _none("the operator switched it off", "set the sandbox level in the configuration")
+    if around.system != "linux":
+        return _none(f"expected Linux, got {around.system}", LINUX_HINT)
+    if around.machine not in ARCHITECTURES:
+        return _none(f"no system call filter for {around.machine}", MACHINE_HINT)
+    program = find_program(around)
+    if program is None:
+        return _none("bubblewrap is not installed", INSTALL_HINT)
+    version = await _version(program)
+    if version < OLDEST:
+        got = ".".join(map(str, version)) or "no version"
+        return _none(f"expected bubblewrap 0.8 or later, got {got}", INSTALL_HINT)
+    if not around.superuser and (switch := _forbidden(around.sysctl)):
+        return _none(f"{switch} forbids user namespaces", NAMESPACE_HINT)
+    if most is Level.CGROUP and find_place(around.process) is not None:
+        return SandboxStatus(level=Level.CGROUP)
+    reasons: tuple[str, ...] = ("the operator wants no control groups",)
+    if most is Level.CGROUP:
+        reasons = ("no control group with memory and pids can be made here",)
+    if around.superuser:
+        # Linux, copy_process: RLIMIT_NPROC does not hold for the superuser's id, in any namespace.
+        reasons += ("without one, nothing limits the number of the superuser's processes",)
+        return SandboxStatus(level=Level.NONE, reasons=reasons, hint=SUPERUSER_HINT)
+    return SandboxStatus(level=Level.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
+
+
+def find_program(around: Surroundings) -> Path | None:
+    """Return bubblewrap, or None."""
+    found = shutil.which(PROGRAM, path=around.search_path)
+    return Path(found) if found else None
+
+
+def _none(reason: str, hint: str) -> SandboxStatus:
+    return SandboxStatus(level=Level.NONE, reasons=(reason,), hint=hint)
+
+
+async def _version(program: Path) -> tuple[int, ...]:
+    try:
+        done = await anyio.run_process(
+            (str(program), "--version"), check=False, stdin=subprocess.DEVNULL, env={}
+        )
+    except OSError:
+        return ()
+    found = re.search(rb"(\d+)\.(\d+)\.(\d+)", done.stdout)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def _forbidden(sysctl: Path) -> str:
+    """Return the sysctl that forbids user namespaces, or ""."""
+    for name, value in _SWITCHES.items():
+        try:
+            if (sysctl / name).read_text().strip() == value:
+                return name.replace("/", ".")
+        except OSError:
+            continue
+    return ""

@@ -1,0 +1,152 @@
+"""The values of this room: a call, what it needs, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from skillhouse.floor import SkillhouseError
+from skillhouse.permission import Effect, Permission
+from skillhouse.tools.session import Session
+
+OUTPUT_MAX = 262_144
+"""Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
+
+Status = Literal["ok", "error", "denied", "pending"]
+
+
+class UnknownToolError(SkillhouseError):
+    """No tool has this name; `suggestion` is the nearest that has."""
+
+    def __init__(self, name: str, suggestion: str, known: Sequence[str]) -> None:
+        hint = f"did you mean `{suggestion}`" if suggestion else f"known are {', '.join(known)}"
+        super().__init__(f"unknown tool `{name}`; {hint}")
+        self.name = name
+        self.suggestion = suggestion
+
+
+class RefusedError(Exception):
+    """A call cannot be done as asked; the text tells the model what to try instead."""
+
+    def __init__(self, message: str, *, denied: bool = False) -> None:
+        super().__init__(message)
+        self.status: Status = "denied" if denied else "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """What a model asked for, and on whose behalf."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    agent: str = "default"
+    user: str = "local"
+    channel: str = "library"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What the model gets back."""
+
+    content: str
+    """Text for the model."""
+    status: Status = "ok"
+    data: Mapping[str, Any] | None = None
+    """The same as plain values, for programs."""
+    approval_id: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the call did not do what it was for."""
+        return self.status != "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """A permission that a call needs before it may run."""
+
+    permission: Permission
+    default: Effect
+    """What holds when no rule speaks."""
+    why: str
+    """The reason for that default."""
+    argv: tuple[str, ...] = ()
+    """The words of a command, for binding a lasting yes."""
+    skill_digest: str = ""
+    """Tree digest of the skill that the permission is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a tool did."""
+
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
+    """Whether the text is about a failure, such as a command that exited with another code."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for the audit log; texts and integers only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One call worked out: what it needs, and the doing of exactly that."""
+
+    needs: tuple[Need, ...]
+    run: Callable[[], Awaitable[Output]]
+    """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """What a person who is asked should see besides the arguments, such as a difference."""
+
+
+class Tool(Protocol):
+    """One thing that a model can ask for."""
+
+    @property
+    def name(self) -> str:
+        """The name on the wire."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does and when to use it, for the model."""
+        ...
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON Schema 2020-12 of the arguments: an object without further properties."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether the record of a call must be on the disk before it runs (decision 9)."""
+        ...
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Work out a call whose arguments fit the schema; nothing happens yet.
+
+        Raises:
+            RefusedError: the call makes no sense here, whatever the rules say.
+        """
+        ...
+
+
+def bounded(text: str) -> str:
+    """Return a text of at most `OUTPUT_MAX` characters, which says so when it was cut."""
+    if len(text) <= OUTPUT_MAX:
+        return text
+    notice = f"\n[cut: {len(text) - OUTPUT_MAX} more characters; ask for a part of it]"
+    return text[:OUTPUT_MAX] + notice
+
+
+def object_schema(
+    properties: Mapping[str, Any], *, required: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """Return the JSON Schema of an object with just these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(required),
+        "additionalProperties": False,
+    }

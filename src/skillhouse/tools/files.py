@@ -1,0 +1,292 @@
+"""The tools `read`, `list`, `write` and `edit`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import PathError, digest, open_directory_beneath
+from skillhouse.permission import Effect, Permission
+from skillhouse.tools.call import OUTPUT_MAX, Need, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.session import Session
+from skillhouse.tools.workspace import Place, Workspace, opened, refusal
+
+READ_MAX = 8 * 1_048_576
+"""Bytes of a file that is read at all; the result is cut at `OUTPUT_MAX` characters."""
+ENTRIES_MAX = 1_000
+"""Names of a directory that are listed."""
+
+_PATH = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
+
+
+class ReadTool:
+    """Reads a text file."""
+
+    name = "read"
+    description = (
+        "Read a text file of the workspace or of a loaded skill. Use `offset` and `limit` (lines) "
+        "for long files."
+    )
+    durable = False
+    schema: Mapping[str, Any] = object_schema(
+        {
+            "path": _PATH,
+            "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+            "limit": {"type": "integer", "minimum": 1, "description": "most lines"},
+        },
+        required=("path",),
+    )
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
+        skill = next((s for s in session.visible.skills if s.file == arguments["path"]), None)
+        needs: tuple[Need, ...] = ()
+        if skill is not None:
+            needs = (session.skill_need(skill),)
+            session = session.with_loaded(skill)
+        place = self._workspace.file(arguments["path"], session)
+        needs += (_need("read", place),)
+
+        async def run() -> Output:
+            text = _text(place)
+            lines = text.splitlines(keepends=True)
+            first = arguments.get("offset", 1) - 1
+            last = first + arguments["limit"] if "limit" in arguments else len(lines)
+            part = text if (first, last) == (0, len(lines)) else "".join(lines[first:last])
+            return Output(text=part, data={"path": str(place.path), "lines": len(lines)})
+
+        return Plan(needs=needs, run=run)
+
+
+class ListTool:
+    """Lists a directory."""
+
+    name = "list"
+    description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
+    durable = False
+    schema: Mapping[str, Any] = object_schema({"path": {**_PATH, "default": "."}})
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the directory."""
+        given = arguments.get("path", ".")
+        absolute = self._workspace.absolute(given)
+        base = self._workspace.base_of(absolute, session)
+        why = "it lies in the workspace or a loaded skill"
+        if base is None:
+            why = "it lies outside the workspace and the loaded skills"
+        need = Need(
+            permission=Permission(action="list", resource=absolute),
+            default=Effect.ALLOW if base else Effect.ASK,
+            why=why,
+        )
+
+        top = base or Path("/")
+        real_top = top.resolve()
+        relative = os.path.relpath(absolute, top)
+
+        async def run() -> Output:
+            try:
+                handle = open_directory_beneath(real_top, relative)
+            except PathError as error:
+                raise refusal(error, given) from error
+            try:
+                with os.scandir(handle) as found:
+                    names = sorted(f"{_shown(entry.name)}{_mark(entry)}" for entry in found)
+            finally:
+                os.close(handle)
+            text = "\n".join(names[:ENTRIES_MAX])
+            if len(names) > ENTRIES_MAX:
+                text += f"\n[{len(names) - ENTRIES_MAX} more entries]"
+            return Output(text=text or "[empty]", data={"entries": names[:ENTRIES_MAX]})
+
+        return Plan(needs=(need,), run=run)
+
+
+class WriteTool:
+    """Writes a whole file."""
+
+    name = "write"
+    description = "Write a text file of the workspace, replacing what is there."
+    durable = True
+    schema: Mapping[str, Any] = object_schema(
+        {"path": _PATH, "content": {"type": "string"}}, required=("path", "content")
+    )
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the place; what is protected is refused for good."""
+        relative = self._workspace.writable(arguments["path"], session)
+        data = arguments["content"].encode()
+
+        async def run() -> Output:
+            _replace(self._workspace, relative, data, expected=None)
+            return Output(
+                text=f"wrote {len(data)} bytes to {relative}",
+                data={"path": relative, "bytes": len(data)},
+                detail={"content_digest": digest(data)},
+            )
+
+        return Plan(needs=(_write_need(self._workspace, relative),), run=run)
+
+
+class EditTool:
+    """Replaces text in a file."""
+
+    name = "edit"
+    description = (
+        "Replace `old` by `new` in a text file of the workspace. `old` must occur exactly once, "
+        "unless `all` is true."
+    )
+    durable = True
+    schema: Mapping[str, Any] = object_schema(
+        {
+            "path": _PATH,
+            "old": {"type": "string", "minLength": 1},
+            "new": {"type": "string"},
+            "all": {"type": "boolean", "default": False},
+        },
+        required=("path", "old", "new"),
+    )
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Work out the new text from what the file holds now."""
+        relative = self._workspace.writable(arguments["path"], session)
+        before = _text(self._workspace.file(arguments["path"], session))
+        old, new = arguments["old"], arguments["new"]
+        count = before.count(old)
+        if count == 0:
+            raise RefusedError(f"`old` does not occur in `{relative}`; read the file again")
+        if count > 1 and not arguments.get("all"):
+            raise RefusedError(f"`old` occurs {count} times in `{relative}`: give more of the text")
+        after = before.replace(old, new)
+        expected = digest(before.encode())
+
+        async def run() -> Output:
+            _replace(self._workspace, relative, after.encode(), expected=expected)
+            return Output(
+                text=f"replaced {count} in {relative}",
+                data={"path": relative, "replaced": count},
+                detail={"content_digest": digest(after.encode())},
+            )
+
+        difference = "".join(
+            difflib.unified_diff(
+                before.splitlines(keepends=True), after.splitlines(keepends=True), n=2
+            )
+        )
+        return Plan(
+            needs=(_write_need(self._workspace, relative),),
+            run=run,
+            facts=(("difference", difference[:OUTPUT_MAX]),),
+        )
+
+
+def _need(action: str, place: Place) -> Need:
+    return Need(
+        permission=Permission(action=action, resource=str(place.path)),
+        default=Effect.ASK if place.concern else Effect.ALLOW,
+        why=place.concern or "it lies in the workspace or a loaded skill",
+    )
+
+
+def _write_need(workspace: Workspace, relative: str) -> Need:
+    return Need(
+        permission=Permission(action="write", resource=str(workspace.root / relative)),
+        default=Effect.ASK,
+        why="no rule speaks, and writing is asked about",
+    )
+
+
+def _text(place: Place) -> str:
+    handle = opened(place)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(READ_MAX + 1)
+    if len(data) > READ_MAX:
+        raise RefusedError(f"`{place.path}` is larger than {READ_MAX} bytes: use exec on a part")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RefusedError(f"`{place.path}` is not a text file") from None
+
+
+def _shown(name: str) -> str:
+    """Return a name, which may be any bytes, as text."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _mark(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "@"
+    return "/" if entry.is_dir(follow_symlinks=False) else ""
+
+
+def _replace(workspace: Workspace, relative: str, data: bytes, *, expected: str | None) -> None:
+    """Put `data` in the place of a file in one step, or leave it as it was.
+
+    Raises:
+        RefusedError: the place is a link or directory, or holds something else than `expected`.
+    """
+    directory, _, name = relative.rpartition("/")
+    try:
+        parent = open_directory_beneath(workspace.root, directory or ".", create=True)
+    except PathError as error:
+        raise refusal(error, relative) from error
+    temporary = f".{secrets.token_hex(8)}.part"
+    try:
+        mode = _replaceable(parent, name, relative, expected)
+        handle = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=parent
+        )
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except OSError as error:
+        raise RefusedError(
+            f"cannot write `{relative}`: {(error.strerror or '').lower()}"
+        ) from error
+    finally:
+        if _exists(parent, temporary):
+            os.unlink(temporary, dir_fd=parent)
+        os.close(parent)
+
+
+def _replaceable(parent: int, name: str, relative: str, expected: str | None) -> int:
+    """Return the mode for the new file."""
+    try:
+        info = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(info.st_mode):
+        raise RefusedError(f"`{relative}` is a link or directory and is not replaced")
+    if expected is not None:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=parent)
+        with os.fdopen(handle, "rb") as file:
+            if digest(file.read(READ_MAX + 1)) != expected:
+                raise RefusedError(f"`{relative}` has changed meanwhile; read it again")
+    return stat.S_IMODE(info.st_mode)
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""What a conversation has done so far, as far as later calls depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse.skill import Skill, SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.tools.call import Need
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One agent's conversation: what it may see, and which skills it has loaded."""
+
+    agent: str
+    user: str
+    channel: str
+    visible: SkillIndex
+    """The skills that were listed to this agent: the snapshot its calls are judged by."""
+    skill_need: Callable[[Skill], Need]
+    """What loading a skill needs."""
+    loaded: dict[str, Path] = field(default_factory=dict)
+    """Directories of loaded skills, by the skill's file; they may be read from then on."""
+
+    def with_loaded(self, skill: Skill) -> Session:
+        """Return this session as it would be if `skill` were loaded."""
+        return replace(self, loaded={**self.loaded, skill.file: skill.directory})
+
+
+class Sessions:
+    """The sessions of a house, by agent, user and channel."""
+
+    def __init__(self, skill_need: Callable[[Skill], Need]) -> None:
+        self._skill_need = skill_need
+        self._sessions: dict[tuple[str, str, str], Session] = {}
+
+    def get(self, agent: str, user: str, channel: str, visible: SkillIndex) -> Session:
+        """Return the session of this conversation, with what it may see now."""
+        key = (agent, user, channel)
+        session = self._sessions.get(key)
+        if session is None:
+            session = Session(
+                agent=agent,
+                user=user,
+                channel=channel,
+                visible=visible,
+                skill_need=self._skill_need,
+            )
+            self._sessions[key] = session
+        session.visible = visible
+        return session

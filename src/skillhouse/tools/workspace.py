@@ -1,0 +1,169 @@
+"""Where the file tools may go: the workspace, and the directories of loaded skills."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from skillhouse.floor import PathError, confine, open_beneath
+from skillhouse.sandbox import PROTECTED, SECRETS
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.session import Session
+
+_MESSAGES = {
+    "not-found": "there is no `{path}`",
+    "not-a-file": "`{path}` is not a regular file",
+    "path-escape": "`{path}` is a link that leads outside",
+    "path-link": "`{path}` goes through a link that appeared while it was opened",
+    "unreadable": "`{path}` cannot be read",
+    "path-parent": "`{path}`: write the path without `..`",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A regular file as it was when the call was judged."""
+
+    base: Path
+    """Real directory that bounds it."""
+    relative: str
+    """Path below `base`, without links."""
+    identity: tuple[int, int]
+    """Device and inode, compared when it is opened."""
+    concern: str
+    """Why reading it is not taken for granted; empty when it is."""
+
+    @property
+    def path(self) -> Path:
+        """The absolute real path."""
+        return self.base / self.relative
+
+
+class Workspace:
+    """The directory that an agent works in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute path that a model meant; relative ones are below the workspace.
+
+        Raises:
+            RefusedError: the text is no path.
+        """
+        if not path or "\0" in path:
+            raise RefusedError("expected a path")
+        if ".." in PurePosixPath(path).parts:
+            raise refusal(PathError("path-parent", path, self.root))
+        return os.path.normpath(os.path.join(self.root, path))
+
+    def base_of(self, absolute: str, session: Session) -> Path | None:
+        """Return the allowed directory that a path lies in, or None."""
+        for base in (self.root, *session.loaded.values()):
+            if absolute == str(base) or absolute.startswith(f"{str(base).rstrip('/')}/"):
+                return base
+        return None
+
+    def file(self, path: str, session: Session) -> Place:
+        """Return the regular file that a path leads to, links followed within its base.
+
+        Raises:
+            RefusedError: there is none, or a link leads out of an allowed directory.
+        """
+        absolute = self.absolute(path)
+        base = self.base_of(absolute, session)
+        concern = "" if base else "it lies outside the workspace and the loaded skills"
+        base = base or Path("/")
+        try:
+            target = confine(base, os.path.relpath(absolute, base))
+            info = os.stat(target)
+        except PathError as error:
+            raise refusal(error, path) from error
+        except OSError:
+            # Gone since: somebody else moves things here.
+            raise refusal(PathError("not-found", path, base), path) from None
+        if not is_text(str(target)):
+            raise RefusedError(f"`{path}` leads to a file whose name is not UTF-8")
+        real_base = base.resolve()
+        if not concern and info.st_nlink > 1:
+            concern = "it has other names, which may lie outside"
+        if not concern and _is_secret(target.relative_to(real_base)):
+            concern = "its name is one of secrets"
+        return Place(
+            base=real_base,
+            relative=target.relative_to(real_base).as_posix(),
+            identity=(info.st_dev, info.st_ino),
+            concern=concern,
+        )
+
+    def writable(self, path: str, session: Session) -> str:
+        """Return the path below the workspace that may be written to.
+
+        Raises:
+            RefusedError: it lies elsewhere, or is protected; both are final.
+        """
+        absolute = self.absolute(path)
+        if self.base_of(absolute, session) != self.root or absolute == str(self.root):
+            raise RefusedError(
+                f"denied: `{path}` lies outside the workspace `{self.root}`", denied=True
+            )
+        relative = os.path.relpath(absolute, self.root)
+        # Case is folded: on a file system without case `.GIT/hooks` is `.git/hooks`.
+        parts = PurePosixPath(relative.casefold()).parts
+        # All of it, at any depth, also where it is no directory: git takes its settings, and so
+        # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.
+        if ".git" in parts:
+            raise RefusedError(f"denied: `{relative}` is protected; use git", denied=True)
+        for pattern in PROTECTED:
+            wanted = PurePosixPath(pattern.casefold()).parts
+            head = parts[: len(wanted)]
+            if len(head) == len(wanted) and all(map(fnmatch.fnmatchcase, head, wanted)):
+                raise RefusedError(
+                    f"denied: `{relative}` is protected (`{pattern}`); ask the user to change it",
+                    denied=True,
+                )
+        return relative
+
+
+def opened(place: Place) -> int:
+    """Return a descriptor of the file that was judged, or of one to which the same applies.
+
+    Raises:
+        RefusedError: something else is there now.
+    """
+    try:
+        handle = open_beneath(place.base, place.relative)
+    except PathError as error:
+        raise refusal(error) from error
+    info = os.fstat(handle)
+    is_same = (info.st_dev, info.st_ino) == place.identity
+    # A file that was replaced in one step, as `write` does, is another one at the same path. What
+    # spoke for the first speaks for it too, unless it has a name elsewhere.
+    if not is_same and (place.concern or info.st_nlink > 1):
+        os.close(handle)
+        raise RefusedError(f"`{place.path}` was replaced meanwhile; try again")
+    return handle
+
+
+def is_text(path: str) -> bool:
+    """Whether a path of the file system, which may be any bytes, can be said in UTF-8."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in path)
+
+
+def refusal(error: PathError, path: str = "") -> RefusedError:
+    """Return a path error in words for the model."""
+    message = _MESSAGES.get(error.code, "`{path}` is no path that can be used here")
+    return RefusedError(
+        message.format(path=path or error.relative), denied=error.code == "path-escape"
+    )
+
+
+def _is_secret(relative: Path) -> bool:
+    """Whether a part of the path has a name that secrets have, at any depth."""
+    return any(
+        fnmatch.fnmatchcase(part.casefold(), pattern)
+        for part in relative.parts
+        for pattern in SECRETS
+    )

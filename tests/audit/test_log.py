@@ -1,0 +1,376 @@
+"""Tests of audit/log.py: what is written, by whom, and in which order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillhouse.audit import (
+    AuditDraft,
+    AuditError,
+    AuditLog,
+    AuditRecord,
+    DecidedPermission,
+    read_records,
+    verify_log,
+)
+from skillhouse.floor import canonical_json
+from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
+
+
+def records(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def sequence(found: Iterable[dict[str, object]], key: str = "seq") -> list[object]:
+    return [record[key] for record in found]
+
+
+@pytest.mark.req("S000-118")
+def test_a_record_is_one_line_of_canonical_json_with_its_hash(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    arguments = {"command": "git status", "apiKey": "k"}
+    record = log.append(replace(intent(), arguments=arguments), durable=True)
+    assert record == AuditRecord(
+        id=record.id,
+        seq=1,
+        ts="2026-01-01T00:00:00.000Z",
+        version=1,
+        kind="intent",
+        tool="exec",
+        agent="default",
+        user="u1",
+        channel="cli",
+        arguments={"command": "git status", "apiKey": "[REDACTED]"},
+        argument_digest=hashlib.sha256(canonical_json(arguments)).hexdigest(),
+        permissions=(
+            DecidedPermission(
+                action="exec", resource="git status", effect="allow", layer="user", rule_index=0
+            ),
+        ),
+        reason="",
+        status="",
+        intent="",
+        duration_ms=0,
+        detail={},
+        prev="0" * 64,
+        hash=record.hash,
+    )
+    line = log.path.read_bytes()
+    value = json.loads(line)
+    assert line == canonical_json(value) + b"\n"
+    assert value.pop("hash") == hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+@pytest.mark.req("S000-118")
+def test_ids_sort_as_the_lines_do_even_when_the_clock_goes_back(tmp_path: Path) -> None:
+    times = iter([100.0, 100.0, 7.0, 7.0, 200.0])
+    log = AuditLog(tmp_path / "audit.jsonl", clock=lambda: next(times))
+    ids = [log.append(refusal(), durable=False).id for _ in range(5)]
+    assert ids == sorted(set(ids))
+    assert {len(each) for each in ids} == {26}
+    times_said = sequence(records(log.path), "ts")
+    assert times_said[1:3] == ["1970-01-01T00:01:40.000Z", "1970-01-01T00:00:07.000Z"]
+
+
+@pytest.mark.req("S000-118")
+def test_what_was_written_stays_as_it_is(tmp_path: Path) -> None:
+    log = small_log(tmp_path / "audit.jsonl")
+    before = log.path.read_bytes()
+    log.append(refusal(), durable=False)
+    assert log.path.read_bytes().startswith(before)
+
+
+def test_the_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    log = small_log(tmp_path / "state" / "audit.jsonl")
+    modes = {
+        path.name: path.stat().st_mode & 0o777
+        for path in [log.path.parent, *log.path.parent.iterdir()]
+    }
+    assert modes == {"state": 0o700, "audit.jsonl": 0o600, "audit.jsonl.head": 0o600}
+
+
+def test_a_log_is_continued_by_the_next_process(tmp_path: Path) -> None:
+    small_log(tmp_path / "audit.jsonl").close()
+    with AuditLog(tmp_path / "audit.jsonl") as log:
+        assert log.append(refusal(), durable=True).seq == 5
+    assert verify_log(log.path).problems == ()
+
+
+APPENDING = """
+from pathlib import Path
+from skillhouse.audit import AuditDraft, AuditLog
+log = AuditLog(Path(sys.argv[1]))
+for number in range(int(sys.argv[3])):
+    text = "x" * (number * 37 % 5_000)
+    draft = AuditDraft(kind="refusal", tool="t", agent=sys.argv[2], status="denied",
+                       arguments={"n": number, "list": [text[:150]] * (number % 100)})
+    log.append(draft, durable=number % 10 == 0)
+"""
+
+
+def test_four_processes_at_once_leave_a_log_that_verifies(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    started = [in_process(APPENDING, path, name, 200) for name in "abcd"]
+    for process in started:
+        finished(process)
+    found = verify_log(path)
+    assert (found.records, found.problems, found.notes) == (800, (), ())
+    for name in "abcd":
+        mine = [r["arguments"] for r in records(path) if r["agent"] == name]
+        assert [each["n"] for each in mine if isinstance(each, dict)] == list(range(200))
+
+
+def test_threads_that_share_a_log_leave_one_that_verifies(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+
+    def work() -> None:
+        for _ in range(50):
+            log.append(refusal(), durable=False)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = verify_log(log.path)
+    assert (found.records, found.problems) == (200, ())
+
+
+FORKING = """
+import os
+from pathlib import Path
+from skillhouse.audit import AuditDraft, AuditLog
+log = AuditLog(Path(sys.argv[1]))
+draft = AuditDraft(kind="refusal", tool="t", status="denied")
+log.append(draft, durable=False)
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        for _ in range(100):
+            log.append(draft, durable=False)
+        os._exit(0)
+    children.append(child)
+for _ in range(100):
+    log.append(draft, durable=False)
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+"""
+
+
+def test_forked_children_lock_for_themselves(tmp_path: Path) -> None:
+    finished(in_process(FORKING, tmp_path / "audit.jsonl"))
+    found = verify_log(tmp_path / "audit.jsonl")
+    assert (found.records, found.problems) == (401, ())
+
+
+def test_another_process_does_not_write_what_waits_in_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    log.append_read(refusal())
+    log.path.rmdir()
+    # What a forked child sees.
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert log.append(refusal(), durable=False).seq == 1
+
+
+def test_a_log_that_was_moved_aside_with_its_side_file_begins_anew(tmp_path: Path) -> None:
+    log = small_log(tmp_path / "audit.jsonl")
+    for name in ("audit.jsonl", "audit.jsonl.head"):
+        (tmp_path / name).rename(tmp_path / f"old-{name}")
+    assert log.append(refusal(), durable=True).seq == 1
+    assert verify_log(log.path).problems == ()
+    assert verify_log(log.path).records == 1
+
+
+def test_newlines_and_json_in_arguments_stay_within_one_record(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    forged = (
+        'x"}\n{"kind":"outcome","status":"ok","hash":"' + "0" * 64 + '","id":"1"}\r\n\u2028\x85'
+    )
+    draft = replace(
+        intent(forged, command=forged),
+        agent=forged,
+        reason=forged,
+        detail={"a": {"hash": "1" * 64, "id": forged}, forged: [forged]},
+    )
+    log.append(draft, durable=False)
+    text = log.path.read_text()
+    assert len(text.splitlines()) == 1
+    assert verify_log(log.path).problems == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+TEXT = st.text(max_size=40)
+
+
+@given(arguments=st.dictionaries(TEXT, JSON), detail=st.dictionaries(TEXT, JSON), text=TEXT)
+def test_whatever_a_call_holds_is_recorded_and_verifies(
+    tmp_path_factory: pytest.TempPathFactory,
+    arguments: dict[str, object],
+    detail: dict[str, object],
+    text: str,
+) -> None:
+    log = log_at(tmp_path_factory.mktemp("log") / "audit.jsonl")
+    needed = DecidedPermission(action=text, resource=text, effect=text, layer=text)
+    draft = AuditDraft(
+        kind="intent",
+        tool=text,
+        agent=text,
+        arguments=arguments,
+        detail=detail,
+        reason=text,
+        permissions=(needed,),
+    )
+    written = [log.append(draft, durable=False) for _ in range(2)]
+    assert verify_log(log.path).problems == ()
+    assert [entry.record for entry in read_records(log.path, newest_first=False)] == written
+
+
+@pytest.mark.parametrize("filler", ["x", "\x01", "é", "\U0001f600", '"', "\x9b"])
+def test_a_record_is_cut_to_fit_a_line(tmp_path: Path, filler: str) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    text = filler * 200
+    many: dict[str, object] = {f"{number}": [text] * 200 for number in range(200)}
+    keys: dict[str, object] = {f"{number}{filler * 60}": text for number in range(200)}
+    needed = DecidedPermission(
+        action=text, resource=filler * 1_000, effect="allow", layer=text, rule_index=0
+    )
+    draft = AuditDraft(
+        kind="outcome",
+        tool=text,
+        agent=text,
+        user=text,
+        channel=text,
+        intent=text,
+        arguments=keys | many,
+        detail=keys,
+        permissions=(needed,) * 100,
+        reason=filler * 1_000,
+        status="ok",
+    )
+    record = log.append(draft, durable=False)
+    assert len(log.path.read_bytes()) <= 64 * 1024
+    assert "...[truncated]" in record.arguments
+    assert log.append(refusal(), durable=False).seq == 2
+    assert verify_log(log.path).problems == ()
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        AuditDraft(kind="wish", tool="t"),
+        AuditDraft(kind="outcome", tool="t", status="fine"),
+        AuditDraft(kind="intent", tool="t", arguments={"a": object()}),
+        AuditDraft(kind="intent", tool="t", arguments={"a": b"bytes"}),
+        AuditDraft(kind="intent", tool="t", duration_ms=1.5),  # type: ignore[arg-type]
+        AuditDraft(kind="intent", tool=7),  # type: ignore[arg-type]
+    ],
+)
+def test_a_draft_that_is_no_record_is_refused_and_leaves_nothing(
+    tmp_path: Path, draft: AuditDraft
+) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    for attempt in (lambda: log.append(draft, durable=True), lambda: log.append_read(draft)):
+        with pytest.raises(AuditError) as caught:
+            attempt()
+        assert caught.value.code == "record-invalid"
+    assert (log.is_degraded, log.buffered) == (False, 0)
+    assert not log.path.exists() or log.path.read_bytes() == b""
+
+
+def test_arguments_that_hold_themselves_are_refused(tmp_path: Path) -> None:
+    arguments: dict[str, object] = {}
+    arguments["a"] = arguments
+    with pytest.raises(AuditError, match="cannot be recorded"):
+        log_at(tmp_path / "audit.jsonl").append(intent(a=arguments), durable=True)
+
+
+def down(path: Path) -> None:
+    """Make a log impossible: a directory stands where its file should."""
+    path.mkdir()
+
+
+@pytest.mark.req("S000-116")
+def test_reads_wait_in_memory_and_are_written_in_order_before_the_next(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    kept = [log.append_read(intent("read", path=f"{number}")) for number in range(3)]
+    done = log.append_read(outcome(kept[0].id, tool="read"))
+    assert (log.is_degraded, log.buffered, {record.seq for record in kept}) == (True, 4, {0})
+    log.path.rmdir()
+    log.append(refusal(), durable=True)
+    assert (log.is_degraded, log.buffered, log.dropped) == (False, 0, 0)
+    found = verify_log(log.path)
+    assert (found.problems, found.notes) == ((), ())
+    ids = [record.id for record in (*kept, done)]
+    assert sequence(records(log.path), "id")[:4] == ids
+    # An outcome finds its intent, though both were kept.
+    assert [record.id for record in found.unknown] == ids[1:3]
+
+
+@pytest.mark.req("S000-115")
+def test_a_thousand_reads_are_kept_and_the_oldest_dropped_first(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    for number in range(1_003):
+        log.append_read(intent("read", number=number))
+    assert (log.buffered, log.dropped) == (1_000, 3)
+    log.path.rmdir()
+    log.flush()
+    gap, *rest = records(log.path)
+    assert (gap["kind"], gap["detail"]) == ("repair", {"dropped_records": 3})
+    assert sequence(rest, "arguments") == [{"number": number} for number in range(3, 1_003)]
+    assert (log.dropped, verify_log(log.path).problems) == (0, ())
+
+
+@pytest.mark.req("S000-113")
+def test_a_record_that_cannot_be_written_stops_the_effect(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    for _ in range(2):
+        with pytest.raises(AuditError) as caught:
+            log.append(intent(), durable=True)
+        assert (caught.value.code, log.is_degraded, log.buffered) == ("log-not-a-file", True, 0)
+    log.append_read(refusal())
+    with pytest.raises(AuditError):
+        log.flush()
+    log.path.rmdir()
+    log.append(intent(), durable=True)
+    assert not log.is_degraded
+
+
+def test_flush_without_anything_to_write_does_nothing(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    log.flush()
+    assert not log.path.exists()
+
+
+def test_a_clock_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    for now in (float("nan"), 1e300, -1.0):
+        log = AuditLog(tmp_path / "audit.jsonl", clock=lambda now=now: now)  # type: ignore[misc]
+        with pytest.raises(AuditError):
+            log.append(refusal(), durable=False)
+
+
+def test_closing_twice_is_no_error_and_a_closed_log_opens_again(tmp_path: Path) -> None:
+    log = small_log(tmp_path / "audit.jsonl")
+    log.close()
+    log.close()
+    assert log.append(refusal(), durable=False).seq == 5
+    assert os.path.exists(log.path)

@@ -1,0 +1,103 @@
+"""What the tests of the sandbox share: a launcher of each level, and a workspace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.sandbox import (
+    Completed,
+    Launcher,
+    Level,
+    Limits,
+    SandboxProfile,
+    SandboxStatus,
+    detect,
+    launcher_for,
+)
+
+LEVELS = (Level.CGROUP, Level.RLIMITS)
+
+
+def launcher_at(level: Level, need: Callable[[object, str], None], state: Path) -> Launcher:
+    """Return a launcher of exactly this level, or skip the test.
+
+    The superuser is not offered rlimits; all but the number of processes holds for him too.
+    """
+
+    async def find() -> SandboxStatus:
+        return await detect(most=level)
+
+    status = anyio.run(find)
+    if level is Level.RLIMITS and os.geteuid() == 0:
+        status = SandboxStatus(level=level)
+    need(status.level is level, f"no sandbox {level}: {'; '.join(status.reasons)}")
+    return launcher_for(status, state=state)
+
+
+def skip_unlimited(launcher: Launcher) -> None:
+    """Skip a test of the number of processes where that has no limit, and `detect` says so."""
+    if launcher.level is Level.RLIMITS and os.geteuid() == 0:
+        pytest.skip("rlimits do not hold for the superuser, and are not offered to him")
+
+
+def run(launcher: Launcher, workspace: Path, *argv: str, **options: Any) -> Completed:
+    """Run a program in the workspace; options are those of the profile, of `Limits` and `stdin`."""
+    stdin = options.pop("stdin", b"")
+    cwd = options.pop("cwd", workspace)
+    names = Limits.__dataclass_fields__
+    limits = {name: options.pop(name) for name in tuple(options) if name in names}
+    profile = SandboxProfile(workspace, limits=Limits(**{"seconds": 20.0, **limits}), **options)
+
+    async def call() -> Completed:
+        return await launcher.run(argv, profile, cwd=cwd, stdin=stdin)
+
+    return anyio.run(call)
+
+
+def sh(launcher: Launcher, workspace: Path, script: str, **options: Any) -> Completed:
+    """Run a script of the shell in the workspace."""
+    return run(launcher, workspace, "sh", "-c", script, **options)
+
+
+def running(mark: str) -> list[int]:
+    """Return the processes of this machine that have `mark` in their command line."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = Path("/proc", name, "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(name) != os.getpid():
+            found.append(int(name))
+    return found
+
+
+def listing(directory: Path) -> set[str]:
+    """Return all paths below the directory, relative to it."""
+    return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+
+
+@pytest.fixture(params=LEVELS)
+def launcher(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Launcher:
+    """A launcher of each level in turn."""
+    return launcher_at(request.param, need, tmp_path / "state")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A project with a git directory, secrets and something to work on."""
+    place = tmp_path / "workspace"
+    (place / ".git" / "hooks").mkdir(parents=True)
+    (place / ".git" / "config").write_text("[core]\n")
+    (place / ".env").write_text("TOKEN=canary\n")
+    (place / ".ssh").mkdir()
+    (place / ".ssh" / "id_ed25519").write_text("canary\n")
+    (place / "server.key").write_text("canary\n")
+    (place / "notes.txt").write_text("notes\n")
+    return place

@@ -1,0 +1,35 @@
+"""Houses of temporary directories with a person who gives fixed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.permission import Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
+from tests.runtime.places import make_places
+
+
+class Person:
+    """Answers questions in the order of `answers`, then no; remembers what was asked."""
+
+    def __init__(self, answers: Sequence[Answer] = ()) -> None:
+        self.answers = list(answers)
+        self.asked: list[ApprovalRequest] = []
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        self.asked.append(request)
+        return self.answers.pop(0) if self.answers else Answer.NO
+
+
+def house_at(
+    base: Path, *rules: Rule, person: Person | None = None, roots: Sequence[Path] = ()
+) -> Skillhouse:
+    """Return a house in a project below `base`."""
+    return Skillhouse(
+        configured(make_places(base)),
+        channel=person,
+        layers=(Layer(name="user", rules=rules),),
+        roots=roots,
+    )

@@ -1,0 +1,231 @@
+"""Tests of tools/command.py in the real sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.audit import read_records, verify_log
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
+from skillhouse.sandbox import Level, detect
+from tests.runtime.places import make_places, write_skill
+from tests.tools.houses import house_at
+
+ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
+BWRAP = Path("/usr/bin/bwrap")
+
+
+@pytest.fixture(autouse=True)
+def sandboxed(need: Any) -> None:
+    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    with house_at(tmp_path, ALLOW_EXEC, roots=[tmp_path / "skills"]) as made:
+        yield made
+
+
+def sh(house: Skillhouse, script: str, **more: Any) -> Any:
+    return house.call_sync("exec", {"command": "sh", "params": ["-c", script], **more})
+
+
+def newest_detail(house: Skillhouse) -> dict[str, Any]:
+    """Return what the log says about the outcome of the last call."""
+    outcome = read_records(house.audit_log.path, limit=1)[0].outcome
+    assert outcome is not None
+    return dict(outcome.detail)
+
+
+def test_what_a_command_says_and_how_it_ends_is_the_result(house: Skillhouse) -> None:
+    cases = {
+        "echo said": ("ok", "said\n", (0, "said\n", "", "")),
+        "true": ("ok", "[no output]", (0, "", "", "")),
+        "echo said; echo oops >&2; exit 3": (
+            "error",
+            "exit code 3\nsaid\n\n[stderr]\noops\n",
+            (3, "said\n", "oops\n", ""),
+        ),
+        "echo oops >&2": ("ok", "[stderr]\noops\n", (0, "", "oops\n", "")),
+        "kill -SEGV $$": ("error", "ended by signal 11", (-1, "", "", "")),
+        "printf '\\377'": ("ok", "�", (0, "�", "", "")),
+    }
+    found = {script: sh(house, script) for script in cases}
+    assert {
+        script: (
+            result.status,
+            result.content,
+            tuple(result.data[key] for key in ("exit_code", "stdout", "stderr", "limit")),
+        )
+        for script, result in found.items()
+    } == cases
+
+
+def test_a_command_that_takes_too_long_is_stopped(house: Skillhouse) -> None:
+    result = sh(house, "echo begun; sleep 600", timeout_seconds=1)
+    assert (result.status, result.data["limit"]) == ("error", "time")
+    assert result.content == "stopped: the limit on time was reached\nbegun\n"
+    assert newest_detail(house)["limit"] == "time"
+
+
+def test_output_without_end_is_cut(house: Skillhouse) -> None:
+    result = house.call_sync("exec", {"command": "yes"})
+    assert result.status == "error"
+    assert result.content.startswith("stopped: the limit on output was reached\ny\n")
+
+
+def test_the_workspace_is_where_it_runs_and_writes(house: Skillhouse, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    assert sh(house, "pwd; echo made > made.txt").content == f"{project}\n"
+    assert (project / "made.txt").read_text() == "made\n"
+    result = sh(house, f"echo x > {tmp_path}/escaped.txt; cat {tmp_path}/home/.bashrc; exit 1")
+    assert result.is_error
+    assert not (tmp_path / "escaped.txt").exists()
+
+
+def test_a_skill_is_readable_once_it_is_loaded_and_never_writable(
+    house: Skillhouse, tmp_path: Path
+) -> None:
+    pdf = write_skill(tmp_path / "skills/pdf")
+    write_skill(tmp_path / "skills/other")
+    (pdf / "scripts").mkdir()
+    (pdf / "scripts/run.sh").write_text("echo ran\n")
+    script = {"command": "sh", "params": [str(pdf / "scripts/run.sh")]}
+    assert house.call_sync("exec", script).is_error
+    house.call_sync("skill", {"name": "pdf"})
+    assert house.call_sync("exec", script).content == "ran\n"
+    assert sh(house, f"echo evil > {pdf}/SKILL.md").is_error
+    assert sh(house, f"rm -rf {pdf}/scripts").is_error
+    assert sh(house, f"cat {tmp_path}/skills/other/SKILL.md").is_error
+    assert (pdf / "scripts/run.sh").read_text() == "echo ran\n"
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A server on the host's loopback that greets each caller; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            while True:
+                try:
+                    caller, _ = listener.accept()
+                except OSError:
+                    return
+                with caller:
+                    caller.sendall(b"hello\n")
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_the_network_is_there_for_those_commands_only_that_a_rule_names(
+    tmp_path: Path, server: int, need: Any
+) -> None:
+    need(shutil.which("bash", path="/usr/bin:/bin"), "no bash")
+    arguments = {
+        "command": "bash",
+        "params": ["-c", f"exec 3<>/dev/tcp/127.0.0.1/{server}; cat <&3"],
+    }
+    network = Rule(effect=Effect.ALLOW, action="network", pattern="bash *")
+    other = Rule(effect=Effect.ALLOW, action="network", pattern="curl *")
+    ask = Rule(effect=Effect.ASK, action="network", pattern="*")
+    for rules, content, recorded in (
+        ((ALLOW_EXEC,), "", "none"),
+        ((ALLOW_EXEC, other), "", "none"),
+        ((ALLOW_EXEC, ask), "", "none"),
+        ((ALLOW_EXEC, network), "hello\n", "host"),
+    ):
+        with house_at(tmp_path, *rules) as house:
+            result = house.call_sync("exec", arguments)
+            assert result.data is not None
+            assert result.data["stdout"] == content
+            assert newest_detail(house)["network"] == recorded
+
+
+def test_only_declared_variables_are_given(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"EDITOR": "vi", "HIDDEN": "canary", "PATH": "/evil"})
+    with Skillhouse(
+        configured(places),
+        exec_environment=("EDITOR", "MISSING"),
+        layers=(Layer(name="user", rules=(ALLOW_EXEC,)),),
+    ) as house:
+        result = house.call_sync("exec", {"command": "env"})
+    assert sorted(result.content.splitlines()) == [
+        "EDITOR=vi",
+        "HOME=/tmp",
+        "LANG=C.UTF-8",
+        "PATH=/usr/local/bin:/usr/bin:/bin",
+        f"PWD={tmp_path}/project",
+    ]
+
+
+def test_the_log_says_what_held_the_command(house: Skillhouse) -> None:
+    house.call_sync("exec", {"command": "false"})
+    level = anyio.run(house.sandbox_status).level
+    assert newest_detail(house) == {
+        "exit_code": 1,
+        "limit": "",
+        "sandbox": str(level),
+        "network": "none",
+    }
+    assert verify_log(house.audit_log.path).problems == ()
+
+
+def test_a_program_that_is_not_there_is_an_answer(house: Skillhouse) -> None:
+    result = house.call_sync("exec", {"command": "no-such-program"})
+    assert (result.status, "no program 'no-such-program'" in result.content) == ("error", True)
+    assert read_records(house.audit_log.path, limit=1)[0].status == "error"
+
+
+HIDDEN = """
+import json, sys
+from pathlib import Path
+from skillhouse.permission import Effect, Rule
+from tests.tools.houses import house_at
+
+allow = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
+with house_at(Path(sys.argv[1]), allow) as house:
+    result = house.call_sync("exec", {"command": "touch", "params": ["made"]})
+print(json.dumps([result.status, result.content]))
+"""
+
+
+def test_without_a_sandbox_nothing_runs_and_the_hint_says_what_to_do(
+    tmp_path: Path, need: Any
+) -> None:
+    """The search for bubblewrap passes PATH over, so it is hidden in a mount namespace."""
+    need(BWRAP.exists(), "bubblewrap is somewhere else")
+    empty = tmp_path / "empty"
+    empty.touch()
+    repository = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        (
+            *(BWRAP, "--dev-bind", "/", "/", "--ro-bind", empty, BWRAP),
+            *(sys.executable, "-c", HIDDEN, tmp_path),
+        ),
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": f"{repository / 'src'}{os.pathsep}{repository}"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    status, content = json.loads(done.stdout)
+    assert status in ("error", "denied")
+    assert "bubblewrap is not installed" in content
+    assert "apt-get install bubblewrap" in content
+    assert not (tmp_path / "project/made").exists()
