@@ -11,6 +11,9 @@ import pytest
 
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, read_records, verify_log
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 
 class NaiveLog:
     """What many agents have: a JSON object a line, appended, believed when it parses."""

@@ -20,6 +20,10 @@ from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import COOKIE, PORT, SESSION, TOKEN, Page
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 BASE = f"http://127.0.0.1:{PORT}"
 SECRET = "the words of a private skill"
 

@@ -33,6 +33,9 @@ from tests.sandbox.places import (
     workspace,
 )
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 __all__ = ["workspace"]
 
 MIB = 1 << 20
@@ -300,6 +303,7 @@ CORE = """
 import sys, anyio
 from pathlib import Path
 from skillhouse.sandbox import Level, SandboxProfile, SandboxStatus, launcher_for
+
 async def main():
     launcher = launcher_for(SandboxStatus(level=Level(sys.argv[1])))
     place = Path(sys.argv[2])

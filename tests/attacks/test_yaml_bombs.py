@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 MEMORY_BYTES = 1 << 30
 CPU_SECONDS = 2
 

@@ -20,6 +20,9 @@ from skillhouse.audit.head import Head, head_bytes, head_path
 from skillhouse.audit.tail import torn_facts
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 
 def refused(log: AuditLog) -> str:
     """Return the code with which an append is refused; the log must stay as it was."""
@@ -363,6 +366,7 @@ def test_a_killed_process_leaves_an_unknown_outcome(tmp_path: Path) -> None:
 FLOODING = """
 from pathlib import Path
 from skillhouse.audit import AuditDraft, AuditLog
+
 log = AuditLog(Path(sys.argv[1]))
 print("ready", flush=True)
 while True:

@@ -118,6 +118,7 @@ for number in range(int(sys.argv[3])):
 """
 
 
+@pytest.mark.slow
 def test_four_processes_at_once_leave_a_log_that_verifies(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     started = [in_process(APPENDING, path, name, 200) for name in "abcd"]
@@ -219,6 +220,7 @@ JSON = st.recursive(
 TEXT = st.text(max_size=40)
 
 
+@pytest.mark.slow
 @given(arguments=st.dictionaries(TEXT, JSON), detail=st.dictionaries(TEXT, JSON), text=TEXT)
 def test_whatever_a_call_holds_is_recorded_and_verifies(
     tmp_path_factory: pytest.TempPathFactory,

@@ -173,6 +173,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(arguments=st.dictionaries(st.text(), JSON))
 def test_any_arguments_become_json_with_ascii_keys(arguments: dict[str, object]) -> None:
     assert json.loads(json.dumps(redacted(arguments), allow_nan=False)) == redacted(arguments)

@@ -13,6 +13,9 @@ from skillhouse.audit import AuditError, AuditLog, Problem, Verification, verify
 from skillhouse.audit.head import head_path
 from tests.audit.logs import Change, intent, log_at, outcome, refusal, small_log
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

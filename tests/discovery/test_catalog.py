@@ -59,7 +59,7 @@ def test_without_skills_there_is_no_text() -> None:
     assert render_catalog(SkillIndex()).tokens == 0
 
 
-@pytest.mark.req("S000-40", "S001-71")
+@pytest.mark.req("S000-40", "S001-3", "S001-71")
 def test_nothing_of_a_body_is_in_the_text(tmp_path: Path) -> None:
     write_skill(tmp_path / "pdf", body="Run the secret command.\n")
     index = discover([tmp_path])
@@ -116,7 +116,6 @@ INDEXES = st.builds(
 )
 
 
-@pytest.mark.req("S001-3")
 @given(index=INDEXES, budget=st.integers(0, 400))
 def test_the_budget_holds_and_what_it_leaves_out_is_listed(index: SkillIndex, budget: int) -> None:
     found = render_catalog(index, budget_tokens=budget)

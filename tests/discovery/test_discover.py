@@ -24,7 +24,7 @@ def ids(index: SkillIndex) -> list[str]:
     return [skill.id for skill in index.skills]
 
 
-@pytest.mark.req("S001-12", "S001-28", "S001-31", "S000-20")
+@pytest.mark.req("S001-12", "S001-28", "S000-20")
 @pytest.mark.parametrize(("stronger", "weaker"), list(itertools.combinations(SCOPES, 2)))
 def test_the_skill_of_the_stronger_scope_is_in_force_whatever_the_order(
     tmp_path: Path, stronger: str, weaker: str
@@ -86,7 +86,7 @@ def test_losers_that_share_an_id_are_told_apart_by_their_paths(tmp_path: Path) -
     assert caught.value.candidates == tuple(map(str, files[1:]))
 
 
-@pytest.mark.req("S000-12", "S000-17", "S000-39")
+@pytest.mark.req("S000-39")
 def test_the_name_is_the_frontmatters_and_the_directory_still_finds_it(tmp_path: Path) -> None:
     file = write_skill(tmp_path / "pdf-tools", name="pdf")
     index = discover([tmp_path])
@@ -119,7 +119,7 @@ def test_a_skill_holds_what_its_head_says(tmp_path: Path) -> None:
     assert skill.frontmatter.fields["x-own"] == ["a", "b"]
 
 
-@pytest.mark.req("S001-2", "S001-3", "S001-47", "S003-47")
+@pytest.mark.req("S001-2", "S001-47")
 def test_of_a_large_file_only_the_head_is_read(tmp_path: Path) -> None:
     write_skill(tmp_path / "large", body="Secret of the body.\n" * 12_000)
     report = probe(tmp_path)
@@ -127,7 +127,7 @@ def test_of_a_large_file_only_the_head_is_read(tmp_path: Path) -> None:
     assert not any("Secret of the body" in line for line in report.everything)
 
 
-@pytest.mark.req("S000-24", "S001-26", "S003-24")
+@pytest.mark.req("S000-24")
 def test_one_bad_file_costs_no_other_skill(tmp_path: Path) -> None:
     write_skill(tmp_path / "good")
     bad = {
@@ -174,7 +174,6 @@ def test_an_unknown_scope_or_profile_is_an_error_that_names_the_nearest(tmp_path
         discover([tmp_path], profile="defualt")
 
 
-@pytest.mark.req("S001-29")
 def test_the_profile_says_which_scope_is_stronger(tmp_path: Path) -> None:
     roots = [Root(tmp_path / scope, scope) for scope in ("user", "project")]
     for root in roots:
@@ -274,7 +273,7 @@ def test_the_order_in_which_directories_were_made_changes_nothing(
 
 
 @pytest.mark.req("S001-28")
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(seeds=st.lists(st.integers(0, 999), min_size=2, max_size=2), steps=STEPS)
 def test_the_order_in_which_directories_are_listed_changes_nothing(
     seeds: list[int], steps: list[tuple[str, str, str]]
@@ -287,9 +286,41 @@ def test_the_order_in_which_directories_are_listed_changes_nothing(
             assert probe(root, shuffled=seed).everything == expected
 
 
-def test_an_index_stays_as_it_was_when_it_was_first_looked_at(tmp_path: Path) -> None:
-    file = write_skill(tmp_path / "pdf")
-    index = discover([tmp_path])
+@pytest.mark.req("S001-34")
+def test_a_second_look_at_an_index_asks_no_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write_skill(root / "pdf")
+    write_refused(root / "broken")
+    index = discover([root])
+    first = everything(index)
+    shutil.rmtree(root)
+    assert everything(index) == first
     assert index.skills is index.skills
-    file.unlink()
-    assert names(index) == ["pdf"]
+
+
+@pytest.mark.req("S001-36")
+def test_without_a_cache_directory_nothing_outlives_an_index(tmp_path: Path) -> None:
+    for description in ("First.", "Again."):
+        write_skill(tmp_path / "pdf", description=description)
+        assert [skill.description for skill in discover([tmp_path]).skills] == [description]
+
+
+@pytest.mark.req("S001-4")
+def test_finding_a_skill_runs_nothing_of_it(tmp_path: Path) -> None:
+    trap = f"touch {tmp_path}/sprung"
+    text = f"Do !`{trap}` $({trap}) `{trap}`"
+    directory = write_skill(tmp_path / "root" / "pdf", description=text, body=text).parent
+    for name in ("install.sh", "scripts/main.sh", "SKILL.sh"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_text(f"#!/bin/sh\n{trap}\n")
+        (directory / name).chmod(0o755)
+    assert names(discover([tmp_path / "root"])) == ["pdf"]
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.req("S000-18")
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_skill_that_only_one_scope_has_is_in_force(tmp_path: Path, scope: str) -> None:
+    write_skill(tmp_path / scope / "only")
+    index = discover([Root(tmp_path / other, other) for other in SCOPES])
+    assert ids(index) == [f"{scope}:only"]

@@ -137,7 +137,6 @@ def test_a_directory_of_the_project_that_a_person_named_is_explicit(tmp_path: Pa
     assert [scope for scope, path in found if path == "work/.claude/skills"] == ["explicit"]
 
 
-@pytest.mark.req("S001-75", "S001-77")
 def test_the_profile_says_where_to_look_and_in_which_order(tmp_path: Path) -> None:
     profile = Profile(
         scopes=tuple(reversed(DEFAULT_PROFILE.scopes)),

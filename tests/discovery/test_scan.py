@@ -59,7 +59,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.req("S001-33", "S001-34")
+@pytest.mark.req("S001-33")
 def test_a_warm_start_opens_no_unchanged_skill_file(tree: Path, tmp_path: Path) -> None:
     cold = probe(tree)
     assert len(skill_files(cold.opened, tree)) >= 8
@@ -229,6 +229,7 @@ def apply(root: Path, change: tuple[str, str, str]) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("S001-37")
 @given(changes=st.lists(CHANGES, max_size=12), fresh=st.booleans(), nested=st.booleans())
 def test_an_index_always_says_what_the_files_say(

@@ -52,6 +52,21 @@ def outcome(directory: Path) -> str:
         return error.code
 
 
+@pytest.mark.parametrize(("given", "expect"), vectors("tree_digest"))
+def test_a_tree_has_the_digest_of_its_vector_or_none(
+    tmp_path: Path, given: dict[str, Any], expect: dict[str, str]
+) -> None:
+    for file in given["files"]:
+        path = tmp_path / file["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "link" in file:
+            path.symlink_to(file["link"])
+        else:
+            path.write_bytes(base64.b64decode(file["content_b64"]))
+            path.chmod(int(file["mode"], 8))
+    assert [outcome(tmp_path)] == list(expect.values())
+
+
 SKILL_MD = b"---\nname: pdf\ndescription: Fills forms.\n---\nBody.\n"
 DIGEST_OF_SKILL_MD = "skilltree1:dff362dbcff02c4c5b10e88654775cd427ebe87132bf7e21af92e21140794d7b"
 

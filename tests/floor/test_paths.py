@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.floor import PathError, checked_parts, confine, open_beneath, read_beneath
+from skillhouse.floor import (
+    PathError,
+    checked_parts,
+    confine,
+    open_beneath,
+    open_directory_beneath,
+    read_beneath,
+)
 from tests.vectorfile import vectors
 
 
@@ -183,6 +190,55 @@ def test_open_beneath_can_make_a_file_for_its_owner_only(tmp_path: Path) -> None
     assert made.read_text() == "new"
     assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0
     assert refusal(tmp_path, "notes/new.txt", flags=flags) == "unreadable"
+
+
+def directory_refusal(base: Path, relative: str, *, create: bool) -> str:
+    with no_descriptor_left_open(), pytest.raises(PathError) as caught:
+        os.close(open_directory_beneath(base, relative, create=create))
+    return caught.value.code
+
+
+def test_a_directory_is_opened_beneath_and_made_where_it_is_missing(tmp_path: Path) -> None:
+    assert directory_refusal(tmp_path, "a/b", create=False) == "not-found"
+    with no_descriptor_left_open():
+        handle = open_directory_beneath(tmp_path, "a/b", create=True)
+        os.close(os.open("made.txt", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
+        os.close(handle)
+        os.close(open_directory_beneath(tmp_path, "a/b", create=True))
+        os.close(open_directory_beneath(tmp_path, "."))
+    assert (tmp_path / "a/b/made.txt").is_file()
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize(
+    ("relative", "code"),
+    [
+        ("", "path-empty"),
+        ("../outside", "path-parent"),
+        ("file", "not-found"),
+        ("file/below", "not-found"),
+        ("link", "path-link"),
+        ("link/below", "path-link"),
+        ("dangling", "path-link"),
+        ("\udcff\ud800", "not-found"),
+    ],
+)
+def test_no_directory_is_opened_or_made_through_a_link(
+    tmp_path: Path, relative: str, code: str, create: bool
+) -> None:
+    base, outside = tmp_path / "base", tmp_path / "outside"
+    base.mkdir()
+    outside.mkdir()
+    (base / "file").touch()
+    (base / "link").symlink_to(outside)
+    (base / "dangling").symlink_to(tmp_path / "gone")
+    assert directory_refusal(base, relative, create=create) == code
+    assert sorted(os.listdir(tmp_path)) == ["base", "outside"]
+    assert os.listdir(outside) == []
+
+
+def test_a_directory_that_cannot_be_made_is_unreadable(tmp_path: Path) -> None:
+    assert directory_refusal(tmp_path, "x" * 300, create=True) == "unreadable"
 
 
 def test_a_base_that_is_missing_or_a_file_has_nothing_beneath(tmp_path: Path) -> None:

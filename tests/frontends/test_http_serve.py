@@ -26,6 +26,10 @@ from skillhouse.frontends.http import listener as listener_module
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\n")
 
 

@@ -40,6 +40,10 @@ from tests.frontends.mcp_peer import (
 )
 from tests.runtime.places import write_skill
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 Work = Callable[[Client], Awaitable[None]]
 TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec"]
 

@@ -17,6 +17,10 @@ from skillhouse.audit import AuditEntry, read_records, verify_log
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, has_sandbox, text_of
 from tests.runtime.places import write_skill
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 WEATHER = "Tokyo: ⛅️ +18°C\n"
 RULES = """
 [[rules]]

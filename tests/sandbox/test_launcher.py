@@ -22,6 +22,10 @@ from skillhouse.sandbox import (
 )
 from tests.sandbox.places import launcher, listing, run, running, sh, workspace
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["launcher", "workspace"]
 
 MIB = 1 << 20

@@ -24,6 +24,10 @@ from skillhouse.sandbox import (
 from skillhouse.sandbox.status import OLDEST, Surroundings, surroundings
 from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
 ROOM = importlib.import_module("skillhouse.sandbox.self_test")
 PROBES = {
     "calls_refused",

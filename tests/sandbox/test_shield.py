@@ -17,6 +17,9 @@ from skillhouse.sandbox.placeholder import MTIME_NS, Stash
 from skillhouse.sandbox.shield import Cover, shield
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 __all__ = ["launcher", "workspace"]
 
 NAMED = tuple(name for name in PROTECTED if "*" not in name)

@@ -98,6 +98,7 @@ def test_the_list_of_files_has_a_bound_and_says_what_it_left_out(tmp_path: Path)
     assert list_resources(tmp_path) == (listed, 0)
 
 
+@pytest.mark.slow
 def test_entries_are_looked_at_up_to_a_bound(tmp_path: Path) -> None:
     for number in range(10_050):
         os.mknod(tmp_path / f"{number:05}")
@@ -188,6 +189,9 @@ def test_a_file_that_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
     content = load(skill)
     assert (content.skill, content.body) == (skill, "# Use\nMore.\u200b\n")
     assert [found.code for found in content.diagnostics] == ["name-mismatch", "hidden-characters"]
+    assert content.frontmatter_changed
+    skill.location.write_text(TEXT + "More.\n")
+    assert not load(skill).frontmatter_changed
 
 
 def link_file(root: Path, outside: Path) -> None:

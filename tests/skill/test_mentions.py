@@ -243,7 +243,7 @@ def test_a_shell_splits_a_plain_command_into_the_same_words(
 
 
 @pytest.mark.slow
-@settings(max_examples=5_000)
+@settings(max_examples=2_500)
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), max_size=8))
 def test_a_shell_splits_very_many_plain_commands_into_the_same_words(
     split_by_shell: Callable[[str, str], list[str]], parts: list[str]

@@ -23,6 +23,9 @@ from skillhouse.sandbox import Level, detect
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import house_at
 
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
 ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 BWRAP = Path("/usr/bin/bwrap")
 
@@ -197,6 +200,7 @@ import json, sys
 from pathlib import Path
 from skillhouse.permission import Effect, Rule
 from tests.tools.houses import house_at
+
 
 allow = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 with house_at(Path(sys.argv[1]), allow) as house:

@@ -142,6 +142,9 @@ def open_directory_beneath(base: Path, relative: str, *, create: bool = False) -
             below = _open(base, relative, part, os.O_RDONLY | _DIRECTORY | _NOFOLLOW, handle)
         except OSError as error:
             raise PathError("unreadable", relative, base) from error
+        except ValueError:
+            # Half a surrogate pair, which no name of a file has.
+            raise PathError("not-found", relative, base) from None
         finally:
             os.close(handle)
         handle = below
