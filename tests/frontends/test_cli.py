@@ -63,7 +63,7 @@ def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path
     (place / "home/.agents/skills/bad/SKILL.md").write_text("no frontmatter")
     _, _, err = run("list")
     assert "skillhouse trust" in err
-    assert "1 findings about files: `skillhouse list --findings`" in err
+    assert "1 finding about files: `skillhouse list --findings`" in err
     code, out, _ = run("list", "--findings")
     assert code == 0
     assert "bad/SKILL.md:1: error: expected `---` as the first line [frontmatter-missing]" in out
@@ -149,8 +149,8 @@ def test_validate_judges_one_skill_or_all_below_a_directory(run: Run, place: Pat
 
 def test_trust_shows_gives_and_takes_back(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
-    assert "not trusted, 1 skills" in run("trust", "--show")[1]
-    assert "trusted, 1 skills" in run("trust")[1]
+    assert "not trusted, 1 skill" in run("trust", "--show")[1]
+    assert "trusted, 1 skill" in run("trust")[1]
     assert "project:pdf" in run("list", "--json")[1]
     assert run("trust", "--revoke")[0] == 0
     assert run("trust", "--revoke")[0] == 1

@@ -24,6 +24,15 @@ def one_line(text: str) -> str:
     return shown(" ".join(text.split()))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "skill"), counted(2, "skill")
+    ('1 skill', '2 skills')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def width_of(text: str) -> int:
     """Return the columns a text takes; Chinese, Japanese and Korean take two a character."""
     if text.isascii():

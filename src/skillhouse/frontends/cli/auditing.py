@@ -8,7 +8,7 @@ from skillhouse.audit import AuditEntry, Verification, find_record, read_records
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import entry_value, verification_value
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.text import counted, cut, one_line, shown
 
 EXAMPLES = """examples:
   skillhouse audit list --limit 20
@@ -96,5 +96,5 @@ def _verify(found: Verification, terminal: Terminal, *, json: bool) -> int:
             wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
             terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
         word = "changed or cut" if found.problems else "whole"
-        terminal.line(f"{found.records} records, the log is {word}")
+        terminal.line(f"{counted(found.records, 'record')}, the log is {word}")
     return 1 if found.problems or found.unknown else 0

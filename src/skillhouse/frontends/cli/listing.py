@@ -9,7 +9,7 @@ from skillhouse.floor import Diagnostic
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal
 from skillhouse.frontends.plain import index_value, skill_value
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.text import counted, one_line, shown
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.findings:
         for found in index.diagnostics:
             terminal.line(finding_line(found, terminal))
-        terminal.note(f"{len(index.diagnostics)} findings")
+        terminal.note(counted(len(index.diagnostics), "finding"))
         return 0
     skills = house.visible.skills
     for scope, group in groupby(skills, key=lambda skill: skill.scope):
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"{shown(str(found.path))}: {found.message}")
     others = len(index.diagnostics) - len(untrusted)
     if others:
-        terminal.note(f"{others} findings about files: `skillhouse list --findings`")
+        terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
     return 0
 
 
@@ -69,7 +69,7 @@ def finding_line(found: Diagnostic, terminal: Terminal) -> str:
 
 def _summary(house: Skillhouse) -> str:
     index = house.index
-    parts = [f"{len(house.visible)} skills"]
+    parts = [counted(len(house.visible), "skill")]
     if house.hidden:
         parts.append(f"{len(house.hidden)} denied by rules")
     if index.shadowed:

@@ -8,7 +8,7 @@ from skillhouse.discovery import Catalog
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import rehearsal_value
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.text import counted, one_line, shown
 from skillhouse.runtime import MentionVerdict, Rehearsal, rehearse
 
 EXAMPLES = """examples:
@@ -64,7 +64,7 @@ def _print(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
 def _catalog(catalog: Catalog, hidden: int, terminal: Terminal, *, full: bool) -> None:
     terminal.heading("1 Catalog the model sees")
     _excerpt(catalog.text, CATALOG_LINES, terminal, full=full)
-    facts = f"{len(catalog.included)} skills, about {catalog.tokens} tokens"
+    facts = f"{counted(len(catalog.included), 'skill')}, about {catalog.tokens} tokens"
     if catalog.omitted:
         facts += f", {len(catalog.omitted)} left out by the budget"
     if hidden:
@@ -95,7 +95,7 @@ def _body(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
         return
     _excerpt(content.body, BODY_LINES, terminal, full=full)
     files = len(content.resources) + content.resources_omitted
-    terminal.line(f"  about {content.tokens} tokens, {files} other files")
+    terminal.line(f"  about {content.tokens} tokens, {counted(files, 'other file')}")
     for found in content.diagnostics:
         terminal.line(f"  {found.severity}: {shown(found.message)} [{found.code}]")
     terminal.line()

@@ -7,7 +7,7 @@ import argparse
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import trust_value
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.text import counted, one_line, shown
 from skillhouse.runtime import TrustReport
 
 EXAMPLES = """examples:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _print(report: TrustReport, terminal: Terminal) -> None:
     word = "trusted" if report.is_trusted else "not trusted"
-    terminal.line(f"{shown(str(report.project))}: {word}, {len(report.skills)} skills")
+    terminal.line(f"{shown(str(report.project))}: {word}, {counted(len(report.skills), 'skill')}")
     if report.skills:
         terminal.line()
     for found in report.skills:

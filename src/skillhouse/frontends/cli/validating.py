@@ -11,6 +11,7 @@ from skillhouse.frontends.cli.listing import finding_line
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import diagnostic_values
+from skillhouse.frontends.text import counted
 from skillhouse.skill import SKILL_FILE, validate
 
 EXAMPLES = """examples:
@@ -63,5 +64,5 @@ def _skills_below(path: Path) -> list[Path]:
 def _summary(skills: int, findings: list[Diagnostic]) -> str:
     errors = sum(found.severity is Severity.ERROR for found in findings)
     warnings = sum(found.severity is Severity.WARNING for found in findings)
-    noun = "skill" if skills == 1 else "skills"
-    return f"{skills} {noun}: {errors} errors, {warnings} warnings"
+    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    return f"{counted(skills, 'skill')}: {found}"
