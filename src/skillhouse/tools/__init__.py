@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
-    from skillhouse.tools.call import Need as Need
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import RefusedError as RefusedError
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.gate import Gate as Gate
+    from skillhouse.tools.need import Need as Need
     from skillhouse.tools.portal import Portal as Portal
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
@@ -31,12 +31,11 @@ else:
     import importlib
 
     _FILES = {
-        "call": (
-            "OUTPUT_MAX Need Output Plan RefusedError Tool ToolCall ToolResult UnknownToolError"
-        ),
+        "call": ("OUTPUT_MAX Output Plan RefusedError Tool ToolCall ToolResult UnknownToolError"),
         "command": "ExecTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
+        "need": "Need",
         "portal": "Portal",
         "session": "Session Sessions",
         "skills": "SearchTool SkillTool",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.permission import Effect, Permission
+from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
 OUTPUT_MAX = 262_144
@@ -60,21 +60,6 @@ class ToolResult:
     def is_error(self) -> bool:
         """Whether the call did not do what it was for."""
         return self.status != "ok"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """A permission that a call needs before it may run."""
-
-    permission: Permission
-    default: Effect
-    """What holds when no rule speaks."""
-    why: str
-    """The reason for that default."""
-    argv: tuple[str, ...] = ()
-    """The words of a command, for binding a lasting yes."""
-    skill_digest: str = ""
-    """Tree digest of the skill that the permission is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

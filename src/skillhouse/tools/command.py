@@ -14,7 +14,8 @@ from skillhouse.sandbox import (
     SandboxProfile,
     SandboxUnavailableError,
 )
-from skillhouse.tools.call import Need, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 

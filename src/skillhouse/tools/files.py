@@ -12,7 +12,8 @@ from typing import Any
 
 from skillhouse.floor import PathError, digest, open_directory_beneath
 from skillhouse.permission import Effect, Permission
-from skillhouse.tools.call import OUTPUT_MAX, Need, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import OUTPUT_MAX, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 

@@ -16,7 +16,6 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog, AuditRecord, Deci
 from skillhouse.floor import Digest, digest, nearest
 from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.tools.call import (
-    Need,
     Output,
     Plan,
     RefusedError,
@@ -27,6 +26,7 @@ from skillhouse.tools.call import (
     UnknownToolError,
     bounded,
 )
+from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
 STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}

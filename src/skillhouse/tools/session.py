@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillhouse.skill import Skill, SkillIndex
-
-if TYPE_CHECKING:
-    from skillhouse.tools.call import Need
+from skillhouse.tools.need import Need
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
-from skillhouse.tools.call import Need, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
 ENUM_MAX = 500
