@@ -305,11 +305,11 @@ def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):
 def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_path: Path):
     now = 100.0
     reader = Reader(house, lambda: now)
-    before = len(reader.found().visible)
+    before = len(reader.found().view.visible)
     write_skill(tmp_path / "home/.claude/skills/fresh", description="Quite fresh.")
-    assert len(reader.found().visible) == before
+    assert len(reader.found().view.visible) == before
     now += 1.0
-    assert len(reader.found().visible) == before + 1
+    assert len(reader.found().view.visible) == before + 1
     assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
 
 

@@ -5,6 +5,7 @@ from skillhouse.runtime.house import Skillhouse, configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
+from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
@@ -18,6 +19,7 @@ __all__ = [
     "TrustReport",
     "TrustStore",
     "TrustedSkill",
+    "View",
     "configured",
     "load_config",
     "rehearse",

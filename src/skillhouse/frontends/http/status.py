@@ -11,8 +11,7 @@ from pathlib import Path
 
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import SearchIndex
-from skillhouse.runtime import Explanation, Skillhouse
+from skillhouse.runtime import Explanation, Skillhouse, View
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
@@ -48,8 +47,8 @@ class Found:
     """What one look at the house gave."""
 
     index: SkillIndex
-    visible: SkillIndex
-    hidden: tuple[Skill, ...]
+    view: View
+    """What the default agent sees of it."""
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
@@ -127,7 +126,6 @@ class Reader:
         self._found: Found | None = None
         self._found_at = 0.0
         self._search_lock = threading.Lock()
-        self._search: tuple[tuple[Skill, ...], SearchIndex] | None = None
 
     def status(self, *, query: str = "", page: int = 1) -> Status:
         """Return the status, with the page of the skills nearest to `page`.
@@ -136,7 +134,7 @@ class Reader:
             SkillhouseError: the house cannot be read.
         """
         found = self.found()
-        skills = self._searched(found, query) if query else found.visible.skills
+        skills = self._searched(found, query) if query else found.view.visible.skills
         pages = max(1, -(-len(skills) // PAGE_SKILLS))
         page = min(max(page, 1), pages)
         start = (page - 1) * PAGE_SKILLS
@@ -150,20 +148,17 @@ class Reader:
                 page=page,
                 pages=pages,
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
-                denied=tuple(self._denied(skill) for skill in found.hidden[:PAGE_SKILLS]),
+                denied=tuple(self._denied(skill) for skill in found.view.hidden[:PAGE_SKILLS]),
             )
 
     def _searched(self, found: Found, query: str) -> tuple[Skill, ...]:
         """Return the visible skills that fit, best first, at most a page.
 
-        The house forgets its search index at each look, and making one reads all bodies: seconds
-        for 10,000 skills. So it is made anew only when the skills are others than before; a body
-        that changed under the same frontmatter is searched as it was.
+        Under a lock of its own: the first search reads all bodies, seconds for 10,000 skills, and
+        other pages must not wait for it.
         """
         with self._search_lock:
-            if self._search is None or self._search[0] != found.visible.skills:
-                self._search = (found.visible.skills, SearchIndex.from_skills(found.visible))
-            hits = self._search[1].search(query, limit=PAGE_SKILLS)
+            hits = found.view.search_index.search(query, limit=PAGE_SKILLS)
         return tuple(found.by_id[hit.id] for hit in hits)
 
     def detail(self, reference: str) -> SkillDetail:
@@ -244,8 +239,7 @@ def _found(house: Skillhouse) -> Found:
     catalog = house.catalog()
     return Found(
         index=index,
-        visible=house.visible,
-        hidden=house.hidden,
+        view=house.view(),
         by_id=by_id,
         by_file={skill.file: skill for skill in every},
         shadowed=tuple(

@@ -23,8 +23,8 @@ def status_value(status: Status) -> dict[str, Any]:
         "project": str(status.project),
         "trusted": found.is_trusted,
         "profile": status.profile,
-        "skills": len(found.visible),
-        "hidden": len(found.hidden),
+        "skills": len(found.view.visible),
+        "hidden": len(found.view.hidden),
         "shadowed": len(found.shadowed),
         "diagnostics": len(found.index.diagnostics),
         "errors": found.errors,
@@ -45,8 +45,8 @@ def skills_value(found: Found) -> dict[str, Any]:
     """Return all skills and findings, as `skillhouse list --json` does."""
     return {
         **index_value(found.index),
-        "skills": [skill_value(skill) for skill in found.visible.skills],
-        "hidden": [skill_value(skill) for skill in found.hidden],
+        "skills": [skill_value(skill) for skill in found.view.visible.skills],
+        "hidden": [skill_value(skill) for skill in found.view.hidden],
     }
 
 
