@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-import anyio.to_thread
+import anyio
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.frontends.cli.terminal import Terminal
@@ -28,7 +28,9 @@ class TerminalChannel:
         if not self._stdin.isatty():
             return Answer.NO
         self._show(request)
-        text = await anyio.to_thread.run_sync(self._stdin.readline, abandon_on_cancel=True)
+        # A thread that waits for the line would keep the process alive after Ctrl-C.
+        await anyio.wait_readable(self._stdin)
+        text = self._stdin.readline()
         answer = _ANSWERS.get(text.strip().lower(), Answer.NO)
         if answer is Answer.ALWAYS and not request.always:
             self._terminal.note("an always is not possible here; taken as once")
