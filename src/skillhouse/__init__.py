@@ -6,18 +6,28 @@ The face of the house: every public name, loaded from its room when it is first 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.approval import Answer as Answer
+    from skillhouse.approval import ApprovalRequest as ApprovalRequest
+    from skillhouse.approval import Channel as Channel
+    from skillhouse.audit import AuditLog as AuditLog
+    from skillhouse.audit import AuditRecord as AuditRecord
+    from skillhouse.audit import verify_log as verify_log
     from skillhouse.discovery import Catalog as Catalog
     from skillhouse.discovery import Root as Root
 
     # mypy takes the module of the same name for another definition.
     from skillhouse.discovery import discover as discover  # type: ignore[no-redef]
     from skillhouse.discovery import render_catalog as render_catalog
+    from skillhouse.floor import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor import ConfigError as ConfigError
     from skillhouse.floor import Diagnostic as Diagnostic
     from skillhouse.floor import Digest as Digest
     from skillhouse.floor import PathError as PathError
     from skillhouse.floor import Severity as Severity
+    from skillhouse.floor import SkillError as SkillError
     from skillhouse.floor import SkillhouseError as SkillhouseError
+    from skillhouse.floor import StateError as StateError
+    from skillhouse.floor import UnknownSkillError as UnknownSkillError
     from skillhouse.floor import confine as confine
     from skillhouse.floor import digest as digest
     from skillhouse.floor import open_beneath as open_beneath
@@ -34,6 +44,9 @@ if TYPE_CHECKING:
     from skillhouse.retrieval import search as search
     from skillhouse.runtime import Config as Config
     from skillhouse.runtime import Skillhouse as Skillhouse
+    from skillhouse.sandbox import Limits as Limits
+    from skillhouse.sandbox import SandboxProfile as SandboxProfile
+    from skillhouse.sandbox import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.skill import Frontmatter as Frontmatter
     from skillhouse.skill import ParsePolicy as ParsePolicy
     from skillhouse.skill import ParseResult as ParseResult
@@ -45,22 +58,32 @@ if TYPE_CHECKING:
     from skillhouse.skill import parse as parse
     from skillhouse.skill import validate as validate
     from skillhouse.skill import validate_name as validate_name
+    from skillhouse.tools import Gate as Gate
+    from skillhouse.tools import Tool as Tool
+    from skillhouse.tools import ToolCall as ToolCall
+    from skillhouse.tools import ToolResult as ToolResult
+    from skillhouse.tools import UnknownToolError as UnknownToolError
 else:
     import importlib
 
     _ROOMS = {
+        "approval": "Answer ApprovalRequest Channel",
+        "audit": "AuditLog AuditRecord verify_log",
         "discovery": "Catalog Root discover render_catalog",
         "floor": (
-            "ConfigError Diagnostic Digest PathError Severity SkillhouseError confine digest "
-            "open_beneath tree_digest wire_name"
+            "AmbiguousSkillError ConfigError Diagnostic Digest PathError Severity SkillError "
+            "SkillhouseError StateError UnknownSkillError confine digest open_beneath "
+            "tree_digest wire_name"
         ),
         "permission": "Decision Effect Layer Permission Rule decide",
         "retrieval": "Hit SearchIndex search",
         "runtime": "Config Skillhouse",
+        "sandbox": "Limits SandboxProfile SandboxUnavailableError",
         "skill": (
-            "Frontmatter ParsePolicy ParseResult Profile Skill SkillContent SkillIndex load parse "
-            "validate validate_name"
+            "Frontmatter ParsePolicy ParseResult Profile Skill SkillContent SkillIndex load "
+            "parse validate validate_name"
         ),
+        "tools": "Gate Tool ToolCall ToolResult UnknownToolError",
     }
     _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
     __all__ = sorted(_ROOM_OF)
