@@ -21,7 +21,7 @@ _HIDDEN = (
     "\\U000e0000-\\U000e007f"
 )
 """What a model reads and a person does not see; it can still stand in a directory's name."""
-_UNPRINTABLE = re.compile(f"[{_CONTROL}{_HIDDEN}]+")
+_UNPRINTABLE = f"[{_CONTROL}{_HIDDEN}]+"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +86,7 @@ def _block(skill: Skill) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _UNPRINTABLE.sub(" ", text).translate(_ENTITIES)
+    if not text.isprintable():
+        # None of these is printable; compiling the pattern takes longer than a whole catalog.
+        text = re.sub(_UNPRINTABLE, " ", text)
+    return text.translate(_ENTITIES)
