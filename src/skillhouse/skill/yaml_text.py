@@ -41,9 +41,11 @@ def is_plain(block: str) -> bool:
         return False
     if "..." in block and (block[:3] == "..." or "\n..." in block):
         return False
-    if block.encode().translate(None, _HARMLESS) and not _is_plain_with_marks(block):
+    marks = block.encode().translate(None, _HARMLESS)
+    if marks and not _is_plain_with_marks(block, marks):
         return False
-    return block.count("- ") + block.count("? ") <= FAST_OPENERS_MAX or all(
+    # One character is counted much quicker than two, and few blocks have that many.
+    return block.count("-") + block.count("?") <= FAST_OPENERS_MAX or all(
         line.count("- ") + line.count("? ") <= FAST_OPENERS_MAX for line in block.split("\n")
     )
 
@@ -52,17 +54,18 @@ _HARMLESS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 \n.
 """Characters that neither open anything nor hide anything: without others a block is plain."""
 
 
-def _is_plain_with_marks(block: str) -> bool:
-    if "&" in block or "*" in block or "!" in block:
+def _is_plain_with_marks(block: str, marks: bytes) -> bool:
+    """Whether a block is plain although it holds `marks`, the characters that are not harmless."""
+    if b"&" in marks or b"*" in marks or b"!" in marks:
         return False
     # A directive: Rust passes over those it does not know.
     if "%" in block and (block[0] == "%" or "\n%" in block):
         return False
     # Rust joins two escaped surrogates to one character, and libyaml refuses them.
-    if "\\u" in block:
+    if b"\\" in marks and "\\u" in block:
         return False
     # Not printable: tabs, controls, U+0085, U+2028, U+2029, and all hidden characters.
-    if not block.replace("\n", "").isprintable():
+    if not marks.decode().isprintable():
         return False
     if ("[" in block or "{" in block) and (
         block.count("[") + block.count("{") > FAST_OPENERS_MAX or _ODD_FLOW.search(block)
