@@ -114,7 +114,7 @@ def _metadata(value: Any, problems: list[_Problem]) -> None:
 
 
 def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
-    if not isinstance(value, str) or "," in _BRACKETED.sub("", value):
+    if not isinstance(value, str) or ("," in value and "," in _BRACKETED.sub("", value)):
         problems.append(
             _Problem("allowed-tools", "allowed-tools-form", "expected tools separated by blanks")
         )

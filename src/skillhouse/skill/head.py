@@ -53,7 +53,9 @@ def read_metadata(
     except RefusedError as refusal:
         findings.append(refusal.finding)
         return None, findings
-    return (None if any(finding.fatal for finding in findings) else found), findings
+    if findings and any(finding.fatal for finding in findings):
+        return None, findings
+    return found, findings
 
 
 def _block(data: bytes, findings: list[Finding], *, complete: bool) -> str:
