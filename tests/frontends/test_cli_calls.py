@@ -13,32 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.cli import main
-from tests.runtime.places import make_places
-
 Run = Callable[..., tuple[int, str, str]]
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    places = make_places(tmp_path)
-    for variable in [name for name in os.environ if name.startswith(("SKILLHOUSE_", "XDG_"))]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("HOME", str(places.home))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.chdir(places.start)
-    return places.start
-
-
-@pytest.fixture
-def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+def project(place: Path) -> Path:
+    return place / "project"
 
 
 def test_an_allowed_call_prints_its_result_and_is_in_the_log(run: Run, project: Path) -> None:

@@ -154,6 +154,22 @@ def test_every_listed_location_can_be_read_whole(tmp_path: Path) -> None:
             assert (result.status, result.content) == ("ok", skill.location.read_text())
 
 
+def test_a_skill_of_the_workspace_is_that_skill_however_its_path_is_written(
+    tmp_path: Path,
+) -> None:
+    directory = write_skill(tmp_path / "project/.agents/skills/pdf", body="OLD\n")
+    with house_at(tmp_path) as house:
+        house.trust()
+        write_skill(directory, body="NEW BODY\n")
+        for path in (
+            str(directory / "SKILL.md"),
+            ".agents/skills/pdf/SKILL.md",
+            "./.agents//skills/pdf/SKILL.md",
+        ):
+            result = house.call_sync("read", {"path": path})
+            assert (result.status, "NEW BODY" in result.content) == ("denied", False)
+
+
 def test_two_agents_see_different_skills_and_rules(tmp_path: Path) -> None:
     file = tmp_path / "home/.config/skillhouse/config.toml"
     file.parent.mkdir(parents=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import Entry, Scanned, scan
 from skillhouse.discovery.snapshot import Snapshots
-from skillhouse.discovery.walk import is_utf8
-from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
     Finding,
     IndexContent,

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from skillhouse.floor import is_utf8
 from skillhouse.skill import SKILL_FILE, Finding
 
 ENTRIES_MANY = 100_000
@@ -27,15 +28,6 @@ file, which `not_regular` makes for what is there and is none.
 def not_regular(path: str) -> OSError:
     """Return the error of a place that holds something other than a regular file."""
     return OSError(errno.EINVAL, "not a regular file", path)
-
-
-def is_utf8(path: str) -> bool:
-    """Whether a path of the file system is UTF-8 (other bytes come as lone surrogates)."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.paths import (
     checked_parts,
     confine,
+    is_utf8,
     open_beneath,
     open_directory_beneath,
     read_beneath,
@@ -48,6 +49,7 @@ __all__ = [
     "decode",
     "digest",
     "encode",
+    "is_utf8",
     "nearest",
     "open_beneath",
     "open_directory_beneath",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NewType
 
 from skillhouse.floor.errors import TreeError
+from skillhouse.floor.paths import is_utf8
 from skillhouse.floor.wire import canonical_json
 
 Digest = NewType("Digest", str)
@@ -92,7 +93,7 @@ def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str
             if stat.S_ISDIR(info.st_mode):
                 yield from _files(path, relative + "/", depth + 1)
             elif stat.S_ISREG(info.st_mode):
-                if not _is_utf8(relative):
+                if not is_utf8(relative):
                     raise TreeError("tree-name-encoding", path, "a name that is not UTF-8")
                 yield path, relative
             else:
@@ -113,12 +114,3 @@ def _read(path: Path, left: int) -> tuple[str, int, str]:
     finally:
         os.close(handle)
     return "100755" if mode & stat.S_IXUSR else "100644", size, hasher.hexdigest()
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether a name of the file system was UTF-8 (undecodable bytes come as surrogates)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -183,3 +183,12 @@ def read_beneath(base: Path, relative: str, *, max_bytes: int) -> bytes:
     handle = open_beneath(base, relative)
     with os.fdopen(handle, "rb") as file:
         return file.read(max_bytes + 1)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a name of the file system was UTF-8 (undecodable bytes come as surrogates)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

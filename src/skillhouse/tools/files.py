@@ -48,7 +48,8 @@ class ReadTool:
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
-        skill = next((s for s in session.visible.skills if s.file == arguments["path"]), None)
+        absolute = self._workspace.absolute(arguments["path"])
+        skill = next((s for s in session.visible.skills if s.file == absolute), None)
         needs: tuple[Need, ...] = ()
         if skill is not None:
             needs = (session.skill_need(skill),)

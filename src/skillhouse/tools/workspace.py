@@ -62,7 +62,7 @@ class Workspace:
     def base_of(self, absolute: str, session: Session) -> Path | None:
         """Return the allowed directory that a path lies in, or None."""
         for base in (self.root, *session.loaded.values()):
-            if absolute == str(base) or absolute.startswith(f"{str(base).rstrip('/')}/"):
+            if Path(absolute).is_relative_to(base):
                 return base
         return None
 
