@@ -161,10 +161,12 @@ def test_a_skill_of_the_workspace_is_that_skill_however_its_path_is_written(
     with house_at(tmp_path) as house:
         house.trust()
         write_skill(directory, body="NEW BODY\n")
+        (tmp_path / "project/link").symlink_to(directory)
         for path in (
             str(directory / "SKILL.md"),
             ".agents/skills/pdf/SKILL.md",
             "./.agents//skills/pdf/SKILL.md",
+            "link/SKILL.md",
         ):
             result = house.call_sync("read", {"path": path})
             assert (result.status, "NEW BODY" in result.content) == ("denied", False)

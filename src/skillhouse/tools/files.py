@@ -49,7 +49,9 @@ class ReadTool:
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
         absolute = self._workspace.absolute(arguments["path"])
-        skill = next((s for s in session.visible.skills if s.file == absolute), None)
+        # As it is written, and where links in the workspace lead.
+        names = (absolute, os.path.realpath(absolute))
+        skill = next((s for s in session.visible.skills if s.file in names), None)
         needs: tuple[Need, ...] = ()
         if skill is not None:
             needs = (session.skill_need(skill),)
