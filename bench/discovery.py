@@ -206,6 +206,21 @@ def _ours(*, cached: bool, used: bool) -> Callable[[str, Path], Prepared]:
     return prepare
 
 
+def _refresh(*, used: bool) -> Callable[[str, Path], Prepared]:
+    """Return the case of one file changed since the index was written."""
+    found = _ours(cached=True, used=used)
+
+    def prepare(tree: str, cache: Path) -> Prepared:
+        first = min(os.listdir(tree))
+        with open(f"{tree}/{first}/SKILL.md", "a") as file:
+            file.write("One more line.\n")
+        # What changed this moment is not yet believed to be as it will stay.
+        time.sleep(0.2)
+        return found(tree, cache)
+
+    return prepare
+
+
 def _count(tree: str) -> int:
     """Return the number of skills that the tree was made with, at next to no cost."""
     return os.stat(tree).st_nlink - 2
@@ -221,6 +236,8 @@ CASES: dict[str, tuple[str, str, Callable[[str, Path], Prepared]]] = {
     "indexed-used": ("cold, index written, and `.skills`", "read", _ours(cached=True, used=True)),
     "warm": ("warm", "stat", _ours(cached=True, used=False)),
     "warm-used": ("warm, and `.skills`", "stat", _ours(cached=True, used=True)),
+    "refresh": ("one file changed", "stat", _refresh(used=False)),
+    "refresh-used": ("one file changed, and `.skills`", "stat", _refresh(used=True)),
 }
 """Name: what it is, the floor it is compared with, the work."""
 

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from skillhouse.audit import verify_log as verify_log
     from skillhouse.discovery import Catalog as Catalog
     from skillhouse.discovery import Root as Root
-
-    # mypy takes the module of the same name for another definition.
-    from skillhouse.discovery import discover as discover  # type: ignore[no-redef]
+    from skillhouse.discovery import discover as discover
     from skillhouse.discovery import render_catalog as render_catalog
     from skillhouse.floor import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor import ConfigError as ConfigError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from skillhouse.approval import Grant, GrantStore, grant_patterns
+from skillhouse.approval import Grant, GrantStore, grant_patterns, may_last
+from skillhouse.store import STATE, Store
 
 
 @pytest.mark.parametrize(
@@ -31,12 +33,60 @@ def test_a_lasting_yes_covers_a_subcommand_or_a_directory_and_no_more(
 def test_grants_are_kept_once_and_can_be_forgotten(tmp_path: Path) -> None:
     store = GrantStore(tmp_path)
     grant = Grant(action="exec", pattern="git status", place="/w")
-    assert (store.all(), store.clear()) == ((), 0)
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    store.add([grant], now)
+    assert (store.all(), store.clear(), store.revoke("x")) == ((), 0, None)
+    store.add([grant])
     stamp = store.stamp()
-    store.add([grant, grant], now)
-    assert store.all() == (grant,)
+    store.add([grant, dataclasses.replace(grant, expires_ms=9)])
+    (kept,) = store.all()
+    assert (kept, kept.expires_ms) == (grant, 9)
     assert stamp
+    assert store.revoke(kept.id) == kept
+    store.add([grant])
     assert store.clear() == 1
     assert store.all() == ()
+
+
+def test_grants_of_users_agents_and_places_stand_side_by_side(tmp_path: Path) -> None:
+    store = GrantStore(tmp_path)
+    grant = Grant(action="exec", pattern="git status", place="/w")
+    others = [
+        dataclasses.replace(grant, user="another"),
+        dataclasses.replace(grant, agent="another"),
+        dataclasses.replace(grant, place="another"),
+        dataclasses.replace(grant, skill_digest="another"),
+    ]
+    store.add([grant, *others])
+    assert store.all() == (grant, *others)
+    here = {"user": "local", "agent": "default", "place": "/w", "skill_digest": ""}
+    assert [g.is_for(**here) for g in store.all()] == [True, False, False, False, False]
+    everywhere = dataclasses.replace(grant, place="")
+    assert everywhere.is_for(**{**here, "place": "/elsewhere"})
+
+
+@pytest.mark.parametrize(
+    ("words", "lasts"),
+    [
+        ("git status", True),
+        ("ls -l", True),
+        ("bash -c ls", False),
+        ("python3.11 run.py", False),
+        ("/usr/bin/env FOO=1 ls", False),
+        ("find . -exec rm {} +", False),
+        ("xargs rm", False),
+    ],
+)
+def test_a_shell_line_is_never_allowed_for_good(words: str, lasts: bool) -> None:
+    assert may_last(words.split()) is lasts
+
+
+def test_what_was_granted_before_there_was_an_end_gets_one(tmp_path: Path) -> None:
+    before = dataclasses.replace(STATE, steps=STATE.steps[:2])
+    path = tmp_path / "state.sqlite3"
+    with Store(path, before) as store, store.transaction() as connection:
+        connection.execute(
+            'INSERT INTO "grant" VALUES (?, ?, ?, ?, ?)',
+            ("write", "/w/*", "/w", "", "2026-01-01T00:00:00+00:00"),
+        )
+    (grant,) = GrantStore(tmp_path).all()
+    assert grant == Grant(action="write", pattern="/w/*", place="/w")
+    assert datetime.fromtimestamp(grant.expires_ms / 1000, UTC) == datetime(2026, 1, 31, tzinfo=UTC)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import AuditError, AuditLog, verify_log
-from skillhouse.audit import lock as locking
 from skillhouse.audit.head import Head, head_bytes, head_path
 from skillhouse.audit.tail import torn_facts
+from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 
 # Left out of the fast part: it starts processes or tries every byte.

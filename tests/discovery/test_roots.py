@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from skillhouse.discovery import Root, default_roots, git_root, project_roots
-from skillhouse.skill import DEFAULT_PROFILE, Profile
+from skillhouse.discovery import Root, default_roots, discover, git_root
+from skillhouse.discovery.roots import GLOB_MAX
+from skillhouse.floor import ConfigError
+from skillhouse.skill import DEFAULT_PROFILE, Profile, RootRule
+from tests.discovery.trees import names, write_skill
 
 PLACES = (".skillhouse/skills", ".agents/skills", ".claude/skills")
 
@@ -33,6 +38,11 @@ def roots_of(
         builtin=builtin,
     )
     return [(root.scope, os.path.relpath(root.path, home.parent)) for root in found]
+
+
+def project_roots(start: Path, profile: Profile = DEFAULT_PROFILE) -> list[Path]:
+    found = default_roots(start=start, home=Path("/home/me"), environment={}, profile=profile)
+    return [root.path for root in found if root.scope == "project"]
 
 
 def repository(base: Path, below: str = "") -> Path:
@@ -71,13 +81,13 @@ def test_a_start_below_finds_the_roots_of_each_directory_up_to_the_git_root(
     start = repository(tmp_path, "packages/app")
     expected = [tmp_path / "work" / at / place for at in ("packages/app", "packages", "")
                 for place in PLACES]  # fmt: skip
-    assert project_roots(start, DEFAULT_PROFILE) == tuple(expected)
+    assert project_roots(start) == expected
 
 
 def test_outside_git_only_the_start_directory_is_a_project(tmp_path: Path) -> None:
     start = tmp_path / "a" / "b"
     start.mkdir(parents=True)
-    assert project_roots(start, DEFAULT_PROFILE) == tuple(start / place for place in PLACES)
+    assert project_roots(start) == [start / place for place in PLACES]
 
 
 def test_the_nearest_git_root_ends_the_project(tmp_path: Path) -> None:
@@ -100,7 +110,7 @@ def test_a_relative_start_is_taken_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository(tmp_path, "src"))
-    assert project_roots(Path(), DEFAULT_PROFILE)[3] == tmp_path / "work" / PLACES[0]
+    assert project_roots(Path())[3] == tmp_path / "work" / PLACES[0]
 
 
 def test_empty_parts_of_the_variable_are_passed_over(tmp_path: Path) -> None:
@@ -140,9 +150,12 @@ def test_a_directory_of_the_project_that_a_person_named_is_explicit(tmp_path: Pa
 def test_the_profile_says_where_to_look_and_in_which_order(tmp_path: Path) -> None:
     profile = Profile(
         scopes=tuple(reversed(DEFAULT_PROFILE.scopes)),
-        project_directories=("skills",),
-        user_directories=("~/mine", "/opt/skills"),
-        environment_variable="ELSEWHERE",
+        roots=(
+            RootRule(scope="project", path="skills"),
+            RootRule(scope="user", path="~/mine"),
+            RootRule(scope="explicit", path="${ELSEWHERE}"),
+            RootRule(scope="user", path="/opt/skills"),
+        ),
     )
     environment = {"ELSEWHERE": str(tmp_path / "x"), "SKILLHOUSE_SKILLS_DIR": str(tmp_path / "y")}
     found = default_roots(
@@ -154,3 +167,200 @@ def test_the_profile_says_where_to_look_and_in_which_order(tmp_path: Path) -> No
         Root(tmp_path / "x", "explicit"),
         Root(tmp_path / "skills", "project"),
     )
+
+
+def rules_of(*rules: RootRule, **changes: Any) -> Profile:
+    return replace(DEFAULT_PROFILE, roots=rules, **changes)
+
+
+def test_a_variable_can_have_a_value_for_when_it_is_unset_and_more_of_a_path(
+    tmp_path: Path,
+) -> None:
+    profile = rules_of(
+        RootRule(scope="user", path="${HOUSE:-~/.house}/skills"),
+        RootRule(scope="explicit", path="${MORE}/skills"),
+    )
+    home = tmp_path / "home"
+    assert roots_of(tmp_path, home, profile=profile) == [("user", "home/.house/skills")]
+    environment = {"HOUSE": f"{tmp_path}/house", "MORE": f"{tmp_path}/a{os.pathsep}{tmp_path}/b"}
+    assert roots_of(tmp_path, home, profile=profile, environment=environment) == [
+        ("explicit", "a/skills"),
+        ("explicit", "b/skills"),
+        ("user", "house/skills"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("walk", "expected"),
+    [
+        ("none", ["home/work/app"]),
+        ("git_root", ["home/work/app", "home/work"]),
+        ("home", ["home/work/app", "home/work", "home"]),
+    ],
+)
+@pytest.mark.parametrize("order", ["nearest", "farthest"])
+def test_a_walk_ends_where_the_profile_says_both_ends_included(
+    tmp_path: Path, walk: Any, order: Any, expected: list[str]
+) -> None:
+    home = tmp_path / "home"
+    start = repository(home, "app")
+    profile = rules_of(RootRule(scope="project", path="s"), walk=walk, walk_order=order)
+    found = [path for _, path in roots_of(start, home, profile=profile)]
+    assert found == [f"{at}/s" for at in (expected if order == "nearest" else expected[::-1])]
+
+
+def test_a_walk_to_the_root_of_the_file_system_looks_at_it_too(tmp_path: Path) -> None:
+    profile = rules_of(RootRule(scope="project", path="s"), walk="fs_root")
+    assert project_roots(tmp_path, profile) == [at / "s" for at in (tmp_path, *tmp_path.parents)]
+    elsewhere = rules_of(RootRule(scope="project", path="s"), walk="home")
+    # Where home is not above the start.
+    assert project_roots(tmp_path, elsewhere)[-1] == Path("/s")
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("scope", ["project:a/x", "project:a/y", "project:x", "project:y", "user:u", "user:v"]),
+        ("written", ["user:u", "project:a/x", "project:a/y", "project:x", "project:y", "user:v"]),
+    ],
+)
+def test_the_roots_of_one_directory_stand_together_in_either_order(
+    tmp_path: Path, order: Any, expected: list[str]
+) -> None:
+    profile = rules_of(
+        RootRule(scope="user", path=f"{tmp_path / 'work'}/u"),
+        RootRule(scope="project", path="x"),
+        RootRule(scope="project", path="y"),
+        RootRule(scope="user", path=f"{tmp_path / 'work'}/v"),
+        root_order=order,
+    )
+    found = roots_of(repository(tmp_path, "a"), tmp_path / "home", profile=profile)
+    assert [f"{scope}:{path.removeprefix('work/')}" for scope, path in found] == expected
+
+
+def test_a_rule_can_have_a_walk_a_depth_and_a_treatment_of_links_of_its_own(
+    tmp_path: Path,
+) -> None:
+    start = repository(tmp_path, "app")
+    profile = rules_of(
+        RootRule(scope="project", path="x", walk="none", max_depth=1, symlinks="follow"),
+        RootRule(scope="project", path="y"),
+    )
+    found = default_roots(start=start, home=tmp_path, environment={}, profile=profile)
+    assert found == (
+        Root(start / "x", "project", "", 1, "follow"),
+        Root(start / "y", "project"),
+        Root(start.parent / "y", "project"),
+    )
+
+
+def test_a_depth_and_a_treatment_of_its_own_hold_for_a_root_alone(tmp_path: Path) -> None:
+    for root in ("one", "two"):
+        write_skill(tmp_path / root / f"{root}-flat")
+        write_skill(tmp_path / root / "group" / f"{root}-nested")
+        write_skill(tmp_path / "out" / f"{root}-linked")
+        (tmp_path / root / "link").symlink_to(tmp_path / "out" / f"{root}-linked")
+    roots = [
+        Root(tmp_path / "one", "user", max_depth=1, symlinks="follow"),
+        Root(tmp_path / "two", "user"),
+    ]
+    assert names(discover(roots)) == ["one-flat", "one-linked", "two-flat", "two-nested"]
+
+
+def plugins(tmp_path: Path, pattern: str = "~/cache/*/*/skills") -> tuple[Root, ...]:
+    profile = rules_of(RootRule(scope="plugin", path=pattern, namespace=1))
+    return default_roots(start=tmp_path, home=tmp_path, environment={}, profile=profile)
+
+
+def test_a_star_stands_for_any_directory_and_one_of_them_names_the_plugin(
+    tmp_path: Path,
+) -> None:
+    for at in ("pdf/2", "pdf/1", "web/1", ".hidden/1", "web/.tmp"):
+        (tmp_path / "cache" / at / "skills").mkdir(parents=True)
+    (tmp_path / "cache" / "file").write_text("no directory")
+    assert plugins(tmp_path) == tuple(
+        Root(tmp_path / "cache" / at / "skills", "plugin", at.split("/")[0])
+        for at in ("pdf/1", "pdf/2", "web/1")
+    )
+    assert plugins(tmp_path / "elsewhere") == ()
+
+
+def test_a_star_fits_a_link_only_if_that_stays_in_the_place(tmp_path: Path) -> None:
+    (tmp_path / "cache" / "pdf" / "1").mkdir(parents=True)
+    (tmp_path / "secret" / "1").mkdir(parents=True)
+    (tmp_path / "cache" / "out").symlink_to(tmp_path / "secret")
+    (tmp_path / "cache" / "pdf" / "latest").symlink_to("1")
+    (tmp_path / "cache" / "pdf" / "circle").symlink_to("circle")
+    found = [root.path.relative_to(tmp_path).as_posix() for root in plugins(tmp_path)]
+    assert found == ["cache/pdf/1/skills", "cache/pdf/latest/skills"]
+    write_skill(tmp_path / "cache" / "pdf" / "1" / "skills" / "read")
+    # The same place by two ways is one.
+    assert names(discover(plugins(tmp_path))) == ["pdf:read"]
+
+
+def test_what_a_star_leaves_out_beyond_its_bound_is_said(tmp_path: Path) -> None:
+    for number in range(GLOB_MAX + 1):
+        (tmp_path / "cache" / f"{number:04}").mkdir(parents=True)
+    found = plugins(tmp_path, "~/cache/*/skills")
+    assert len(found) == GLOB_MAX
+    index = discover(found[-1:])
+    assert [(said.severity, said.code) for said in index.diagnostics] == [("warning", "root-limit")]
+    assert "more than 2000 directories fit `~/cache/*/skills`" in index.diagnostics[0].message
+
+
+def test_a_star_in_what_a_person_named_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = roots_of(
+        tmp_path,
+        tmp_path / "home",
+        environment={"SKILLHOUSE_SKILLS_DIR": f"{tmp_path}/*"},
+        explicit=[tmp_path / "*" / "x"],
+    )
+    explicit = [path for scope, path in found if scope == "explicit"]
+    assert explicit == ["*/x", "*"]
+
+
+def test_of_a_root_named_twice_the_stronger_is_kept_also_where_the_last_wins(
+    tmp_path: Path,
+) -> None:
+    profile = rules_of(
+        RootRule(scope="builtin", path=f"{tmp_path}/x"),
+        RootRule(scope="user", path=f"{tmp_path}/y"),
+        RootRule(scope="explicit", path="{explicit}"),
+        root_order="written",
+        duplicates="last",
+    )
+    found = roots_of(tmp_path, tmp_path / "home", profile=profile, explicit=[tmp_path / "x"])
+    assert found == [("user", "y"), ("explicit", "x")]
+
+
+def test_a_link_to_the_users_own_skills_leaves_them_the_users(tmp_path: Path) -> None:
+    start, home = repository(tmp_path), tmp_path / "home"
+    (home / ".claude" / "skills").mkdir(parents=True)
+    (start / ".claude").symlink_to(home / ".claude")
+    found = roots_of(start, home)
+    assert ("project", "work/.claude/skills") not in found
+    assert ("user", "home/.claude/skills") in found
+
+
+def test_a_rule_of_a_scope_that_there_is_not_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown scope `usr`; did you mean `user`"):
+        roots_of(tmp_path, tmp_path, profile=rules_of(RootRule(scope="usr", path="~/x")))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"path": ""},
+        {"path": "~/a\0b"},
+        {"path": "skills"},
+        {"path": "${X:-relative}"},
+        {"path": "{elsewhere}"},
+        {"path": "~/*", "namespace": 2},
+        {"path": "~/x", "namespace": 1},
+        {"path": "~/x", "max_depth": 0},
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(rule: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected|NUL"):
+        RootRule(scope="user", **rule)

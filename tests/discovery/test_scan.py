@@ -246,7 +246,7 @@ def test_an_index_always_says_what_the_files_say(
             assert everything(found) == everything(discover([root], profile=profile))
 
 
-READ_AS = {1: "sha256:84231a389ecf78e66d480df3bd47fb849a06f26e75e08c59b46a15e9a76df1ff"}
+READ_AS = {2: "sha256:84231a389ecf78e66d480df3bd47fb849a06f26e75e08c59b46a15e9a76df1ff"}
 """What the vectors are read as, by the number that indexes are kept under."""
 
 

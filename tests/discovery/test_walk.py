@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from skillhouse.discovery import Root, discover
 from skillhouse.discovery.walk import Walk
-from skillhouse.skill import Profile
+from skillhouse.skill import DEFAULT_PROFILE, Profile, load
 from tests.discovery.trees import (
     findings,
     names,
@@ -300,3 +302,58 @@ def test_a_file_that_may_not_be_read_is_named_and_its_directory_left_alone() -> 
         report = probe_as_nobody(root)
         assert report.findings == [["error", "unreadable", str(closed)]]
         assert report.skills == ["good"]
+
+
+def under(**changes: Any) -> Profile:
+    return replace(DEFAULT_PROFILE, **changes)
+
+
+@pytest.mark.req("S001-17", "S001-20")
+def test_links_are_followed_out_of_the_root_where_the_profile_says_so(tmp_path: Path) -> None:
+    root, out = tmp_path / "root", tmp_path / "out"
+    write_skill(out / "linked", body="Outside.\n")
+    write_skill(out / "group" / "deep")
+    (out / "group" / "back").symlink_to(out)
+    file = write_skill(out / "file")
+    (root / "own").mkdir(parents=True)
+    (root / "linked").symlink_to(out / "linked")
+    (root / "group").symlink_to(out / "group")
+    (root / "own" / "SKILL.md").symlink_to(file)
+    write_skill(root / "inside")
+    index = discover([Root(root, "user")], profile=under(symlinks="follow"))
+    # The walk ends although `back` leads above where it came from.
+    assert names(index) == ["deep", "file", "inside", "linked"]
+    assert findings(index, tmp_path) == [
+        ("warning", "link-cycle", "root/group/back/group/back"),
+        ("warning", "name-mismatch", "root/own/SKILL.md"),
+        ("info", "same-directory", "root/group/deep/SKILL.md"),
+        ("info", "same-directory", "root/linked/SKILL.md"),
+        ("warning", "shadowed", "root/own/SKILL.md"),
+    ]
+    for skill in index.skills:
+        assert load(skill).skill is skill
+    assert index.get("inside").root == str(root)
+
+
+def test_no_link_is_followed_where_the_profile_says_so(tmp_path: Path) -> None:
+    write_skill(tmp_path / "a" / "pdf")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "SKILL.md").symlink_to("../a/pdf/SKILL.md")
+    (tmp_path / "notes").symlink_to("a/pdf/SKILL.md")
+    index = discover([Root(tmp_path, "user")], profile=under(symlinks="ignore"))
+    assert names(index) == ["pdf"]
+    assert findings(index, tmp_path) == [
+        ("warning", "link-ignored", "b"),
+        ("warning", "link-ignored", "c/SKILL.md"),
+    ]
+
+
+@pytest.mark.req("S001-18")
+def test_hidden_directories_are_not_entered_where_the_profile_says_so(tmp_path: Path) -> None:
+    write_skill(tmp_path / ".hidden" / "inner")
+    write_skill(tmp_path / ".direct")
+    write_skill(tmp_path / "shown")
+    index = discover([Root(tmp_path, "user")], profile=under(dotfiles=False))
+    assert (names(index), index.diagnostics) == (["shown"], ())
+    assert len(discover([Root(tmp_path, "user")])) == 3

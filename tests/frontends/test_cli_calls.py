@@ -41,7 +41,7 @@ def test_a_refused_call_says_which_rule_would_allow_it(run: Run, project: Path) 
     assert (code, out) == (1, "")
     rule = f"write {project.resolve()}/notes/*"
     assert f"a rule that allows `{rule}` would let it through" in err
-    assert json.loads(run(*WRITE, "--json")[1])["status"] == "denied"
+    assert json.loads(run(*WRITE, "--json")[1])["status"] == "pending"
 
 
 def test_arguments_can_come_from_a_file(run: Run, project: Path) -> None:

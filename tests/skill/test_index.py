@@ -48,7 +48,7 @@ def test_a_skill_is_found_by_id_name_directory_or_file(reference: str, found: Sk
     ("reference", "suggestions"),
     [
         ("wether", ("weather",)),
-        ("PDF", ("pdf",)),
+        ("PDFS", ("pdf",)),
         ("user:pdfs", ("user:pdf",)),
         ("zzz", ()),
         ("", ()),
@@ -110,6 +110,31 @@ def test_a_name_is_preferred_to_a_directory_and_force_to_shadow() -> None:
     hidden = skill("third", directory="xlsx-dir", scope="builtin")
     assert SkillIndex([SHEETS], shadowed=[hidden]).get("xlsx-dir") is SHEETS
     assert SkillIndex([], shadowed=[hidden]).get("xlsx-dir") is hidden
+
+
+@pytest.mark.req("S003-34")
+def test_case_is_passed_over_where_one_skill_fits_and_an_exact_name_goes_first() -> None:
+    lower, upper = skill("data"), skill("Data", scope="project")
+    index = SkillIndex([PDF, SHEETS, lower, upper], shadowed=[PDF_USER])
+    assert index.get("PDF") is PDF
+    assert index.get("User:Pdf") is PDF_USER
+    assert index.get("XLSX-dir") is SHEETS
+    assert [index.get(name) for name in ("data", "Data")] == [lower, upper]
+    assert candidates(index, "DATA") == ("user:data", "project:Data")
+    with pytest.raises(UnknownSkillError):
+        index.get("/USER/xlsx-dir/SKILL.md")
+
+
+def test_an_exact_index_does_not_pass_over_case() -> None:
+    with pytest.raises(UnknownSkillError) as caught:
+        SkillIndex([PDF], name_match="exact").get("PDF")
+    assert caught.value.suggestions == ("pdf",)
+
+
+def test_a_part_of_an_index_is_looked_up_as_the_whole() -> None:
+    index = SkillIndex([PDF, SHEETS], shadowed=[PDF_USER], name_match="exact")
+    part = index.where(lambda found: found.name == "pdf")
+    assert (part.skills, part.shadowed, part.name_match) == ((PDF,), (), "exact")
 
 
 def test_an_index_keeps_the_order_it_is_given() -> None:

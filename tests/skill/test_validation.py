@@ -176,7 +176,7 @@ def test_a_directory_without_a_readable_file_is_no_skill(tmp_path: Path) -> None
     assert message(tmp_path / "empty") == ("not-found", "no readable SKILL.md here")
     assert message(tmp_path / "missing") == ("not-found", "no such directory")
     (tmp_path / "file").write_text("file")
-    assert message(tmp_path / "file") == ("not-found", "no such directory")
+    assert message(tmp_path / "file") == ("not-found", "expected a directory, got a file")
     (tmp_path / "nested/SKILL.md").mkdir(parents=True)
     assert message(tmp_path / "nested") == ("not-a-file", "no readable SKILL.md here")
     (tmp_path / "pipe").mkdir()

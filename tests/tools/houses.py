@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.approval import Answer, ApprovalRequest, Unattended
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places
@@ -26,10 +26,10 @@ class Person:
 def house_at(
     base: Path, *rules: Rule, person: Person | None = None, roots: Sequence[Path] = ()
 ) -> Skillhouse:
-    """Return a house in a project below `base`."""
+    """Return a house in a project below `base`; without a person, every answer is no."""
     return Skillhouse(
         configured(make_places(base)),
-        channel=person,
+        channel=person or Unattended(),
         layers=(Layer(name="user", rules=rules),),
         roots=roots,
     )

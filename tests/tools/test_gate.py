@@ -108,7 +108,7 @@ def test_an_always_covers_its_directory_and_never_a_deny(tmp_path: Path) -> None
 def test_a_grant_of_another_workspace_does_not_count(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    with house_at(tmp_path / "one", person=Person([Answer.ALWAYS])) as house:
+    with house_at(tmp_path / "one", person=Person([Answer.PROJECT])) as house:
         assert house.call_sync("write", {"path": "a.txt", "content": "x"}).status == "ok"
         state = house.config.state_directory
     with house_at(tmp_path / "two") as other:

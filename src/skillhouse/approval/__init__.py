@@ -1,14 +1,68 @@
-"""Gets a person's answer, once, about exact content."""
+"""Gets a person's answer, once, about exact content.
 
-from skillhouse.approval.grants import Grant, GrantStore, grant_patterns
-from skillhouse.approval.request import Answer, ApprovalRequest, Channel, Unattended
+The face loads each name when it is first used, because most commands of a house ask nobody.
+"""
 
-__all__ = [
-    "Answer",
-    "ApprovalRequest",
-    "Channel",
-    "Grant",
-    "GrantStore",
-    "Unattended",
-    "grant_patterns",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.approval.broker import ApprovalBroker as ApprovalBroker
+    from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
+    from skillhouse.approval.devices import Device as Device
+    from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
+    from skillhouse.approval.devices import Devices as Devices
+    from skillhouse.approval.grants import OWNER as OWNER
+    from skillhouse.approval.grants import Grant as Grant
+    from skillhouse.approval.grants import GrantStore as GrantStore
+    from skillhouse.approval.grants import grant_patterns as grant_patterns
+    from skillhouse.approval.grants import may_last as may_last
+    from skillhouse.approval.record import Approval as Approval
+    from skillhouse.approval.record import State as State
+    from skillhouse.approval.request import Answer as Answer
+    from skillhouse.approval.request import ApprovalError as ApprovalError
+    from skillhouse.approval.request import ApprovalRequest as ApprovalRequest
+    from skillhouse.approval.request import Asked as Asked
+    from skillhouse.approval.request import Channel as Channel
+    from skillhouse.approval.request import Level as Level
+    from skillhouse.approval.request import Pattern as Pattern
+    from skillhouse.approval.request import Reply as Reply
+    from skillhouse.approval.request import Unattended as Unattended
+    from skillhouse.approval.request import canonical as canonical
+    from skillhouse.approval.request import content_digest as content_digest
+    from skillhouse.approval.request import session_key as session_key
+    from skillhouse.approval.settings import ApprovalSettings as ApprovalSettings
+    from skillhouse.approval.signing import SignatureError as SignatureError
+    from skillhouse.approval.signing import signed_headers as signed_headers
+    from skillhouse.approval.signing import verified_id as verified_id
+    from skillhouse.approval.waiting import Settled as Settled
+    from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
+    from skillhouse.approval.webhook import checked_url as checked_url
+    from skillhouse.approval.who import offered as offered
+else:
+    import importlib
+
+    _FILES = {
+        "broker": "ApprovalBroker ApprovalEvent",
+        "devices": "Device DeviceAnswer Devices",
+        "grants": "OWNER Grant GrantStore grant_patterns may_last",
+        "record": "Approval State",
+        "request": (
+            "Answer ApprovalError ApprovalRequest Asked Channel Level "
+            "Pattern Reply Unattended canonical content_digest session_key"
+        ),
+        "settings": "ApprovalSettings",
+        "signing": "SignatureError signed_headers verified_id",
+        "waiting": "Settled",
+        "webhook": "WebhookChannel checked_url",
+        "who": "offered",
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    __all__ = sorted(_FILE_OF)
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.approval` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.approval.{file}"), name)
+        globals()[name] = value
+        return value

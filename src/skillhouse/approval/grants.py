@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import os
+import secrets
+import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from skillhouse.store import STATE, Store
 
 STATE_FILE = "state.sqlite3"
 
+OWNER = "local"
+"""The user to whom the state directory belongs: who can read it could change it as well."""
+
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs whose second word says what they do, so that a yes can cover one such word."""
+
+INTERPRETERS = frozenset(
+    "sh bash dash zsh ksh fish python python3 node deno bun perl ruby php lua awk gawk mawk sed "
+    "env xargs find nohup timeout nice watch ssh sudo su doas make eval exec busybox".split()
+)
+"""Programs that run what their arguments or a file say: a lasting yes would cover anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A remembered allow: one action on one pattern, in one place, for one state of a skill."""
+    """A remembered allow: one action on one pattern, for one state of a skill."""
 
     action: str
     pattern: str
     place: str
-    """Real path of the workspace it holds in."""
+    """Real path of the workspace it holds in; empty for every place of the user."""
     skill_digest: str = ""
     """Tree digest of the skill it is about; empty when no skill is."""
+    user: str = OWNER
+    agent: str = "default"
+    id: str = field(default="", compare=False)
+    granted_ms: int = field(default=0, compare=False)
+    expires_ms: int = field(default=0, compare=False)
+    """Milliseconds since 1970; from then on it does not hold."""
+
+    def is_for(self, *, user: str, agent: str, place: str, skill_digest: str) -> bool:
+        """Whether it holds for calls of this user and agent, here, about this state of a skill."""
+        return (
+            (self.user, self.agent) == (user, agent)
+            and self.place in ("", place)
+            and self.skill_digest == skill_digest
+        )
 
 
 def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tuple[str, ...]:
@@ -53,6 +77,21 @@ def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tupl
     return (resource,)
 
 
+def may_last(argv: Sequence[str]) -> bool:
+    """Whether a yes to this command may be a lasting one; no command at all may.
+
+    A shell or an interpreter runs what a line or a file says, and the file may say something else
+    tomorrow (reference/security.md section 4.3).
+
+    >>> may_last(["git", "status"]), may_last(["bash", "-c", "ls"]), may_last([])
+    (True, False, True)
+    """
+    if not argv:
+        return True
+    program = argv[0].rpartition("/")[2]
+    return program not in INTERPRETERS and program.rstrip("0123456789.") not in INTERPRETERS
+
+
 def _has_subcommand(argv: Sequence[str]) -> bool:
     return (
         len(argv) > 1
@@ -70,17 +109,10 @@ class GrantStore:
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change whenever the state file does; empty when there is none."""
-        found: list[int] = []
-        for suffix in ("", "-wal"):
-            try:
-                info = os.stat(f"{self._path}{suffix}")
-            except FileNotFoundError:
-                continue
-            found += [info.st_ino, info.st_size, info.st_mtime_ns]
-        return tuple(found)
+        return file_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:
-        """Return every grant, oldest first.
+        """Return every grant, oldest first, also those that have ended.
 
         Raises:
             StateError: the state cannot be read; nothing is granted then.
@@ -88,33 +120,68 @@ class GrantStore:
         if not self._path.exists():
             return ()
         with Store(self._path, STATE) as store:
-            query = 'SELECT action, pattern, place, skill_digest FROM "grant" ORDER BY rowid'
-            return tuple(
-                Grant(action=action, pattern=pattern, place=place, skill_digest=digest)
-                for action, pattern, place, digest in store.rows(query)
-            )
+            query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY rowid"  # noqa: S608 - a constant.
+            return tuple(_grant(row) for row in store.rows(query))
 
-    def add(self, grants: Sequence[Grant], now: datetime) -> None:
-        """Keep grants; one that is there already is kept once."""
+    def add(self, grants: Sequence[Grant]) -> None:
+        """Keep grants; one that is there already gets the new end."""
         with Store(self._path, STATE) as store, store.transaction() as connection:
-            connection.executemany(
-                'INSERT OR IGNORE INTO "grant" VALUES (?, ?, ?, ?, ?)',
-                [
-                    (
-                        g.action,
-                        g.pattern,
-                        g.place,
-                        g.skill_digest,
-                        now.isoformat(timespec="seconds"),
-                    )
-                    for g in grants
-                ],
-            )
+            insert_grants(connection, grants)
+
+    def revoke(self, grant_id: str) -> Grant | None:
+        """Forget the grant of this id and return it; None when there is none."""
+        found = next((grant for grant in self.all() if grant.id == grant_id), None)
+        if found is not None:
+            with Store(self._path, STATE) as store, store.transaction() as connection:
+                connection.execute("DELETE FROM lasting_grant WHERE id = ?", (grant_id,))
+        return found
 
     def clear(self) -> int:
         """Forget every grant and return how many there were."""
         count = len(self.all())
         if count:
             with Store(self._path, STATE) as store, store.transaction() as connection:
-                connection.execute('DELETE FROM "grant"')
+                connection.execute("DELETE FROM lasting_grant")
         return count
+
+
+def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> None:
+    """Keep grants inside a transaction of the caller's."""
+    connection.executemany(
+        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+        "ON CONFLICT (action, pattern, place, skill_digest, user, agent) DO UPDATE "
+        "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
+        [
+            (
+                g.id or secrets.token_hex(8),
+                g.action,
+                g.pattern,
+                g.place,
+                g.skill_digest,
+                g.user,
+                g.agent,
+                g.granted_ms,
+                g.expires_ms,
+            )
+            for g in grants
+        ],
+    )
+
+
+def file_stamp(path: Path) -> tuple[int, ...]:
+    """Return numbers that change whenever a database's files do; empty when there are none."""
+    found: list[int] = []
+    for suffix in ("", "-wal"):
+        try:
+            info = os.stat(f"{path}{suffix}")
+        except FileNotFoundError:
+            continue
+        found += [info.st_ino, info.st_size, info.st_mtime_ns]
+    return tuple(found)
+
+
+_COLUMNS = "id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms"
+
+
+def _grant(row: Sequence[object]) -> Grant:
+    return Grant(**dict(zip(_COLUMNS.split(", "), row, strict=True)))  # type: ignore[arg-type]

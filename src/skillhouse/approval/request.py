@@ -1,27 +1,61 @@
-"""The question that a person is asked, and who asks it."""
+"""The question that a person is asked, who asks it, and what may come back."""
 
 from __future__ import annotations
 
 import enum
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
-from skillhouse.floor import Digest
+from skillhouse.floor import Digest, SkillhouseError, digest
+
+Level = Literal["read", "write", "sign"]
+"""What a call can do: look, change something, or sign (seeds.md section 1.2)."""
 
 
 class Answer(enum.StrEnum):
     """What a person said; silence is a no."""
 
     ONCE = "once"
+    SESSION = "session"
+    """Also for what is like it, in this conversation."""
+    PROJECT = "project"
+    """Also later, in this place."""
     ALWAYS = "always"
+    """Also later, in every place of this user."""
     NO = "no"
+
+
+LASTING = frozenset({Answer.SESSION, Answer.PROJECT, Answer.ALWAYS})
+"""The answers that also allow what comes later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """What a lasting yes would allow."""
+
+    action: str
+    pattern: str
+    skill_digest: str = ""
+    """Tree digest of the skill it is about; empty when no skill is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A permission that a person is asked about."""
+
+    action: str
+    resource: str
+    skill_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
     """One call that needs a yes, described by the house and never by a skill."""
 
-    id: str
+    id: str = ""
+    """Given by the broker, like the nonce and the times."""
     tool: str
     agent: str
     user: str
@@ -32,22 +66,99 @@ class ApprovalRequest:
     reasons: tuple[str, ...]
     """Why a person is asked."""
     content_digest: Digest
-    """Digest of the canonical JSON of the exact call: what a yes is about."""
+    """Digest of `content`: what a yes is about."""
+    content: str = ""
+    """Canonical JSON of the exact call (decision 8); channels show from it."""
     always: tuple[str, ...] = ()
     """What a lasting yes would allow, in words; empty when there can be none."""
+    channel: str = "library"
+    """Where the call came from."""
+    place: str = ""
+    """Real path of the workspace."""
+    level: Level = "write"
+    asked: tuple[Asked, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    """The same as `always`, for keeping."""
+    nonce: str = ""
+    """Known only to those who were shown this very question."""
+    opened_ms: int = 0
+    """Milliseconds since 1970, as all times of this room."""
+    expires_ms: int = 0
+
+    @property
+    def session(self) -> str:
+        """The conversation: nobody else's call can use an answer of it."""
+        return session_key(self.agent, self.user, self.channel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer with who gave it and where."""
+
+    answer: Answer
+    by: str
+    channel: str
+    message: str = ""
+    """What the person would have instead; goes back to the model with a no."""
+
+
+class ApprovalError(SkillhouseError):
+    """A question or an answer is not taken; `code` says why.
+
+    Codes: unknown, ambiguous, answered, expired, used, wrong-nonce, not-allowed, not-offered,
+    another-call, denied, open, queue-full, too-many, clock.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Channel(Protocol):
     """A way to reach a person."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        """Return the person's answer; `Answer.NO` when none can be had."""
+    async def ask(self, request: ApprovalRequest) -> Answer | Reply | None:
+        """Return the person's answer.
+
+        A bare `Answer` is one of the request's user on the request's own channel. None means that
+        nobody can answer here and now: the question stays open for an answer from elsewhere.
+        """
         ...
+
+
+NOBODY = "nobody"
+"""The channel of a no that no person said; it counts, and makes nobody tired."""
 
 
 class Unattended:
     """The channel of a house that nobody watches: every answer is no."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        """Return `Answer.NO`."""
-        return Answer.NO
+    async def ask(self, request: ApprovalRequest) -> Reply:
+        """Return a no that nobody said."""
+        return Reply(answer=Answer.NO, by="", channel=NOBODY, message="nobody watches this house")
+
+
+def session_key(agent: str, user: str, channel: str) -> str:
+    """Return one text for a conversation; no two conversations share it.
+
+    >>> session_key("default", "local", "mcp")
+    '["default", "local", "mcp"]'
+    """
+    return json.dumps([agent, user, channel])
+
+
+def canonical(content: Mapping[str, Any]) -> str:
+    """Return the JSON text that a digest is taken of: sorted, without blanks, ASCII only.
+
+    Raises:
+        ValueError: a number is no JSON number.
+
+    >>> canonical({"b": [1], "a": "é"})
+    '{"a":"\\\\u00e9","b":[1]}'
+    """
+    return json.dumps(dict(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def content_digest(content: str) -> Digest:
+    """Return the digest of a canonical text."""
+    return digest(content.encode())

@@ -14,7 +14,6 @@ from pathlib import Path
 from skillhouse.audit.files import is_at, open_file, write_all
 from skillhouse.audit.head import Head, HeadFile
 from skillhouse.audit.line import said, sealed
-from skillhouse.audit.lock import lock, unlock
 from skillhouse.audit.record import (
     KINDS,
     STATUSES,
@@ -26,6 +25,7 @@ from skillhouse.audit.record import (
 )
 from skillhouse.audit.tail import Tail, read_tail, torn_facts
 from skillhouse.floor import DecodeError
+from skillhouse.floor.lock import lock, unlock
 
 MAX_BUFFERED = 1_000
 """Records kept in memory while the log is down (decision 9)."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from skillhouse.audit.files import open_file, read_at
 from skillhouse.audit.head import HEAD_BYTES, head_of, head_path
 from skillhouse.audit.line import MAX_LINE, LineError, opened
-from skillhouse.audit.lock import lock, unlock
 from skillhouse.audit.record import ZEROS, AuditError, AuditRecord
 from skillhouse.audit.tail import torn_facts
+from skillhouse.floor.lock import lock, unlock
 
 MAX_PROBLEMS = 1_000
 """Problems that are told one by one; a log with more is told to have more."""

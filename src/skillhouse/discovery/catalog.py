@@ -1,27 +1,13 @@
-"""The list of skills that a model sees, within a budget of tokens."""
+"""The list of skills that a model sees, within a budget."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from skillhouse.discovery.catalog_styles import STYLES, Entry, Style, style_of
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill import Skill, SkillIndex, tokens_of
-
-STYLES = ("xml",)
-"""The renderers there are; the others of the contract come with the profiles."""
-
-_OPEN = "<available_skills>"
-_CLOSE = "</available_skills>"
-_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
-_CONTROL = "\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff"
-"""XML 1.0 has no place for these (production [2]), and newlines could imitate the layout."""
-_HIDDEN = (
-    "\\u061c\\u180e\\u200b\\u200c\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff"
-    "\\U000e0000-\\U000e007f"
-)
-"""What a model reads and a person does not see; it can still stand in a directory's name."""
-_UNPRINTABLE = f"[{_CONTROL}{_HIDDEN}]+"
+from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +15,13 @@ class Catalog:
     """A rendered list, and what of the index is in it."""
 
     text: str
-    """Empty when there is no skill to list (S000-35)."""
+    """Empty when there is no skill to list (S000-35), unless the profile has words for that."""
     included: tuple[Skill, ...]
     omitted: tuple[Skill, ...]
-    """Skills that the budget left out; search still finds them."""
+    """Skills that the budget left out, or whose body was wanted and cannot be read; search still
+    finds them."""
+    cut: tuple[Skill, ...] = ()
+    """Included skills whose description or body is not there in full."""
 
     @property
     def tokens(self) -> int:
@@ -46,47 +35,155 @@ def render_catalog(
     """Return the catalog of `index` in its order, cut where the next skill breaks the budget.
 
     Args:
-        index: What to list; skills that must not be seen are taken out before.
+        index: What to list; skills that must not be seen are taken out before. The style `direct`
+            reads the body of each.
         style: The renderer.
         budget_tokens: Most tokens the whole text may have; None is no bound.
 
     Raises:
-        ConfigError: no renderer has that name.
+        ConfigError: no renderer has that name, or the budget is below nothing.
     """
+    return catalog_under(DEFAULT_PROFILE, index, style=style, budget_tokens=budget_tokens)
+
+
+def catalog_under(
+    profile: Profile,
+    index: SkillIndex,
+    *,
+    style: str | None = None,
+    budget_tokens: int | None = None,
+) -> Catalog:
+    """Return the catalog of `index` as a profile has it, within its budgets and this one.
+
+    Args:
+        profile: Its `catalog`, the names of its scopes and of its skill tool.
+        index: What to list.
+        style: Another renderer than the profile's.
+        budget_tokens: Most tokens the whole text may have; None is no bound.
+
+    Raises:
+        ConfigError: as `render_catalog`.
+    """
+    style = style or profile.catalog.style
     if style not in STYLES:
         suggestion = next(iter(nearest(style, STYLES)), STYLES[0])
         raise ConfigError(f"unknown catalog style `{style}`", key=style, suggestion=suggestion)
     if budget_tokens is not None and budget_tokens < 0:
         raise ConfigError(f"expected a budget of 0 tokens or more, got {budget_tokens}")
-    blocks: list[str] = []
-    included: list[Skill] = []
-    size = len(_OPEN) + 1 + len(_CLOSE)
-    for skill in index.skills:
-        block = _block(skill)
-        size += len(block.encode()) + 1
-        if budget_tokens is not None and -(-size // 4) > budget_tokens:
+    skills: Sequence[Skill] = index.skills
+    if not skills:
+        return Catalog(text=profile.catalog.empty, included=(), omitted=())
+    if profile.catalog.sort == "name":
+        skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
+    layout = style_of(style, profile)
+    budget = _Budget(budget_tokens, profile.catalog.budget_chars)
+    budget.take(layout.head + layout.tail)
+    listed: Sequence[Listed] | None = None
+    match profile.catalog.overflow:
+        case "drop_descriptions":
+            listed = _described_as_far_as_possible(layout, skills, budget)
+        case "shorten":
+            listed = _evenly_shortened(layout, skills, budget)
+    if listed is None:
+        listed = list(_as_long_as_there_is_room(layout, skills, budget))
+    return _catalog(layout, skills, listed)
+
+
+class _Budget:
+    """What room is left."""
+
+    def __init__(self, tokens: int | None, characters: int | None) -> None:
+        self._bytes = None if tokens is None else 4 * tokens
+        self._characters = characters
+
+    def has_room(self, text: str, instead_of: str = "") -> bool:
+        """Whether `text` fits, where `instead_of` was counted before."""
+        if self._bytes is not None and len(text.encode()) - len(instead_of.encode()) > self._bytes:
+            return False
+        return self._characters is None or len(text) - len(instead_of) <= self._characters
+
+    def take(self, text: str, instead_of: str = "") -> None:
+        if self._bytes is not None:
+            self._bytes -= len(text.encode()) - len(instead_of.encode())
+        if self._characters is not None:
+            self._characters -= len(text) - len(instead_of)
+
+
+Listed = tuple[Skill, Entry]
+
+
+def _as_long_as_there_is_room(
+    layout: Style, skills: Sequence[Skill], budget: _Budget
+) -> Iterator[Listed]:
+    """Yield the entries before the first that does not fit."""
+    for skill in skills:
+        entry = layout.entry(skill, chars=None)
+        if entry is None:
+            continue
+        if not budget.has_room(entry.text):
+            return
+        budget.take(entry.text)
+        yield skill, entry
+
+
+def _described_as_far_as_possible(
+    layout: Style, skills: Sequence[Skill], budget: _Budget
+) -> list[Listed]:
+    """Return as many names as there is room for, and then descriptions from the first one on."""
+    listed: list[Listed] = []
+    for skill in skills:
+        bare = layout.entry(skill, chars=0)
+        if bare is None or not budget.has_room(bare.text):
             break
-        blocks.append(block)
-        included.append(skill)
-    text = "\n".join((_OPEN, *blocks, _CLOSE)) if blocks else ""
+        budget.take(bare.text)
+        listed.append((skill, bare))
+    for place, (skill, bare) in enumerate(listed):
+        entry = layout.entry(skill, chars=None)
+        if entry is None:
+            continue
+        if not budget.has_room(entry.text, instead_of=bare.text):
+            break
+        budget.take(entry.text, instead_of=bare.text)
+        listed[place] = (skill, entry)
+    return listed
+
+
+def _evenly_shortened(
+    layout: Style, skills: Sequence[Skill], budget: _Budget
+) -> list[Listed] | None:
+    """Return all with the longest descriptions for which there is room; None if all fit whole."""
+    if _all_of(layout, skills, budget, None) is not None:
+        return None
+    fitting = _all_of(layout, skills, budget, 0)
+    if fitting is None:
+        return _described_as_far_as_possible(layout, skills, budget)
+    low, high = 0, max(len(skill.description) for skill in skills)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = _all_of(layout, skills, budget, middle)
+        if found is None:
+            high = middle
+        else:
+            low, fitting = middle, found
+    return fitting
+
+
+def _all_of(
+    layout: Style, skills: Sequence[Skill], budget: _Budget, chars: int | None
+) -> list[Listed] | None:
+    """Return the entries with descriptions of that length, or None when they do not fit."""
+    entries = [(skill, layout.entry(skill, chars=chars)) for skill in skills]
+    listed = [(skill, entry) for skill, entry in entries if entry is not None]
+    return listed if budget.has_room("".join(entry.text for _, entry in listed)) else None
+
+
+def _catalog(layout: Style, skills: Sequence[Skill], listed: Sequence[Listed]) -> Catalog:
+    included = tuple(skill for skill, _ in listed)
+    taken = set(map(id, included))
+    text = "".join(entry.text for _, entry in listed)
     return Catalog(
-        text=text, included=tuple(included), omitted=tuple(index.skills[len(included) :])
+        text=f"{layout.head}{text}{layout.tail}" if listed else "",
+        included=included,
+        omitted=tuple(skill for skill in skills if id(skill) not in taken),
+        cut=tuple(skill for skill, entry in listed if entry.is_cut),
     )
-
-
-def _block(skill: Skill) -> str:
-    """Return one skill's lines, exactly as S000-36 lays them out."""
-    return (
-        "  <skill>\n"
-        f"    <name>{_escaped(skill.name)}</name>\n"
-        f"    <description>{_escaped(skill.description)}</description>\n"
-        f"    <location>{_escaped(skill.file)}</location>\n"
-        "  </skill>"
-    )
-
-
-def _escaped(text: str) -> str:
-    if not text.isprintable():
-        # None of these is printable; compiling the pattern takes longer than a whole catalog.
-        text = re.sub(_UNPRINTABLE, " ", text)
-    return text.translate(_ENTITIES)

@@ -1,13 +1,20 @@
-"""The directories that are scanned, strongest first."""
+"""The directories that are scanned, in the order of the profile."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.skill import Profile
+from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
+
+GLOB_MAX = 2_000
+"""Directories that the `*`s of one rule may stand for (DESIGN, bounds of installed plugins)."""
+
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +23,49 @@ class Root:
 
     path: Path
     scope: str = "explicit"
+    namespace: str = ""
+    """The plugin whose skills lie here: they are called `plugin:skill`."""
+    max_depth: int | None = None
+    """Another depth than the scope's."""
+    symlinks: Symlinks | None = None
+    """Another treatment of links than the profile's."""
+    note: str = ""
+    """What was left out when the root was made; `discover` reports it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where this process stands: what a rule's path can refer to."""
+
+    start: Path
+    home: Path
+    environment: Mapping[str, str]
+    explicit: tuple[str, ...]
+    builtin: tuple[str, ...]
+
+    def named(self, path: str) -> list[tuple[str, str]] | None:
+        """Return where a rule's path begins and what follows; None for a path of the walk.
+
+        What a person wrote into a variable or gave by hand is taken as it is; `*` stands for
+        directories only in what follows.
+        """
+        if path == "{explicit}":
+            return [(given, "") for given in self.explicit]
+        if path == "{builtin}":
+            return [(given, "") for given in self.builtin]
+        if path == "~" or path.startswith("~/"):
+            return [(str(self.home), path[2:])]
+        if os.path.isabs(path):
+            anchor = Path(path).anchor
+            return [(anchor, path[len(anchor) :])]
+        variable = _VARIABLE.fullmatch(path)
+        if variable is None:
+            return None
+        value = self.environment.get(variable["name"], "")
+        if not value and variable["unset"]:
+            rest = "/".join(filter(None, (variable["unset"].rstrip("/"), variable["rest"])))
+            return self.named(rest)
+        return [(part, variable["rest"]) for part in value.split(os.pathsep) if part]
 
 
 def default_roots(
@@ -27,44 +77,102 @@ def default_roots(
     explicit: Sequence[Path] = (),
     builtin: Path | None = None,
 ) -> tuple[Root, ...]:
-    """Return the roots of the profile's scopes, whether they exist or not.
+    """Return the roots of the profile's rules, whether they exist or not.
+
+    What a person named is theirs, also where it lies in a project: at home, the user's own
+    skills must not wait until the home directory is trusted as a project.
 
     Args:
         start: Where the agent works; project roots are looked for from here upwards.
-        home: Stands for `~` in the profile's user directories.
-        environment: Where the profile's variable with further roots is looked up.
-        profile: The directories and the order of the scopes.
+        home: Stands for `~` in the profile's paths.
+        environment: Where the profile's variables are looked up.
+        profile: The rules and their order.
         explicit: Roots that were given by hand, in their order.
         builtin: The skills that come with this package.
+
+    Raises:
+        ConfigError: a rule is of a scope that the profile does not have.
     """
-    named = environment.get(profile.environment_variable, "").split(os.pathsep)
-    of_scope = {
-        "explicit": _absolute([*explicit, *filter(None, named)]),
-        "user": _absolute(_expanded(directory, home) for directory in profile.user_directories),
-        "builtin": _absolute([] if builtin is None else [builtin]),
-    }
-    # What a person named is theirs, also where it lies in a project: at home, the user's own
-    # skills must not wait until the home directory is trusted as a project.
-    theirs = {path for paths in of_scope.values() for path in paths}
-    of_scope["project"] = [path for path in project_roots(start, profile) if path not in theirs]
+    place = _Place(
+        start=Path(os.path.abspath(start)),
+        home=home,
+        environment=environment,
+        explicit=tuple(map(str, explicit)),
+        builtin=() if builtin is None else (str(builtin),),
+    )
+    found: list[tuple[bool, Root]] = []
+    for (is_walked, _), group in itertools.groupby(_in_order(profile), _kind(profile, place)):
+        roots_of = _walked if is_walked else _named
+        found += [(is_walked, root) for root in roots_of(list(group), place, profile)]
+    theirs = {_real(root.path) for is_walked, root in found if not is_walked}
     roots: dict[Path, Root] = {}
-    for rule in profile.scopes:
-        for path in of_scope.get(rule.name, []):
-            roots.setdefault(path, Root(path, rule.name))
+    for is_walked, root in found:
+        if is_walked and _real(root.path) in theirs:
+            continue
+        if profile.duplicates == "last":
+            # The stronger of two that are one is the later.
+            roots.pop(root.path, None)
+        roots.setdefault(root.path, root)
     return tuple(roots.values())
 
 
-def project_roots(start: Path, profile: Profile) -> tuple[Path, ...]:
-    """Return the project's skill directories from `start` up to the git root, nearest first.
+def _real(path: Path) -> str:
+    # With a NUL it is no path; `discover` says so, and it is nobody else's place.
+    return str(path) if "\0" in str(path) else os.path.realpath(path)
 
-    Outside git only `start` itself is a project.
+
+def _in_order(profile: Profile) -> list[RootRule]:
+    scopes = [scope.name for scope in profile.scopes]
+    ranks = {rule.scope: scopes.index(profile.scope(rule.scope).name) for rule in profile.roots}
+    if profile.root_order == "written":
+        return list(profile.roots)
+    return sorted(profile.roots, key=lambda rule: ranks[rule.scope])
+
+
+def _kind(profile: Profile, place: _Place) -> Callable[[RootRule], tuple[bool, str]]:
+    """Return what neighbouring rules share whose roots stand together for each directory."""
+
+    def kind(rule: RootRule) -> tuple[bool, str]:
+        scope = rule.scope if profile.root_order == "scope" else ""
+        return place.named(rule.path) is None, scope
+
+    return kind
+
+
+def _named(rules: list[RootRule], place: _Place, _: Profile) -> Iterator[Root]:
+    for rule in rules:
+        for base, rest in place.named(rule.path) or ():
+            yield from _expanded(rule, base, rest)
+
+
+def _walked(rules: list[RootRule], place: _Place, profile: Profile) -> Iterator[Root]:
+    ways = [_way(place, rule.walk or profile.walk) for rule in rules]
+    # All ways begin at the start and go upwards, so the longest holds the others.
+    longest = max(ways, key=len)
+    if profile.walk_order == "farthest":
+        longest = longest[::-1]
+    for directory in longest:
+        for rule, way in zip(rules, ways, strict=True):
+            if directory in way:
+                yield from _expanded(rule, str(directory), rule.path)
+
+
+def _way(place: _Place, walk: WalkUp) -> tuple[Path, ...]:
+    """Return the directories from the start up to where the walk ends, which is one of them.
+
+    Without a git root the start is all; where home is not above the start, the file system's
+    root ends the walk.
     """
-    start = Path(os.path.abspath(start))
-    top = git_root(start)
-    places = [start]
-    while top is not None and places[-1] != top:
-        places.append(places[-1].parent)
-    return tuple(place / directory for place in places for directory in profile.project_directories)
+    way = (place.start, *place.start.parents)
+    home = Path(os.path.abspath(place.home))
+    end: Path | None = way[-1]
+    if walk == "none":
+        end = None
+    elif walk == "git_root":
+        end = git_root(place.start)
+    elif walk == "home" and home in way:
+        end = home
+    return way[: way.index(end) + 1] if end is not None else way[:1]
 
 
 def git_root(start: Path) -> Path | None:
@@ -75,9 +183,45 @@ def git_root(start: Path) -> Path | None:
     return None
 
 
-def _absolute(paths: Iterable[str | Path]) -> list[Path]:
-    return [Path(os.path.abspath(path)) for path in paths]
+def _expanded(rule: RootRule, base: str, rest: str) -> Iterator[Root]:
+    """Yield a root for each way in which the `*`s of `rest` fit what lies below `base`."""
+    base = os.path.abspath(base)
+    places: list[tuple[str, tuple[str, ...]]] = [(base, ())]
+    note = ""
+    for segment in rest.split("/") if rest else ():
+        if segment != "*":
+            places = [(os.path.join(path, segment), stars) for path, stars in places]
+            continue
+        below = ((path, stars, name) for path, stars in places for name in _directories(path))
+        places = [
+            (os.path.join(path, name), (*stars, name))
+            for path, stars, name in itertools.islice(below, GLOB_MAX)
+        ]
+        if next(below, None) is not None:
+            note = f"more than {GLOB_MAX} directories fit `{rule.path}`; the rest is left out"
+    for number, (path, stars) in enumerate(places, 1):
+        yield Root(
+            Path(os.path.abspath(path)),
+            rule.scope,
+            stars[rule.namespace - 1] if rule.namespace else "",
+            rule.max_depth,
+            rule.symlinks,
+            note if number == len(places) else "",
+        )
 
 
-def _expanded(directory: str, home: Path) -> Path:
-    return home / directory[2:] if directory.startswith("~/") else Path(directory)
+def _directories(place: str) -> list[str]:
+    """Return the names that `*` fits in `place`, sorted; a link fits if it stays in `place`."""
+    try:
+        with os.scandir(place) as entries:
+            names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    except OSError:
+        # A place that is not there, or not readable, holds no roots.
+        return []
+    inside = os.path.join(os.path.realpath(place), "")
+    return [
+        name
+        for name in names
+        if os.path.isdir(os.path.join(place, name))
+        and os.path.realpath(os.path.join(place, name)).startswith(inside)
+    ]

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
-import zlib
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import skillhouse.skill as skill_room
+from skillhouse.discovery.observed import (
+    FIELDS,
+    NOT_TRUSTED,
+    PART_FILES,
+    Entry,
+    Seen,
+    Signature,
+    believed,
+    changed_places,
+    packed,
+    parts_of,
+    patched,
+    unpacked,
+)
 from skillhouse.discovery.snapshot import Snapshot, Snapshots
 from skillhouse.discovery.walk import Walk, not_regular
-from skillhouse.floor import DecodeError, PathError, decode, encode, open_beneath
-from skillhouse.skill import Finding, Profile, ScopeRule
+from skillhouse.floor import DecodeError, PathError, encode, open_beneath
+from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
-READING = 1
+READING = 2
 """Raise it when the same bytes are read otherwise than before: older snapshots then fit no more."""
 FRESH_NANOSECONDS = 100_000_000
 """A file changed less than this ago may change again without a new time stamp (kernel ticks)."""
 
-Signature = tuple[int, int, int, int]
-"""(mtime, ctime, size, inode) of a file."""
+STEADY_TRIES = 5
+"""How often a file is read that changes while it is read."""
 
 # O_NONBLOCK: a FIFO in the file's place must not hang us.
 _READ = (
@@ -32,32 +45,6 @@ _READ = (
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOFOLLOW", 0)
 )
-_NOT_TRUSTED: Signature = (0, 0, 0, 0)
-"""Kept in place of a fresh file's signature; no file has it."""
-
-
-class Entry(NamedTuple):
-    """What the head of one SKILL.md says."""
-
-    name: str
-    """Empty when the file is refused. Name and path come first, so that entries sort by them."""
-    path: str
-    signature: Signature
-    description: str
-    packed_fields: bytes | None
-    """The frontmatter in our own format; None when the file is refused, the findings say why."""
-    findings: tuple[Finding, ...] = ()
-
-
-class Observed(NamedTuple):
-    """What a snapshot is compared with before its entries are believed."""
-
-    digest: bytes
-    """Over all paths and signatures of a walk."""
-    refused: dict[str, Signature]
-    """Files that are no skills, below whose directories the walk goes on."""
-    entries_crc: int
-    """CRC-32 of the entries: SQLite does not notice a damaged value."""
 
 
 class Scanned(NamedTuple):
@@ -80,51 +67,82 @@ def scan(
     fresh = clock() - FRESH_NANOSECONDS
 
     def new_walk() -> Walk:
-        return Walk(root, rule.max_depth, rule.max_directories, profile.skipped_directories)
+        return Walk(
+            root,
+            rule.max_depth,
+            rule.max_directories,
+            profile.skipped_directories,
+            profile.symlinks,
+            profile.dotfiles,
+        )
 
     known: dict[str, Entry] = {}
     snapshot = snapshots.get(key) if snapshots else None
-    if snapshot is not None:
+    if snapshots is not None and snapshot is not None:
         try:
-            observed = decode(snapshot.observed, Observed)
-            if zlib.crc32(snapshot.entries) == observed.entries_crc:
-                walk = new_walk()
-                if _is_unchanged(walk, observed, profile):
-                    return Scanned(lambda: decode(snapshot.entries, list[Entry]), walk)
-                known = {entry.path: entry for entry in decode(snapshot.entries, list[Entry])}
+            walk = new_walk()
+            current = _current(walk, snapshot, profile, fresh)
+            if current is not None:
+                if current is not snapshot:
+                    snapshots.patch(key, current)
+                return Scanned(lambda: unpacked(current), walk)
+            known = {entry.path: entry for entry in unpacked(snapshot)}
         except DecodeError:
             known = {}
     walk = new_walk()
     entries = _read_all(walk, known, profile, fresh)
     if snapshots is not None:
-        snapshots.put(key, _snapshot(entries))
+        snapshots.put(key, packed(entries))
     return Scanned(lambda: sorted(entries), walk)
 
 
-def _snapshot(entries: list[Entry]) -> Snapshot:
-    """Return what to keep of `entries`, which come in the order of the walk."""
-    packed = encode(sorted(entries))
-    observed = Observed(
-        _digest([(entry.path, entry.signature) for entry in entries]),
-        {entry.path: entry.signature for entry in entries if entry.packed_fields is None},
-        zlib.crc32(packed),
-    )
-    return Snapshot(encode(observed), packed)
+def _current(walk: Walk, snapshot: Snapshot, profile: Profile, fresh: int) -> Snapshot | None:
+    """Return the snapshot as it is now, looking by stat and reading only what changed.
 
+    None: directories came, went or changed so much that the root must be walked anew.
 
-def _is_unchanged(walk: Walk, observed: Observed, profile: Profile) -> bool:
-    """Walk by stat alone; whether everything is as the snapshot has it."""
-    seen: list[tuple[str, Signature]] = []
+    Raises:
+        DecodeError: the snapshot is damaged.
+    """
+    observed = believed(snapshot)
+    seen: Seen = []
+    extend = seen.extend
     refused = observed.refused
     nested = profile.nested_skills
 
     def look(path: str, _: str, end: str | None) -> bool:
-        signature = _signature(os.lstat(end or path), path)
-        seen.append((path, signature))
-        return nested or refused.get(path) == signature
+        # As `_signature` does: this is most of a warm start.
+        info = os.lstat(end or path)
+        if not stat.S_ISREG(info.st_mode):
+            raise not_regular(path)
+        extend((path, info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino))
+        return nested or (path in refused and refused[path] == _signature(info, path))
 
     walk.run(look)
-    return _digest(seen) == observed.digest
+    parts = parts_of(seen)
+    if parts == observed.parts:
+        return snapshot
+    places = changed_places(seen, parts, observed)
+    if places is None:
+        return None
+    changed = []
+    for place in places:
+        path = str(seen[place])
+        try:
+            handle = os.open(path, _READ)
+            name = os.path.basename(os.path.dirname(path))
+            entry = _read_entry(handle, path, name, profile.parse_policy, fresh)
+        except OSError:
+            # A link, or gone again: the walk has an answer to each.
+            return None
+        if entry.packed_fields is None:
+            # There may be skills below it.
+            return None
+        changed.append(entry)
+        seen[place : place + FIELDS] = (path, *entry.signature)
+        number, length = place // (PART_FILES * FIELDS), PART_FILES * FIELDS
+        (parts[number],) = parts_of(seen[number * length : (number + 1) * length])
+    return patched(snapshot, observed, parts, changed)
 
 
 def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int) -> list[Entry]:
@@ -132,22 +150,12 @@ def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int)
     entries: list[Entry] = []
     policy = profile.parse_policy
     nested = profile.nested_skills
-    # Looked up here, so that a start which reads nothing does not load what reads.
-    read_metadata = skill_room.read_metadata
 
     def look(path: str, name: str, end: str | None) -> bool:
         entry = known.get(path) if known else None
         if entry is None or entry.signature != _signature(os.lstat(end or path), path):
             handle = _open_end(end, walk.root) if end else os.open(path, _READ)
-            try:
-                info = os.fstat(handle)
-                signature = _signature(info, path)
-                found, findings = read_metadata(handle, info.st_size, name, policy)
-            finally:
-                os.close(handle)
-            if info.st_ctime_ns > fresh:
-                signature = _NOT_TRUSTED
-            entry = _entry(path, signature, found, findings)
+            entry = _read_entry(handle, path, name, policy, fresh)
         entries.append(entry)
         # A file that is no skill must not hide the skills below it.
         return nested or entry.packed_fields is None
@@ -156,24 +164,56 @@ def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int)
     return entries
 
 
+def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> Entry:
+    """Return what the head of an open file says, and close it.
+
+    Raises:
+        OSError: it is no regular file, or cannot be read.
+    """
+    try:
+        info = os.fstat(handle)
+        signature = _signature(info, path)
+        found, findings = skill_room.read_metadata(handle, info.st_size, name, policy)
+        # Whatever changes the bytes changes this too.
+        if os.fstat(handle).st_ctime_ns != info.st_ctime_ns:
+            signature, found, findings = _read_steadily(handle, path, name, policy)
+    finally:
+        os.close(handle)
+    if signature[1] > fresh:
+        signature = NOT_TRUSTED
+    if found is None:
+        return Entry("", path, signature, "", None, tuple(findings))
+    fields = encode(found.fields)
+    return Entry(found.name, path, signature, found.description, fields, tuple(findings))
+
+
+def _read_steadily(
+    handle: int, path: str, name: str, policy: ParsePolicy
+) -> tuple[Signature, skill_room.Metadata | None, list[Finding]]:
+    """Read a file that changed while it was read: what we say of it must be true of one state."""
+    signature = NOT_TRUSTED
+    for _ in range(STEADY_TRIES):
+        os.lseek(handle, 0, os.SEEK_SET)
+        found, findings = skill_room.read_metadata(handle, signature[2], name, policy)
+        before, signature = signature, _signature(os.fstat(handle), path)
+        if signature == before:
+            return signature, found, findings
+    message = f"changed each of {STEADY_TRIES} times while it was read"
+    return NOT_TRUSTED, None, [Finding("unsteady", message, None, fatal=True)]
+
+
 def _open_end(end: str, root: str) -> int:
     """Return a descriptor of what a link led to, opened without links on the way.
 
+    Only where links out of the root are followed can the end lie outside.
+
     Whoever can write here may have turned the link, or a directory behind it, elsewhere since.
     """
+    base = Path(root) if Path(end).is_relative_to(root) else Path(Path(end).anchor)
     try:
-        return open_beneath(Path(root), Path(end).relative_to(root).as_posix())
+        return open_beneath(base, Path(end).relative_to(base).as_posix())
     except PathError as error:
         raise OSError(errno.ELOOP, f"cannot follow the link: {error.code}", end) from error
-
-
-def _entry(
-    path: str, signature: Signature, found: skill_room.Metadata | None, findings: list[Finding]
-) -> Entry:
-    if found is None:
-        return Entry("", path, signature, "", None, tuple(findings))
-    packed = encode(found.fields)
-    return Entry(found.name, path, signature, found.description, packed, tuple(findings))
 
 
 def _signature(info: os.stat_result, path: str) -> Signature:
@@ -187,10 +227,6 @@ def _signature(info: os.stat_result, path: str) -> Signature:
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
-def _digest(seen: list[tuple[str, Signature]]) -> bytes:
-    return hashlib.blake2b(encode(seen), digest_size=32).digest()
-
-
 def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
     """Return what a snapshot depends on besides the files; the root comes first, for people."""
     return repr(
@@ -200,7 +236,10 @@ def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
             rule.max_directories,
             sorted(profile.skipped_directories),
             profile.nested_skills,
-            profile.parse_policy.yaml_repair,
+            profile.symlinks,
+            profile.dotfiles,
+            # The parser that reads a block faster reads it the same.
+            astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,
         )
     )

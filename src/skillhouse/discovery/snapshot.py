@@ -1,4 +1,7 @@
-"""The persistent index: one row a root, shared by all processes of a user."""
+"""The persistent index: two rows a root, shared by all processes of a user.
+
+What changes with every file is in the smaller row, so that a change is quickly written.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ ROOTS_KEPT = 256
 """Roots whose snapshots are kept; the one written longest ago goes first."""
 
 # In a damaged file a value can be of any type, whatever the table says; even text that is none.
-_SELECT = "SELECT CAST(observed AS BLOB), CAST(entries AS BLOB) FROM snapshot WHERE root = ?"
+_SELECT = """
+    SELECT CAST(small.observed AS BLOB), CAST(large.entries AS BLOB), CAST(small.entries AS BLOB)
+    FROM snapshot AS small JOIN snapshot AS large ON large.root = small.root || ' entries'
+    WHERE small.root = ?
+"""
 
 
 class Snapshot(NamedTuple):
@@ -21,6 +28,8 @@ class Snapshot(NamedTuple):
 
     observed: bytes
     entries: bytes
+    patch: bytes = b""
+    """Entries that changed since."""
 
 
 class Snapshots:
@@ -52,11 +61,31 @@ class Snapshots:
             return
         try:
             with self._store.transaction() as connection:
-                connection.execute("DELETE FROM snapshot WHERE root = ?", (root,))
-                connection.execute("INSERT INTO snapshot VALUES (?, ?, ?)", (root, *snapshot))
+                small = (root, snapshot.observed, snapshot.patch)
+                large = (f"{root} entries", b"", snapshot.entries)
+                for row in (large, small):
+                    connection.execute("DELETE FROM snapshot WHERE root = ?", row[:1])
+                    connection.execute("INSERT INTO snapshot VALUES (?, ?, ?)", row)
                 connection.execute(
                     "DELETE FROM snapshot WHERE rowid <= (SELECT max(rowid) FROM snapshot) - ?",
-                    (ROOTS_KEPT,),
+                    (2 * ROOTS_KEPT,),
+                )
+        except StateError as error:
+            self._stop(error)
+
+    def patch(self, root: str, snapshot: Snapshot) -> None:
+        """Replace what changes of the snapshot of a root; its entries stay.
+
+        Another process may have replaced those meanwhile: the two then do not fit, which the
+        next reader notices.
+        """
+        if self._store is None:
+            return
+        try:
+            with self._store.transaction() as connection:
+                connection.execute(
+                    "UPDATE snapshot SET observed = ?, entries = ? WHERE root = ?",
+                    (snapshot.observed, snapshot.patch, root),
                 )
         except StateError as error:
             self._stop(error)

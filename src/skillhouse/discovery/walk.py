@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from skillhouse.floor import is_utf8
-from skillhouse.skill import SKILL_FILE, Finding
+from skillhouse.skill import SKILL_FILE, Finding, Symlinks
 
 ENTRIES_MANY = 100_000
 """Entries of one directory from which on a root is said to be slow to scan."""
 
+_FILE = f"/{SKILL_FILE}"
 _CIRCLE = "a symbolic link that leads in a circle, or through too many others"
 
 Look = Callable[[str, str, str | None], bool]
@@ -40,33 +41,38 @@ class Walk:
     max_directories: int
     """Directories that are looked at; links count, wherever they lead."""
     skipped: frozenset[str]
+    symlinks: Symlinks = "within_root"
+    dotfiles: bool = True
+    """Whether directories whose name begins with a dot are entered."""
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     """(path, finding) in the order in which the places were met."""
     _too_deep: list[str] = field(default_factory=list)
     _links: dict[tuple[int, int], str] = field(default_factory=dict)
     """Directories that links led to, by device and inode: each is entered once."""
+    _ways_out: list[str] = field(default_factory=list)
 
     def run(self, look: Look) -> None:
         """Show each place of a SKILL.md to `look`: shallow directories first, then by name."""
         if not self._is_directory():
             return
-        seen = 0
+        seen, most = 0, self.max_directories
         pending = deque([(self.root, 0)])
         while pending:
             place, depth = pending.popleft()
             prefix = place.rstrip("/") + "/"
             names, links = self._listed(place)
+            is_too_deep = depth >= self.max_depth
             for name in names:
                 path = prefix + name
                 seen += 1
-                if seen > self.max_directories:
+                if seen > most:
                     message = f"stopped after {self.max_directories} directories; narrow the root"
                     self._note(self.root, "scan-limit", message)
                     self._note_depth()
                     return
-                if name in links and not self._enters_link(path):
+                if links and name in links and not self._enters_link(path):
                     continue
-                if depth >= self.max_depth:
+                if is_too_deep:
                     self._too_deep.append(path)
                     break
                 if not name.isascii() and not is_utf8(name):
@@ -74,9 +80,9 @@ class Walk:
                     self._note(path, "path-encoding", message, fatal=True)
                     continue
                 try:
-                    goes_below = look(f"{path}/{SKILL_FILE}", name, None)
+                    goes_below = look(path + _FILE, name, None)
                 except OSError as error:
-                    goes_below = self._without_skill(f"{path}/{SKILL_FILE}", name, look, error)
+                    goes_below = self._without_skill(path + _FILE, name, look, error)
                 if goes_below:
                     pending.append((path, depth + 1))
         self._note_depth()
@@ -84,6 +90,10 @@ class Walk:
     def links(self) -> tuple[str, ...]:
         """Return the links to directories that were entered."""
         return tuple(self._links.values())
+
+    def leaves(self, path: str) -> bool:
+        """Whether a link leads from the root to this SKILL.md outside of it."""
+        return any(path == way or path.startswith(way + "/") for way in self._ways_out)
 
     def _is_directory(self) -> bool:
         """Whether the root can be scanned; one that is missing is no finding (S000-14)."""
@@ -120,6 +130,8 @@ class Walk:
             self._note(place, "many-entries", f"{count} entries make this slow to scan")
         if not self.skipped.isdisjoint(names):
             names = [name for name in names if name not in self.skipped]
+        if not self.dotfiles:
+            names = [name for name in names if not name.startswith(".")]
         names.sort()
         return names, links
 
@@ -150,7 +162,7 @@ class Walk:
         return not isinstance(error, PermissionError)
 
     def _enters_link(self, path: str) -> bool:
-        """Whether a link leads to a directory inside the root that no link led to before."""
+        """Whether a link leads to a directory we follow it to, and that none led to before."""
         try:
             info = os.stat(path)
         except OSError as error:
@@ -173,9 +185,15 @@ class Walk:
         return first == path
 
     def _end_inside(self, link: str) -> str | None:
-        """Return the real path of a link, or None when that is outside the root."""
+        """Return the real path of a link, or None when that is not to be followed."""
+        if self.symlinks == "ignore":
+            self._note(link, "link-ignored", "a symbolic link; this profile follows none")
+            return None
         real = os.path.realpath(link)
         if real == self.root or real.startswith(self.root.rstrip("/") + "/"):
+            return real
+        if self.symlinks == "follow":
+            self._ways_out.append(link)
             return real
         self._note(link, "link-escape", f"a symbolic link out of the root, to `{real}`")
         return None

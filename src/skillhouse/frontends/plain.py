@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from typing import Any
 
+from skillhouse.approval import Approval, Grant
 from skillhouse.audit import AuditEntry, Verification
 from skillhouse.discovery import Catalog
 from skillhouse.floor import Diagnostic
@@ -163,3 +165,36 @@ def verification_value(found: Verification) -> dict[str, Any]:
 def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
     """Return the sandbox's level and its probes."""
     return {**dataclasses.asdict(status), "level": status.level.value}
+
+
+def approval_value(found: Approval) -> dict[str, Any]:
+    """Return a question with everything that a yes is about; its nonce stays with us."""
+    request = found.request
+    return {
+        "id": found.id,
+        "state": found.state.value,
+        "tool": request.tool,
+        "title": request.title,
+        "agent": request.agent,
+        "user": request.user,
+        "channel": request.channel,
+        "place": request.place,
+        "level": request.level,
+        "reasons": list(request.reasons),
+        "facts": [{"label": label, "value": value} for label, value in request.facts],
+        "always": list(request.always),
+        "content": json.loads(request.content),
+        "content_digest": request.content_digest,
+        "opened_ms": request.opened_ms,
+        "expires_ms": request.expires_ms,
+        "answer": found.answer or None,
+        "answered_by": found.by or None,
+        "answered_on": found.channel or None,
+        "message": found.message or None,
+        "closed_ms": found.closed_ms or None,
+    }
+
+
+def grant_value(grant: Grant) -> dict[str, Any]:
+    """Return a lasting yes."""
+    return dataclasses.asdict(grant)

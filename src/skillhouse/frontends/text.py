@@ -57,6 +57,26 @@ def cut(text: str, columns: int) -> str:
     return kept.rstrip() + "…"
 
 
+def cut_middle(text: str, columns: int) -> str:
+    """Return a text that fits, both of its ends kept: of a path both say most.
+
+    >>> cut_middle("~/src/some-project/.agents/skills/pdf", 20)
+    '~/src/som…skills/pdf'
+    """
+    if width_of(text) <= columns:
+        return text
+    tail = columns // 2
+    kept = ""
+    used = 0
+    for character in reversed(text):
+        used += width_of(character)
+        if used > tail:
+            break
+        kept = character + kept
+    head = cut(text, columns - width_of(kept))
+    return head + kept
+
+
 def wrapped(text: str, columns: int) -> list[str]:
     """Return the lines of a text, broken at blanks, or anywhere where a word does not fit.
 

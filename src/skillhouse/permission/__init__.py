@@ -3,10 +3,11 @@
 from skillhouse.permission.command import command_resource
 from skillhouse.permission.decide import decide, explain
 from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
-from skillhouse.permission.wildcard import matches
+from skillhouse.permission.wildcard import Dialect, matches, matches_in
 
 __all__ = [
     "Decision",
+    "Dialect",
     "Effect",
     "Layer",
     "Permission",
@@ -16,4 +17,5 @@ __all__ = [
     "decide",
     "explain",
     "matches",
+    "matches_in",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
-from skillhouse.permission.wildcard import matches
+from skillhouse.permission.wildcard import matches, matches_in
 
 
 def decide(
@@ -85,4 +85,6 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
     """Whether the rule matches; an untrusted layer's allow is as if it were not there."""
     if not layer.trusted and rule.effect is Effect.ALLOW:
         return False
-    return matches(rule.action, permission.action) and matches(rule.pattern, permission.resource)
+    return matches(rule.action, permission.action) and matches_in(
+        layer.dialect, rule.pattern, permission.resource
+    )

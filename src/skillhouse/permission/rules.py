@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Literal
 
+from skillhouse.permission.wildcard import OURS, Dialect
+
 
 class Effect(enum.StrEnum):
     """What a rule says about a permission."""
@@ -50,6 +52,8 @@ class Layer:
     """False: its rules can only make the outcome stricter."""
     match: Literal["last", "first"] = "last"
     """Which of several matching rules is the layer's verdict."""
+    dialect: Dialect = OURS
+    """What its patterns mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,45 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What designs mean by a pattern, where they differ; the defaults are ours."""
+
+    case_sensitive: bool = True
+    slash_stops: bool = False
+    """Whether `*` and `?` stand for no `/`; two stars are one."""
+    optional_tail: bool = False
+    """Whether `git *` also matches `git`."""
+
+
+OURS = Dialect()
+
+
+def matches_in(dialect: Dialect, pattern: str, text: str) -> bool:
+    """Whether `pattern` matches the whole of `text` in a dialect.
+
+    >>> matches_in(Dialect(slash_stops=True), "a/*", "a/b/c")
+    False
+    >>> matches_in(Dialect(optional_tail=True, case_sensitive=False), "Git *", "git")
+    True
+    """
+    if dialect == OURS:
+        return matches(pattern, text)
+    if not dialect.case_sensitive:
+        pattern, text = pattern.casefold(), text.casefold()
+    forms = [pattern]
+    if dialect.optional_tail and pattern.endswith(" *"):
+        forms.append(pattern[:-2])
+    if not dialect.slash_stops:
+        return any(matches(form, text) for form in forms)
+    parts = text.split("/")
+    return any(
+        form.count("/") == len(parts) - 1 and all(map(matches, form.split("/"), parts))
+        for form in forms
+    )
 
 
 def matches(pattern: str, text: str) -> bool:

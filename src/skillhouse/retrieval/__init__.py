@@ -1,7 +1,7 @@
 """Ranks skills for a request."""
 
 from skillhouse.retrieval.index import Document, Hit, SearchIndex
-from skillhouse.retrieval.search import search
+from skillhouse.retrieval.searching import search
 from skillhouse.retrieval.table import FIELDS, SearchError
 from skillhouse.retrieval.tokens import QUERY_TERMS_MAX, name_key, query_terms, tokens
 

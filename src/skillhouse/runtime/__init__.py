@@ -1,26 +1,38 @@
 """Builds one house from one configuration."""
 
 from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.house import Skillhouse, configured
+from skillhouse.runtime.management import Management
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.skills_manager import SkillsManager, register_tools
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
 from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
     "Explanation",
+    "Management",
     "MentionVerdict",
     "Places",
     "Policy",
     "Rehearsal",
     "Settings",
+    "SettingsStore",
+    "SkillDefinition",
+    "SkillFile",
+    "SkillSettings",
     "Skillhouse",
+    "SkillsManager",
     "TrustReport",
     "TrustStore",
     "TrustedSkill",
     "View",
     "configured",
+    "file_kind",
     "load_config",
+    "register_tools",
     "rehearse",
 ]

@@ -14,12 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
-from skillhouse.permission import Layer, Rule, matches
+from skillhouse.permission import Effect, Layer, Rule, matches
+from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
 PROJECT_FILE = "skillhouse.toml"
 ENVIRONMENT_PREFIX = "SKILLHOUSE_"
+
+APPROVAL_NUMBER_MAX = 86_400
+"""Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
 
 PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 """What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
@@ -45,6 +50,11 @@ class Places:
         """The user's configuration."""
         return self.home / ".config/skillhouse/config.toml"
 
+    @property
+    def profiles(self) -> Path:
+        """The user's own profiles, one file each."""
+        return self.user_file.parent / "profiles"
+
     def cache(self) -> Path:
         """Return where what can be rebuilt is kept (XDG base directories)."""
         base = self.environment.get("XDG_CACHE_HOME", "")
@@ -61,6 +71,17 @@ class AgentSettings:
     """What is set for one agent."""
 
     rules: tuple[Rule, ...] = ()
+    skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
+    """Patterns of skills' names with their effects, as a table or a list of pairs: their order
+    counts, as the profile says (S004-54, S004-56)."""
+
+    @property
+    def skill_rules(self) -> tuple[Rule, ...]:
+        """The patterns as rules, in the order in which they were written."""
+        pairs = self.skill.items() if isinstance(self.skill, Mapping) else self.skill
+        return tuple(
+            Rule(effect=effect, action="skill", pattern=pattern) for pattern, effect in pairs
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +100,10 @@ class Settings:
     exec_environment: tuple[str, ...] | None = None
     """Variables of this process that commands in the sandbox get."""
     rules: tuple[Rule, ...] | None = None
+    approvals: ApprovalSettings | None = None
+    """The bounds of asking a person; a file sets all of them or leaves them as they are."""
+    write_gate: WriteGate | None = None
+    """Who may change anything at all."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
 
@@ -99,8 +124,14 @@ class Config:
     layers: tuple[Layer, ...] = ()
     """Rules from far to near: managed, user, project."""
     exec_environment: tuple[str, ...] = ()
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
+    """The bounds of asking a person."""
+    write_gate: WriteGate = field(default_factory=WriteGate)
+    """Who may change anything at all."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
     """The layer of each agent; an agent that is not named here is unknown."""
+    skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
+    """Each agent's patterns of skills; the profile says how they are read."""
 
 
 def load_config(
@@ -143,6 +174,8 @@ def load_config(
         state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
         layers=tuple(layer for layer in layers if layer.rules),
         exec_environment=merged.exec_environment or (),
+        approvals=merged.approvals or ApprovalSettings(),
+        write_gate=merged.write_gate or WriteGate(),
         agents={
             "default": Layer(name="agent"),
             **{
@@ -150,6 +183,7 @@ def load_config(
                 for name, agent in (merged.agents or {}).items()
             },
         },
+        skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
     )
 
 
@@ -188,15 +222,20 @@ def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     _refuse_unknown(table, _KEYS, "key", path)
     _refuse_unknown_rule_keys(table, path)
+    for key, known in _TABLES.items():
+        if isinstance(table.get(key), Mapping):
+            _refuse_unknown(table[key], known, f"{key} key", path)
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            _refuse_unknown(agent, frozenset({"rules"}), "agent key", path)
+            _refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
             _refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)
     except DecodeError as error:
         raise ConfigError(f"wrong value: {error}", path=path) from error
+    if settings.approvals is not None:
+        _check_approvals(settings.approvals, path)
     for index, rule in enumerate(settings.rules or ()):
         _try_examples(rule, index, path)
     for agent in (settings.agents or {}).values():
@@ -207,6 +246,20 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
             message = f"`{name}` looks like a secret and is not given to commands"
             raise ConfigError(message, path=path, key="exec_environment")
     return settings
+
+
+def _check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
+    """Refuse bounds that bound nothing."""
+    for known in fields(ApprovalSettings):
+        value = getattr(settings, known.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not 0 < value <= APPROVAL_NUMBER_MAX:
+            raise ConfigError(
+                f"expected a number above 0 and at most {APPROVAL_NUMBER_MAX}, got {value}",
+                path=path,
+                key=f"approvals.{known.name}",
+            )
 
 
 def _refuse_unknown_rule_keys(table: Mapping[str, Any], path: Path | None) -> None:
@@ -282,6 +335,10 @@ _SECRET_NAME = re.compile(
     "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
 )
 _KEYS = frozenset(field.name for field in fields(Settings))
+_TABLES = {
+    "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
+    "write_gate": frozenset(field.name for field in fields(WriteGate)),
+}
 _RULE_KEYS = frozenset(field.name for field in fields(Rule))
 _VARIABLES = {
     "profile": _text,

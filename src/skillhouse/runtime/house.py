@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse import sandbox
+from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.approval import Channel, Unattended
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root, default_roots, discover, git_root
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.permission import Effect, Permission
+from skillhouse.permission import Effect, Permission, matches
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.management import Management
 from skillhouse.runtime.policy import Explanation, Policy
+from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
 from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, load, load_profile
@@ -35,14 +36,21 @@ class Skillhouse:
     """
 
     def __init__(
-        self, config: Config | None = None, *, channel: Channel | None = None, **overrides: Any
+        self,
+        config: Config | None = None,
+        *,
+        channel: approval.Channel | None = None,
+        checks: Sequence[toolbox.SkillCheck] = (),
+        **overrides: Any,
     ) -> None:
         """Build the house of this process's place, or of `config`.
 
         Args:
             config: Where the house stands and what its rules are; read from the files of this
                 place when None.
-            channel: How a person is asked; without one, what needs a yes is refused.
+            channel: How a person is asked; without one, what needs a yes waits for an answer from
+                the command line or the page, and nothing is done.
+            checks: What loading a skill needs besides what the rules say.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
         Raises:
@@ -59,15 +67,38 @@ class Skillhouse:
             raise _unknown_override(overrides, error) from None
         self.profile = _profile(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
-        self.policy = Policy(self.config, self.profile, self.trust_store, self.project)
+        self.settings_store = SettingsStore(self.config.state_directory)
+        self.policy = Policy(
+            self.config,
+            self.profile,
+            self.trust_store,
+            self.project,
+            self._session_grants,
+        )
         self.audit_log = AuditLog(self.config.state_directory / AUDIT_FILE)
-        self._channel = channel or Unattended()
+        self._channel = channel
+        self._checks = tuple(checks)
         self._sessions: toolbox.Sessions | None = None
         self._views: dict[str, View] = {}
         self._gates: dict[str, toolbox.Gate] = {}
         self._sandbox: sandbox.SandboxStatus | None = None
         self._running: sandbox.Launcher | None = None
         self._portal: toolbox.Portal | None = None
+
+    @cached_property
+    def approvals(self) -> approval.ApprovalBroker:
+        """The questions of this house; every process has a broker of its own on the same state."""
+        return approval.ApprovalBroker(
+            self.config.state_directory,
+            matches=matches,
+            channels=() if self._channel is None else (self._channel,),
+            settings=self.config.approvals,
+        )
+
+    @cached_property
+    def devices(self) -> approval.Devices:
+        """The devices that may answer."""
+        return approval.Devices(self.config.state_directory)
 
     @property
     def project(self) -> Path:
@@ -97,6 +128,11 @@ class Skillhouse:
             cache=self.config.cache_directory,
         )
 
+    @cached_property
+    def settings(self) -> SkillSettings:
+        """Which skills a person switched off, as of the last look."""
+        return self.settings_store.read()
+
     def view(self, agent: str = "default") -> View:
         """Return what an agent sees.
 
@@ -104,7 +140,7 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         if agent not in self._views:
-            self._views[agent] = View(agent, self.index, self.config, self.policy)
+            self._views[agent] = View(agent, self.index, self.settings, self.config, self.policy)
         return self._views[agent]
 
     @property
@@ -117,9 +153,31 @@ class Skillhouse:
         """The skills that a rule denies: neither listed nor found."""
         return self.view().hidden
 
-    def catalog(self, *, agent: str = "default", budget_tokens: int | None = None) -> Catalog:
-        """Return what an agent sees of the skills it may use."""
-        return self.view(agent).catalog(budget_tokens)
+    def catalog(
+        self,
+        *,
+        agent: str = "default",
+        budget_tokens: int | None = None,
+        style: str | None = None,
+    ) -> Catalog:
+        """Return what an agent sees of the skills it may use, in the profile's style or another.
+
+        Raises:
+            ConfigError: no agent or no style has that name.
+        """
+        return self.view(agent).catalog(budget_tokens, style=style)
+
+    def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
+        """Return what the system prompt says of the skills; a list stands in one place only.
+
+        Args:
+            agent: Whose prompt it is.
+            offered: Names of the tools that the model is offered; all of the agent's when None.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        return self.view(agent).system_prompt(offered)
 
     def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
         """Return the visible skills that fit a request best, best first."""
@@ -137,8 +195,18 @@ class Skillhouse:
         agent: str = "default",
         user: str = "local",
         channel: str = "library",
+        approval_id: str = "",
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
+
+        Args:
+            name: The tool.
+            arguments: What its schema asks for.
+            agent: Who calls.
+            user: On whose behalf.
+            channel: Where the call comes from.
+            approval_id: That of an answered approval of this very call. A call repeated without
+                it finds its own.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
@@ -146,10 +214,15 @@ class Skillhouse:
         """
         gate = self._gate(agent)
         if self._sessions is None:
-            self._sessions = toolbox.Sessions(self.policy.skill_need)
+            self._sessions = toolbox.Sessions(self.policy.skill_need, self._checks)
         session = self._sessions.get(agent, user, channel, self.view(agent).visible)
         wanted = toolbox.ToolCall(
-            name=name, arguments=arguments, agent=agent, user=user, channel=channel
+            name=name,
+            arguments=arguments,
+            agent=agent,
+            user=user,
+            channel=channel,
+            approval_id=approval_id,
         )
         return await gate.call(wanted, session)
 
@@ -204,6 +277,25 @@ class Skillhouse:
         """
         return load(self.skill(reference))
 
+    def at(self, start: Path) -> Skillhouse:
+        """Return the house as it is from another working directory; the caller closes it."""
+        places = dataclasses.replace(self.config.places, start=start)
+        config = dataclasses.replace(self.config, places=places)
+        return Skillhouse(config, channel=self._channel, checks=self._checks)
+
+    @cached_property
+    def management(self) -> Management:
+        """What a person does with skills themselves."""
+        return Management(
+            index=lambda: self.index,
+            refresh=self.refresh,
+            roots=lambda: self.roots,
+            profile=self.profile,
+            project=self.project,
+            settings=self.settings_store,
+            audit=self.audit_log,
+        )
+
     def explain(
         self, permission: Permission, *, default: Effect = Effect.ASK, agent: str = "default"
     ) -> Explanation:
@@ -238,8 +330,13 @@ class Skillhouse:
         """
         before = self.__dict__.pop("index", None)
         self.__dict__.pop("roots", None)
+        switched = self.__dict__.pop("settings", None)
         now = self.index
-        if before is not None and (before.skills, before.shadowed) == (now.skills, now.shadowed):
+        if (
+            before is not None
+            and switched in (None, self.settings)
+            and (before.skills, before.shadowed) == (now.skills, now.shadowed)
+        ):
             return False
         self._views.clear()
         self._gates.clear()
@@ -248,8 +345,11 @@ class Skillhouse:
     def _gate(self, agent: str) -> toolbox.Gate:
         if agent not in self._gates:
             view = self.view(agent)
-            self._gates[agent] = view.gate(self._launcher, self._channel, self.audit_log)
+            self._gates[agent] = view.gate(self._launcher, self.approvals, self.audit_log)
         return self._gates[agent]
+
+    def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
+        return self.approvals.session_grants(session)
 
     def _thread(self) -> toolbox.Portal:
         if self._portal is None:
@@ -284,7 +384,7 @@ def project_of(start: Path) -> Path:
 
 
 def _profile(config: Config) -> Profile:
-    profile = load_profile(config.profile)
+    profile = load_profile(config.profile, config.places.profiles)
     policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
     return dataclasses.replace(profile, parse_policy=policy)
 

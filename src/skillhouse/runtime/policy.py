@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from skillhouse.approval import Grant, GrantStore, grant_patterns
+from skillhouse.approval import OWNER, Grant, GrantStore
 from skillhouse.floor import ConfigError, TreeError, nearest, tree_digest
-from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, Spoke, explain
+from skillhouse.permission import (
+    Decision,
+    Dialect,
+    Effect,
+    Layer,
+    Permission,
+    Rule,
+    Spoke,
+    explain,
+    matches,
+    matches_in,
+)
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, Skill
-from skillhouse.tools import Need
+from skillhouse.tools import UNBOUND, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +43,33 @@ class Explanation:
 class Policy:
     """The configured layers, the agent's, and what a person has granted for good."""
 
-    def __init__(self, config: Config, profile: Profile, trust: TrustStore, project: Path) -> None:
+    def __init__(
+        self,
+        config: Config,
+        profile: Profile,
+        trust: TrustStore,
+        project: Path,
+        session_grants: Callable[[str], tuple[Grant, ...]] = lambda _: (),
+    ) -> None:
+        """Take the rules, and what gives the yeses that hold for the rest of a conversation."""
         self._config = config
-        self._profile = profile
+        self.profile = profile
         self._trust = trust
         self._project = project
-        self._place = os.path.realpath(config.places.start)
+        self._session_grants = session_grants
+        rules = profile.rules
+        self._dialect = Dialect(
+            case_sensitive=rules.case_sensitive,
+            slash_stops=rules.slash_stops,
+            optional_tail=rules.optional_tail,
+        )
+        self.place = os.path.realpath(config.places.start)
         self._store = GrantStore(config.state_directory)
         self._grants: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
 
-    def layers(self, agent: str, skill_digest: str = "") -> tuple[Layer, ...]:
+    def layers(
+        self, agent: str, skill_digest: str = "", *, user: str = OWNER, session: str = ""
+    ) -> tuple[Layer, ...]:
         """Return the layers of an agent from far to near; grants about other skills are left out.
 
         Raises:
@@ -53,12 +81,20 @@ class Policy:
             raise ConfigError(
                 f"unknown agent `{agent}`", key=agent, suggestion=close[0] if close else ""
             )
+        now_ms = time.time() * 1000
         rules = tuple(
             Rule(effect=Effect.ALLOW, action=grant.action, pattern=grant.pattern)
-            for grant in self._all_grants()
-            if grant.place == self._place and grant.skill_digest in ("", skill_digest)
+            for grant in (*self._all_grants(), *(self._session_grants(session) if session else ()))
+            if grant.expires_ms > now_ms
+            and grant.is_for(user=user, agent=agent, place=self.place, skill_digest=skill_digest)
         )
-        near = [layer for layer in (own, Layer(name="grants", rules=rules)) if layer.rules]
+        skills = Layer(
+            name="agent",
+            rules=self._config.skill_rules.get(agent, ()),
+            match=self.profile.rules.match,
+            dialect=self._dialect,
+        )
+        near = [layer for layer in (skills, own, Layer(name="grants", rules=rules)) if layer.rules]
         return (*self._config.layers, *near)
 
     def explain(
@@ -69,6 +105,8 @@ class Policy:
         default: Effect = Effect.ASK,
         why: str = "",
         skill_digest: str = "",
+        user: str = OWNER,
+        session: str = "",
     ) -> Explanation:
         """Return the decision about anything, every rule that spoke, and the reason in words.
 
@@ -78,8 +116,10 @@ class Policy:
             default: What holds when no rule speaks.
             why: The reason for that default.
             skill_digest: Tree digest of the skill it is about, if any.
+            user: On whose behalf.
+            session: The conversation, whose own yeses hold as well.
         """
-        layers = self.layers(agent, skill_digest)
+        layers = self.layers(agent, skill_digest, user=user, session=session)
         decision, spoke = explain(layers, permission, default=default)
         reason = why or f"no rule speaks, and {permission.action} is {default} by default"
         for found in spoke:
@@ -91,11 +131,12 @@ class Policy:
     def skill_need(self, skill: Skill) -> Need:
         """Return what loading a skill needs; a skill that is asked about is read for its digest."""
         default, why = self._skill_default(skill)
+        asks = default is Effect.ASK or self._is_asked_about(skill)
         return Need(
             permission=Permission(action="skill", resource=skill.name),
             default=default,
             why=why,
-            skill_digest=_digest(skill) if default is Effect.ASK else "",
+            skill_digest=_digest(skill) if asks else "",
         )
 
     def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
@@ -109,21 +150,20 @@ class Policy:
             skill_digest=need.skill_digest,
         )
 
-    def remember(self, needs: Sequence[Need]) -> None:
-        """Keep a lasting yes to what was asked, in this place."""
-        grants = [
-            Grant(
-                action=need.permission.action,
-                pattern=pattern,
-                place=self._place,
-                skill_digest=need.skill_digest,
-            )
-            for need in needs
-            for pattern in grant_patterns(
-                need.permission.action, need.permission.resource, need.argv
-            )
-        ]
-        self._store.add(grants, datetime.now(UTC))
+    def _is_asked_about(self, skill: Skill) -> bool:
+        """Whether a rule of anybody's asks about the skill: a yes is then bound to its bytes."""
+        layers = (*self._config.layers, *self._config.agents.values())
+        return any(
+            rule.effect is Effect.ASK
+            and matches(rule.action, "skill")
+            and matches(rule.pattern, skill.name)
+            for layer in layers
+            for rule in layer.rules
+        ) or any(
+            rule.effect is Effect.ASK and matches_in(self._dialect, rule.pattern, skill.name)
+            for rules in self._config.skill_rules.values()
+            for rule in rules
+        )
 
     def _all_grants(self) -> tuple[Grant, ...]:
         """Return the grants, read again only when the state file has changed."""
@@ -134,7 +174,10 @@ class Policy:
 
     def _skill_default(self, skill: Skill) -> tuple[Effect, str]:
         """Return what happens when no rule speaks, and why (decision 4)."""
-        effect = Effect(self._profile.scope(skill.scope).default_effect)
+        told = self.profile.rules.default_effect
+        effect = Effect(told or self.profile.scope(skill.scope).default_effect)
+        if told and skill.scope != "project":
+            return effect, f"no rule speaks, and skills are {effect.value} by default"
         if skill.scope != "project":
             return effect, f"no rule speaks, and skills of scope {skill.scope} are {effect.value}"
         state = self._trust.report(self._project, [skill]).skills[0].state
@@ -149,8 +192,8 @@ class Policy:
 
 
 def _digest(skill: Skill) -> str:
-    """Return what a lasting yes to a skill is bound to; none without a digest fits any grant."""
+    """Return what a yes to a skill is bound to; `unbound` can be no lasting yes."""
     try:
         return tree_digest(skill.directory)
     except TreeError:
-        return "unbound"
+        return UNBOUND

@@ -2,60 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 
+from skillhouse import approval
 from skillhouse import tools as toolbox
-from skillhouse.approval import Channel
 from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, render_catalog
+from skillhouse.discovery import Catalog, catalog_under
 from skillhouse.permission import Decision, Effect, Layer, Permission, decide
 from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.settings import SkillSettings
 from skillhouse.sandbox import Launcher
-from skillhouse.skill import Skill, SkillIndex
+from skillhouse.skill import Profile, Skill, SkillIndex
+
+INSTRUCTION = """\
+## Skills (mandatory)
+
+Before replying: scan <available_skills> <description> entries.
+- If exactly one skill clearly applies: read its SKILL.md at <location> with `read`, then follow it.
+- If multiple could apply: choose the most specific one, then read/follow it.
+- If none clearly apply: do not read any SKILL.md.
+
+Constraints: never read more than one skill up front; only read after selecting."""
+"""What stands before the XML block in a system prompt (S000-42 to S000-46, as published)."""
+
+INSTRUCTION_FOR_TOOL = (
+    "Skills hold instructions for certain tasks. Before you begin a task, look whether the "
+    "<description> of one of these skills fits it; if so, load that skill with `{tool}` and follow "
+    "it. Load one at a time, the most specific first."
+)
 
 
 class View:
     """One agent's part of the house, made from one snapshot of the index."""
 
-    def __init__(self, agent: str, index: SkillIndex, config: Config, policy: Policy) -> None:
-        """Sort the index into what the agent may see and what a rule denies.
+    def __init__(
+        self,
+        agent: str,
+        index: SkillIndex,
+        settings: SkillSettings,
+        config: Config,
+        policy: Policy,
+    ) -> None:
+        """Sort the index into what the agent may see, what a rule denies and what is off.
 
         Raises:
             ConfigError: no agent has that name.
         """
+        self._agent = agent
         self._config = config
         self._policy = policy
         layers = policy.layers(agent)
-        denied = {skill.file for skill in index.skills if _is_denied(skill, layers)}
-        self.visible = SkillIndex(skill for skill in index.skills if skill.file not in denied)
+        denied = {skill.file for skill in index.skills if _is_denied(skill.name, layers)}
+        self.visible = SkillIndex(
+            (
+                skill
+                for skill in index.skills
+                if skill.file not in denied and settings.is_enabled(skill.id)
+            ),
+            # What is wrong with a file is for those who might load it (S003-32).
+            diagnostics=(
+                found
+                for found in index.diagnostics
+                if found.path is not None and not _is_denied(found.path.parent.name, layers)
+            ),
+            name_match=index.name_match,
+        )
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)
+        shadowed = (skill for skill in index.shadowed if _is_denied(skill.name, layers))
+        off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
+        self._withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
 
-    def catalog(self, budget_tokens: int | None = None) -> Catalog:
-        """Return the agent's skills as a model sees them."""
+    @property
+    def profile(self) -> Profile:
+        """How skills are listed and loaded here."""
+        return self._policy.profile
+
+    def catalog(self, budget_tokens: int | None = None, *, style: str | None = None) -> Catalog:
+        """Return the agent's skills as a model sees them.
+
+        The style `direct` shows bodies, so it lists only what the agent may load without a
+        question; the others are among the omitted.
+
+        Args:
+            budget_tokens: Most tokens of the text; the configured budget when None.
+            style: Another renderer than the profile's.
+
+        Raises:
+            ConfigError: no renderer has that name.
+        """
         if budget_tokens is None:
             budget_tokens = self._config.catalog_budget_tokens
-        return render_catalog(self.visible, budget_tokens=budget_tokens)
+        style = style or self.profile.catalog.style
+        listed = self.visible
+        if style == "direct":
+            listed = self.visible.where(self._is_allowed)
+        found = catalog_under(self.profile, listed, style=style, budget_tokens=budget_tokens)
+        if len(listed) == len(self.visible):
+            return found
+        included = {skill.file for skill in found.included}
+        omitted = tuple(skill for skill in self.visible.skills if skill.file not in included)
+        return dataclasses.replace(found, omitted=omitted)
+
+    def system_prompt(self, offered: Iterable[str] | None = None) -> str:
+        """Return what the system prompt says of the skills, or nothing.
+
+        A list stands at one place of a request only: it is here where the profile wants it here,
+        or where the model is not offered the tool in whose description it would stand.
+
+        Args:
+            offered: Names of the tools that the model is offered; all of the agent's when None.
+        """
+        kinds = {rule.name: rule.kind for rule in self.profile.tools}
+        given = {kinds.get(name, "other") for name in (kinds if offered is None else offered)}
+        rule = self.profile.catalog
+        if not self.visible.skills:
+            return rule.empty if rule.exposure == "system" else ""
+        if self._is_searched(given):
+            return ""
+        if not given and offered is not None:
+            style = rule.without_tools
+        elif rule.exposure == "system":
+            style = rule.style
+        elif "skill" in given:
+            return ""
+        else:
+            style = rule.without_skill_tool
+        text = self.catalog(style=style).text
+        # Both or neither (S000-47); the other styles say themselves what to do.
+        return f"{self._instruction(given)}\n\n{text}" if text and style == "xml" else text
+
+    def _is_searched(self, given: set[str]) -> bool:
+        """Whether skills stand in no list, and the model can search, as far as anybody can."""
+        has_search = any(rule.kind == "search" for rule in self.profile.tools)
+        return self.profile.catalog.exposure == "search" and ("search" in given or not has_search)
+
+    def _instruction(self, given: set[str]) -> str:
+        """Return what to do with the list, naming a tool that is there."""
+        published = self.profile.messages.get("instruction")
+        loading = [rule.name for rule in self.profile.tools if rule.kind == "skill"]
+        if published or "skill" not in given or not loading:
+            return published or INSTRUCTION
+        return INSTRUCTION_FOR_TOOL.format(tool=loading[0])
 
     @cached_property
     def search_index(self) -> SearchIndex:
         """The agent's skills, ready to be searched."""
-        return SearchIndex.from_skills(self.visible)
+        if self.profile.search_bodies:
+            return SearchIndex.from_skills(self.visible)
+        return SearchIndex.from_documents(
+            (skill.id, skill.name, skill.description, "") for skill in self.visible.skills
+        )
 
     def tools(self, launcher: Callable[[], Awaitable[Launcher]]) -> list[toolbox.Tool]:
-        """Return the agent's tools; without skills there is no tool for them."""
-        workspace = toolbox.Workspace(self._config.places.start)
+        """Return the agent's tools; without skills there is mostly no tool for them."""
+        workspace = toolbox.Workspace(self._config.places.start, withheld=self._withheld)
         environment = self._config.places.environment
-        of_skills: list[toolbox.Tool] = []
-        if self.visible.skills:
-            of_skills += [
-                toolbox.SkillTool(self.visible, self.catalog().text),
-                toolbox.SearchTool(lambda _: self.search_index),
-            ]
         return [
-            *of_skills,
+            *self._tools_of_skills(),
             toolbox.ReadTool(workspace),
             toolbox.ListTool(workspace),
             toolbox.WriteTool(workspace),
@@ -72,25 +179,54 @@ class View:
             ),
         ]
 
+    def _tools_of_skills(self) -> list[toolbox.Tool]:
+        """Return what the profile has of tools about skills, under its names."""
+        if not self.visible.skills and not self.profile.tools_without_skills:
+            return []
+        is_in_tool = self.profile.catalog.exposure == "tool"
+        shown = toolbox.Shown(
+            visible=self.visible,
+            hidden=SkillIndex(self.hidden, name_match=self.visible.name_match),
+            catalog=self.catalog().text if is_in_tool else "",
+            profile=self.profile,
+            decide=lambda need, session: self._decide(need, session)[0].effect.value,
+        )
+        return [
+            toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
+            for rule in self.profile.tools
+        ]
+
     def gate(
-        self, launcher: Callable[[], Awaitable[Launcher]], channel: Channel, audit: AuditLog
+        self,
+        launcher: Callable[[], Awaitable[Launcher]],
+        approvals: approval.ApprovalBroker,
+        audit: AuditLog,
     ) -> toolbox.Gate:
         """Return the door to the agent's tools."""
-        return toolbox.Gate(
+        return toolbox.SkillGate(
             self.tools(launcher),
             decide=self._decide,
-            remember=self._policy.remember,
-            channel=channel,
+            approvals=approvals,
             audit=audit,
+            place=self._policy.place,
+            write_gate=self._config.write_gate,
         )
 
-    def _decide(
-        self, wanted: Permission, default: Effect, why: str, agent: str, skill_digest: str
-    ) -> tuple[Decision, str]:
+    def _decide(self, need: toolbox.Need, session: toolbox.Session) -> tuple[Decision, str]:
         found = self._policy.explain(
-            wanted, agent=agent, default=default, why=why, skill_digest=skill_digest
+            need.permission,
+            agent=session.agent,
+            default=need.default,
+            why=need.why,
+            skill_digest=need.skill_digest,
+            user=session.user,
+            session=approval.session_key(session.agent, session.user, session.channel),
         )
         return found.decision, found.reason
+
+    def _is_allowed(self, skill: Skill) -> bool:
+        found = self._policy.explain_skill(skill, agent=self._agent)
+        return found.decision.effect is Effect.ALLOW
 
     def _network(self, agent: str, resource: str) -> bool:
         """Whether a rule grants a command the network; nobody is asked about it."""
@@ -99,6 +235,6 @@ class View:
         return found.decision.effect is Effect.ALLOW
 
 
-def _is_denied(skill: Skill, layers: tuple[Layer, ...]) -> bool:
-    permission = Permission(action="skill", resource=skill.name)
+def _is_denied(name: str, layers: tuple[Layer, ...]) -> bool:
+    permission = Permission(action="skill", resource=name)
     return decide(layers, permission).effect is Effect.DENY

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import load as load
+    from skillhouse.skill.content import load_listing as load_listing
     from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.head import read_metadata as read_metadata
     from skillhouse.skill.index import IndexContent as IndexContent
@@ -30,17 +31,29 @@ if TYPE_CHECKING:
     from skillhouse.skill.parsing import Metadata as Metadata
     from skillhouse.skill.parsing import parse as parse
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
+    from skillhouse.skill.profile import CatalogRule as CatalogRule
+    from skillhouse.skill.profile import Duplicates as Duplicates
+    from skillhouse.skill.profile import Extensions as Extensions
+    from skillhouse.skill.profile import Identity as Identity
     from skillhouse.skill.profile import Profile as Profile
+    from skillhouse.skill.profile import RootRule as RootRule
+    from skillhouse.skill.profile import Rules as Rules
     from skillhouse.skill.profile import ScopeRule as ScopeRule
-    from skillhouse.skill.profile import load_profile as load_profile
+    from skillhouse.skill.profile import Symlinks as Symlinks
+    from skillhouse.skill.profile import ToolRule as ToolRule
+    from skillhouse.skill.profile import WalkUp as WalkUp
+    from skillhouse.skill.profile_file import read_profile as read_profile
+    from skillhouse.skill.profile_lookup import load_profile as load_profile
+    from skillhouse.skill.profile_lookup import profile_names as profile_names
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.validation import validate as validate
+    from skillhouse.skill.writing import skill_text as skill_text
 else:
     import importlib
 
     _FILES = {
-        "content": "RESOURCES_MAX list_resources load",
+        "content": "RESOURCES_MAX list_resources load load_listing",
         "head": "HEAD_BYTES read_metadata",
         "index": "IndexContent SkillIndex",
         "mentions": "Mention find_mentions plain_words",
@@ -50,9 +63,15 @@ else:
         ),
         "naming": "validate_name",
         "parsing": "Metadata parse",
-        "profile": "DEFAULT_PROFILE Profile ScopeRule load_profile",
+        "profile": (
+            "CatalogRule DEFAULT_PROFILE Duplicates Extensions Identity Profile RootRule Rules "
+            "ScopeRule Symlinks ToolRule WalkUp"
+        ),
+        "profile_file": "read_profile",
+        "profile_lookup": "load_profile profile_names",
         "source": "Finding SKILL_FILE_MAX",
         "validation": "validate",
+        "writing": "skill_text",
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
     __all__ = sorted(_FILE_OF)

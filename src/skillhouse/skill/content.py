@@ -14,6 +14,8 @@ from skillhouse.skill.source import SKILL_FILE_MAX
 
 RESOURCES_MAX = 50
 """Files that are listed with a loaded skill (DESIGN, bounds)."""
+STEADY_TRIES = 5
+"""How often a file is read that changes while it is read."""
 RESOURCES_SCANNED_MAX = 10_000
 """Entries that are looked at at all; a skill that has more is listed as holding at least these."""
 
@@ -25,12 +27,21 @@ def load(skill: Skill) -> SkillContent:
         SkillError: the file is gone, lies outside the skill's root, or is one that `parse`
             refuses; `code` is the finding's.
     """
+    return load_listing(skill, resources_max=RESOURCES_MAX)
+
+
+def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
+    """Do as `load` does, listing at most `resources_max` files; the others are counted.
+
+    Raises:
+        SkillError: as `load`.
+    """
     data = _read(skill)
-    result = parse(data, directory=skill.directory.name, path=skill.location)
+    result = parse(data, directory=skill.directory.name, path=skill.location, policy=skill.policy)
     if result.skill is None:
         refused = next(found for found in result.diagnostics if found.severity == "error")
         raise SkillError(refused.code, skill.location, refused.message)
-    resources, omitted = list_resources(skill.directory)
+    resources, omitted = list_resources(skill.directory, limit=resources_max)
     return SkillContent(
         skill=skill,
         text=result.text,
@@ -55,11 +66,18 @@ def _read(skill: Skill) -> bytes:
     except PathError as error:
         raise SkillError(error.code, skill.location, "cannot read this skill") from error
     with os.fdopen(handle, "rb") as file:
-        return file.read(SKILL_FILE_MAX + 1)
+        for _ in range(STEADY_TRIES):
+            before = os.fstat(handle).st_ctime_ns
+            data = file.read(SKILL_FILE_MAX + 1)
+            if os.fstat(handle).st_ctime_ns == before:
+                return data
+            # It was written to meanwhile: what was read may be of two states.
+            file.seek(0)
+    raise SkillError("unsteady", skill.location, "changed each time it was read")
 
 
-def list_resources(directory: Path) -> tuple[tuple[str, ...], int]:
-    """Return the first `RESOURCES_MAX` files below `directory`, and how many more there are.
+def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tuple[str, ...], int]:
+    """Return the first `limit` files below `directory`, and how many more there are.
 
     SKILL.md itself, what links lead to and the directories that discovery skips (`.git`) are no
     resources; a directory that cannot be read is passed over. A file whose path is not printable
@@ -82,5 +100,5 @@ def list_resources(directory: Path) -> tuple[tuple[str, ...], int]:
                         found.append(relative)
         except OSError:
             continue
-    listed = sorted(filter(str.isprintable, found), key=str.encode)[:RESOURCES_MAX]
+    listed = sorted(filter(str.isprintable, found), key=str.encode)[:limit]
     return tuple(listed), len(found) - len(listed)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from skillhouse.skill.hidden import find_hidden
+from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
 from skillhouse.skill.naming import name_findings
 from skillhouse.skill.source import Finding
 from skillhouse.skill.yaml_text import key_line
@@ -29,15 +30,28 @@ class _Problem(NamedTuple):
 
 
 def read_fields(
-    fields: Mapping[str, Any], directory: str, block: str, findings: list[Finding]
+    fields: Mapping[str, Any],
+    directory: str,
+    block: str,
+    findings: list[Finding],
+    policy: ParsePolicy = DEFAULT_POLICY,
+    body: Callable[[], str] = str,
 ) -> tuple[str, str]:
     """Return name and description; what is wrong with any field is added to `findings`.
 
     A fatal finding means that the skill cannot be used; the texts are then as good as they get.
+
+    Args:
+        fields: The mapping of the block.
+        directory: Name of the directory the file lies in.
+        block: The block, for the lines of the findings.
+        findings: Where to add what is wrong.
+        policy: What designs and clients differ on.
+        body: Gives the body, for a description that is missing; asked only then.
     """
     problems: list[_Problem] = []
-    name = _name(fields.get("name"), directory, problems)
-    description = _description(fields.get("description"), problems)
+    name = _name(fields.get("name"), directory, policy, problems)
+    description = _description(fields.get("description"), policy, body, problems)
     for key in _OPTIONAL:
         if key in fields:
             _OPTIONAL[key](fields[key], problems)
@@ -48,24 +62,32 @@ def read_fields(
     return name, description
 
 
-def _name(value: Any, directory: str, problems: list[_Problem]) -> str:
+def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Problem]) -> str:
     if not isinstance(value, str) or not value:
-        problems.append(
-            _Problem("name", "name-missing", f"no name; the directory's is used: {directory!r}")
-        )
+        fatal = policy.missing_name == "skip"
+        message = "no name" if fatal else f"no name; the directory's is used: {directory!r}"
+        problems.append(_Problem("name", "name-missing", message, fatal))
         return directory
-    found = name_findings(value, directory)
+    name = value
+    if policy.replaced_characters:
+        name = value.translate(dict.fromkeys(map(ord, policy.replaced_characters), "-"))
+    found = name_findings(name, directory)
     if not found:
-        return value
-    problems.extend(_Problem("name", finding.code, finding.message) for finding in found)
+        return name
+    for code, message, _, _ in found:
+        treatment = policy.name_mismatch if code == "name-mismatch" else policy.bad_name
+        if treatment != "free":
+            problems.append(_Problem("name", code, message, treatment == "skip"))
     if find_hidden(value) is not None:
         problems.append(
             _Problem("name", "hidden-characters", f"a hidden character in {value!r}", fatal=True)
         )
-    return value
+    return directory if policy.name_from == "directory" else name
 
 
-def _description(value: Any, problems: list[_Problem]) -> str:
+def _description(
+    value: Any, policy: ParsePolicy, body: Callable[[], str], problems: list[_Problem]
+) -> str:
     if isinstance(value, str):
         text = value.strip()
     elif value is None:
@@ -78,27 +100,42 @@ def _description(value: Any, problems: list[_Problem]) -> str:
         )
         return ""
     if not text:
-        problems.append(
-            _Problem(
-                "description",
-                "description-missing",
-                "no description: say what the skill does and when to use it",
-                fatal=True,
-            )
-        )
-        return ""
-    if len(text) > DESCRIPTION_MAX:
+        text = _missing_description(policy, body, problems)
+    if len(text) > DESCRIPTION_MAX and policy.long_description == "cut":
+        text = text[:DESCRIPTION_MAX]
+    elif len(text) > DESCRIPTION_MAX:
         problems.append(
             _Problem(
                 "description",
                 "description-too-long",
                 f"expected at most {DESCRIPTION_MAX} characters of description, got {len(text)}",
+                policy.long_description == "skip",
             )
         )
-    if not value.isascii() and find_hidden(value) is not None:
+    if not text.isascii() and find_hidden(text) is not None:
         problems.append(
             _Problem("description", "hidden-characters", "a hidden character in it", fatal=True)
         )
+    return text
+
+
+def _missing_description(
+    policy: ParsePolicy, body: Callable[[], str], problems: list[_Problem]
+) -> str:
+    text = ""
+    if policy.missing_description == "body":
+        text = next((line.strip() for line in body().split("\n") if line.strip()), "")
+    advice = "say what the skill does and when to use it"
+    if policy.missing_description != "skip":
+        advice = "the first line of the body is used" if text else "it is listed without"
+    problems.append(
+        _Problem(
+            "description",
+            "description-missing",
+            f"no description: {advice}",
+            fatal=policy.missing_description == "skip",
+        )
+    )
     return text
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 from skillhouse.skill.model import ParsePolicy
-from skillhouse.skill.parsing import Metadata, read_block
+from skillhouse.skill.parsing import Metadata, head_of, read_block
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
     SKILL_FILE_MAX,
@@ -13,8 +15,8 @@ from skillhouse.skill.source import (
     IncompleteError,
     RefusedError,
     cut_head,
+    decoded,
     normalise,
-    split_head,
     too_large,
 )
 
@@ -28,7 +30,8 @@ def read_metadata(
     """Return what the frontmatter of an open regular file says, and what was found in the head.
 
     The head ends with the closing line; what lies behind it is neither read nor judged, except
-    that no more than `HEAD_BYTES` bytes are looked at for one when there is no frontmatter.
+    that no more than `HEAD_BYTES` bytes are looked at for one when there is no frontmatter, and
+    that a policy may take a missing description from the body.
 
     Args:
         handle: Descriptor at the start of the file.
@@ -44,12 +47,16 @@ def read_metadata(
         if size > SKILL_FILE_MAX:
             raise too_large(size)
         data = os.read(handle, HEAD_BYTES)
+        complete = len(data) < HEAD_BYTES
         try:
-            block = _block(data, findings, complete=len(data) < HEAD_BYTES)
+            block = _block(data, policy, findings, complete=complete)
         except IncompleteError:
-            data += _rest(handle)
-            block = _block(data, findings, complete=True)
-        found = read_block(block, directory, policy, findings)
+            data, complete = data + _rest(handle), True
+            block = _block(data, policy, findings, complete=True)
+        body: Callable[[], str] = str
+        if policy.missing_description == "body":
+            body = partial(_body, handle, data, policy, complete=complete)
+        found = read_block(block, directory, policy, findings, body)
     except RefusedError as refusal:
         findings.append(refusal.finding)
         return None, findings
@@ -58,15 +65,23 @@ def read_metadata(
     return found, findings
 
 
-def _block(data: bytes, findings: list[Finding], *, complete: bool) -> str:
-    """Return the text between the fences."""
+def _block(
+    data: bytes, policy: ParsePolicy, findings: list[Finding], *, complete: bool
+) -> str | None:
+    """Return the text between the fences; None where there are none and need not be."""
     fence = data.find(b"\n---\n", 3) if data.startswith(b"---\n") else -1
     if fence == data.find(b"\n---", 3) and fence >= 0:
         raw = data[4 : fence + 1]
         if raw.isascii() and b"\r" not in raw and b"\0" not in raw and fence <= FRONTMATTER_MAX:
             # The common case in one go: plain fences around ASCII with LF.
             return raw.decode()
-    return split_head(normalise(cut_head(data, complete=complete), findings)).block
+    return head_of(normalise(cut_head(data, complete=complete), findings), policy, findings)[0]
+
+
+def _body(handle: int, data: bytes, policy: ParsePolicy, *, complete: bool) -> str:
+    """Return the text after the fences, the rest of the file read if `data` is not complete."""
+    whole = normalise(data if complete else data + _rest(handle), [])
+    return decoded(whole[head_of(whole, policy, [])[1] :])
 
 
 def _rest(handle: int) -> bytes:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from typing import Literal
 
 from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, nearest
 from skillhouse.skill.model import Skill
+
+NameMatch = Literal["exact", "casefold"]
+_Key = Callable[[Skill], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +35,13 @@ class SkillIndex:
         shadowed: Iterable[Skill] = (),
         diagnostics: Iterable[Diagnostic] = (),
         source: Callable[[], IndexContent] | None = None,
+        name_match: NameMatch = "casefold",
     ) -> None:
-        """Hold the given values, or those that `source` returns when they are first needed."""
+        """Hold the given values, or those that `source` returns when they are first needed.
+
+        With "casefold" a reference in another case finds what it fits alone.
+        """
+        self.name_match = name_match
         if source is None:
             content = IndexContent(
                 skills=tuple(skills), shadowed=tuple(shadowed), diagnostics=tuple(diagnostics)
@@ -64,15 +73,30 @@ class SkillIndex:
         """Return the skill with that id, name or directory name, or at that SKILL.md.
 
         They are tried in this order, so that no name can take the place of an id; each finds
-        skills in force before shadowed ones.
+        skills in force before shadowed ones. Only when nothing fits exactly is the case of an
+        id, name or directory name passed over, if the index does that at all (S003-34).
 
         Raises:
             UnknownSkillError: nothing fits; it lists the nearest names.
             AmbiguousSkillError: several fit; it lists what to ask for instead.
         """
-        for key in _KEYS:
+        found = self._only(_KEYS, reference, reference)
+        if found is None and self.name_match == "casefold":
+            keys = [_folded(key) for key in _KEYS[:-1]]
+            found = self._only(keys, reference.casefold(), reference)
+        if found is not None:
+            return found
+        if ":" in reference:
+            known = {skill.id for skill in (*self.skills, *self.shadowed)}
+        else:
+            known = {skill.name for skill in self.skills}
+        raise UnknownSkillError(reference, nearest(reference, known))
+
+    def _only(self, keys: Sequence[_Key], wanted: str, reference: str) -> Skill | None:
+        """Return the one skill of which a key is `wanted`, by the first key that fits any."""
+        for key in keys:
             for among in (self.skills, self.shadowed):
-                fitting = [skill for skill in among if key(skill) == reference]
+                fitting = [skill for skill in among if key(skill) == wanted]
                 if len(fitting) > 1:
                     ids = tuple(skill.id for skill in fitting)
                     distinct = len(set(ids)) == len(ids)
@@ -81,11 +105,11 @@ class SkillIndex:
                     )
                 if fitting:
                     return fitting[0]
-        if ":" in reference:
-            known = {skill.id for skill in (*self.skills, *self.shadowed)}
-        else:
-            known = {skill.name for skill in self.skills}
-        raise UnknownSkillError(reference, nearest(reference, known))
+        return None
+
+    def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
+        """Return an index of those skills in force that `keep` says yes to, looked up alike."""
+        return SkillIndex(filter(keep, self.skills), name_match=self.name_match)
 
     def __len__(self) -> int:
         return len(self.skills)
@@ -96,7 +120,11 @@ def _directory_name(skill: Skill) -> str:
     return os.path.basename(os.path.dirname(skill.file))
 
 
-_KEYS: tuple[Callable[[Skill], str], ...] = (
+def _folded(key: _Key) -> _Key:
+    return lambda skill: key(skill).casefold()
+
+
+_KEYS: tuple[_Key, ...] = (
     attrgetter("id"),
     attrgetter("name"),
     _directory_name,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from skillhouse.floor import Diagnostic, decode
 
@@ -85,6 +85,38 @@ def split_tools(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParsePolicy:
+    """How `parse` treats what designs and clients differ on."""
+
+    yaml_repair: bool = True
+    """Mend unquoted colons and one-line `>` values (S001-25)."""
+    yaml_fast_path: bool = True
+    """Use the Rust parser for plain blocks; the result is the same."""
+    no_frontmatter: Literal["skip", "body"] = "skip"
+    """A file without a block is no skill, or is all body (S004-5)."""
+    name_from: Literal["field", "directory"] = "field"
+    """Whether the field or the directory has authority over the name (S003-17)."""
+    missing_name: Literal["directory", "skip"] = "directory"
+    missing_description: Literal["skip", "empty", "body"] = "skip"
+    """Whether a skill without one is none, has an empty one, or takes the first line of the body
+    that is not empty."""
+    bad_name: Literal["warn", "skip", "free"] = "warn"
+    """A name outside the specified alphabet or length: load it with a warning, or do not load it,
+    or say nothing."""
+    name_mismatch: Literal["warn", "skip", "free"] = "warn"
+    """A name other than the directory's."""
+    long_description: Literal["warn", "skip", "cut"] = "warn"
+    """A description over the specified length."""
+    replaced_characters: str = ""
+    """Characters of a name that the client turns into `-`."""
+    trim_body: bool = False
+    """Take blanks and empty lines off both ends of the body (S004-6)."""
+
+
+DEFAULT_POLICY = ParsePolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
     """One skill as its SKILL.md declares it; the body is read by `load`."""
 
@@ -98,6 +130,8 @@ class Skill:
     """Absolute path of the root it was found below; links may not lead out of it."""
     packed_fields: bytes = field(repr=False)
     """The frontmatter in our own format, so that thousands of skills stay small."""
+    policy: ParsePolicy = field(default=DEFAULT_POLICY, repr=False, compare=False)
+    """How its file is read: `load` reads it as it was read when it was found."""
 
     @property
     def frontmatter(self) -> Frontmatter:
@@ -168,16 +202,3 @@ class ParseResult:
     """The whole file with LF newlines; empty when it could not be decoded."""
     body: str = ""
     """The Markdown after the frontmatter; empty when that could not be told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePolicy:
-    """How `parse` treats what designs and clients differ on."""
-
-    yaml_repair: bool = True
-    """Mend unquoted colons and one-line `>` values (S001-25)."""
-    yaml_fast_path: bool = True
-    """Use the Rust parser for plain blocks; the result is the same."""
-
-
-DEFAULT_POLICY = ParsePolicy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from skillhouse.skill.repair import repaired
 from skillhouse.skill.source import (
     SKILL_FILE_MAX,
     Finding,
+    Head,
     RefusedError,
     decoded,
     normalise,
@@ -26,6 +28,8 @@ from skillhouse.skill.source import (
     too_large,
 )
 from skillhouse.skill.yaml_text import read_mapping
+
+_NO_BLOCK = frozenset({"frontmatter-missing", "frontmatter-unclosed"})
 
 
 class Metadata(NamedTuple):
@@ -61,15 +65,17 @@ def parse(
             raise too_large(len(data))
         data = normalise(data, findings)
         text = decoded(data)
-        head = split_head(data)
-        found = read_block(head.block, directory, policy, findings)
-        body = data[head.end :].decode()
+        block, end = head_of(data, policy, findings)
+        body = data[end:].decode()
+        found = read_block(block, directory, policy, findings, lambda: body)
         hidden = find_hidden(body)
         if hidden is not None:
             line = text.count("\n", 0, len(text) - len(body) + hidden) + 1
             findings.append(
                 Finding("hidden-characters", f"hidden U+{ord(body[hidden]):04X} in the body", line)
             )
+        if policy.trim_body:
+            body = body.strip()
     except RefusedError as refusal:
         findings.append(refusal.finding)
     else:
@@ -82,20 +88,42 @@ def parse(
                 file=str(file),
                 root=str(file.parent),
                 packed_fields=encode(found.fields),
+                policy=policy,
             )
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
 
 
+def head_of(data: bytes, policy: ParsePolicy, findings: list[Finding]) -> Head | tuple[None, int]:
+    """Return the frontmatter of normalised `data` and where it ends; None where it has none.
+
+    Raises:
+        RefusedError: there is none, and the policy asks for one, or it cannot be read.
+    """
+    try:
+        return split_head(data)
+    except RefusedError as refusal:
+        if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
+            raise
+        findings.append(refusal.finding._replace(fatal=False))
+        return None, 0
+
+
 def read_block(
-    block: str, directory: str, policy: ParsePolicy, findings: list[Finding]
+    block: str | None,
+    directory: str,
+    policy: ParsePolicy,
+    findings: list[Finding],
+    body: Callable[[], str],
 ) -> Metadata:
-    """Return what the frontmatter says, adding to `findings`.
+    """Return what the frontmatter says, adding to `findings`; `body` is asked if need be.
+
+    A block of None says nothing.
 
     Raises:
         RefusedError: the block is not a mapping that we take.
     """
-    fields, block = _mapping(block, policy, findings)
-    name, description = read_fields(fields, directory, block, findings)
+    fields, block = _mapping(block, policy, findings) if block is not None else ({}, "")
+    name, description = read_fields(fields, directory, block, findings, policy, body)
     return Metadata(name, description, fields)
 
 

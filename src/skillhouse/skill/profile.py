@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from skillhouse.floor import ConfigError, nearest
+from skillhouse.skill.index import NameMatch
 from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
+
+WalkUp = Literal["none", "git_root", "home", "fs_root"]
+"""How far upwards project roots are looked for; the last directory is itself looked at."""
+Symlinks = Literal["within_root", "follow", "ignore"]
+Identity = Literal["name", "directory", "source_name", "path"]
+"""What two skills must share to be duplicates: the name, the name of the directory, the id, or
+nothing short of the file."""
+Duplicates = Literal["first", "last", "keep_all", "error"]
+"""Which of two duplicates is in force: that of the earlier root, that of the later one in the
+earlier one's place, both, or neither."""
+
+
+_PLACEHOLDER = re.compile(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,11 +30,58 @@ class ScopeRule:
     """How far a scope is scanned, and what happens to its skills when no rule speaks."""
 
     name: str
-    default_effect: str
-    """allow, or ask."""
+    default_effect: Literal["allow", "ask", "deny"]
     max_depth: int
     """Directories between a root and a skill, the skill's own included."""
     max_directories: int
+    source: str = ""
+    """What the design calls it, such as `workspace`; empty where that is the scope's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootRule:
+    """One place, or several, in which skills are looked for."""
+
+    scope: str
+    path: str
+    """`~/x` is below home and `/x` absolute; `${NAME}` is each path in that variable and
+    `${NAME:-~/x}` has a value for when it is unset; `{explicit}` is what was given by hand and
+    `{builtin}` what comes with the package; anything else is below each directory of the walk.
+    `*` stands for any one directory."""
+    walk: WalkUp | None = None
+    """Another walk than the profile's."""
+    max_depth: int | None = None
+    """Another depth than the scope's."""
+    symlinks: Symlinks | None = None
+    """Another treatment than the profile's."""
+    namespace: int | None = None
+    """Which `*` of the path, from 1, names the plugin: its skills are called `plugin:skill`."""
+
+    def __post_init__(self) -> None:
+        """Refuse a path that is nowhere, or has fewer `*` than the namespace counts.
+
+        Raises:
+            ValueError: it is one of these.
+        """
+        if not self.path or self.path.isspace():
+            raise ValueError("expected a path, got nothing")
+        if "\0" in self.path:
+            raise ValueError("a NUL in the path")
+        placed = self.path.startswith(("{", "$"))
+        if placed and _PLACEHOLDER.fullmatch(self.path) is None:
+            raise ValueError(
+                "expected `{explicit}`, `{builtin}`, `${NAME}` or `${NAME:-~/path}` and perhaps "
+                f"more of a path, got `{self.path}`"
+            )
+        walked = not placed and self.path != "~" and not self.path.startswith(("~/", "/"))
+        if walked and self.scope != "project":
+            # INVARIANT: what lies in a project is read as a project's, which must be trusted.
+            raise ValueError(f"expected the scope project for `{self.path}`, got {self.scope}")
+        stars = self.path.split("/").count("*")
+        if self.namespace is not None and not 1 <= self.namespace <= stars:
+            raise ValueError(f"expected a namespace from 1 to {stars}, got {self.namespace}")
+        if self.max_depth is not None and self.max_depth < 1:
+            raise ValueError(f"expected a depth of 1 or more, got {self.max_depth}")
 
 
 DEFAULT_SCOPES = (
@@ -30,34 +94,192 @@ DEFAULT_SCOPES = (
 )
 """Strongest first (DESIGN, settled decision 4)."""
 
+DEFAULT_ROOTS = (
+    RootRule(scope="project", path=".skillhouse/skills"),
+    RootRule(scope="project", path=".agents/skills"),
+    RootRule(scope="project", path=".claude/skills"),
+    RootRule(scope="explicit", path="{explicit}"),
+    RootRule(scope="explicit", path="${SKILLHOUSE_SKILLS_DIR}"),
+    RootRule(scope="user", path="~/.config/skillhouse/skills"),
+    RootRule(scope="user", path="~/.agents/skills"),
+    RootRule(scope="user", path="~/.claude/skills"),
+    RootRule(scope="builtin", path="{builtin}"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How rules about skills are read, where they come as patterns for an agent."""
+
+    match: Literal["last", "first"] = "last"
+    """Which of several matching rules is a layer's verdict."""
+    default_effect: Literal["", "allow", "ask", "deny"] = ""
+    """What holds when no rule speaks; empty leaves it to the scope."""
+    case_sensitive: bool = True
+    slash_stops: bool = False
+    """Whether `*` ends at a `/`."""
+    optional_tail: bool = False
+    """Whether `git *` also matches `git`."""
+    pattern: str = "{name}"
+    """How a question names a skill, such as `skill/{name}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogRule:
+    """How skills are listed for a model."""
+
+    style: str = "xml"
+    """A renderer of `render_catalog`."""
+    exposure: Literal["tool", "system", "search"] = "tool"
+    """Where the list stands: in the skill tool's description, in the system prompt, or nowhere,
+    and then skills are found by search alone."""
+    without_skill_tool: str = "xml"
+    """The renderer for a system prompt whose model has tools, but not the skill tool (S004-40)."""
+    without_tools: str = "direct"
+    """The renderer for a system prompt whose model has no tools at all (S004-40)."""
+    sort: Literal["index", "name"] = "index"
+    attributes: bool = False
+    """Whether an XML entry has an `id` attribute and a `<version>` (S000-41)."""
+    empty: str = ""
+    """What stands for a list without skills."""
+    budget_chars: int | None = None
+    """Characters that the whole list may have; None is no bound."""
+    description_chars: int | None = None
+    """Characters after which a description is cut."""
+    reserved_chars: int = 0
+    """Characters of the budget that the client's own entries take first."""
+    entry: str = ""
+    """How a listed skill counts against the budget, for the lens: a line with `{name}`,
+    `{description}` and `{path}`; empty where it is not known."""
+    entry_bare: str = ""
+    """The same of a skill whose description was dropped."""
+    entry_unit: int = 1
+    """What an entry is rounded up to; above 1 it counts in UTF-8 bytes and not in characters."""
+    overflow: Literal["omit", "drop_descriptions", "shorten"] = "omit"
+    """What happens to the skills that the budget has no room for; `shorten` cuts all descriptions
+    evenly, drops them when that is not enough, and omits skills last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRule:
+    """One tool about skills: what it is called and how its parameters are."""
+
+    kind: Literal["skill", "search", "asset", "script_path", "assets"]
+    name: str
+    title: str = ""
+    """What people see it called; empty is its name."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Our name of a parameter to the design's: `name`, `query`, `limit`, `path`, `script`."""
+    aliases: tuple[str, ...] = ()
+    """Further names that are taken for the parameter which names the skill."""
+    enum: Literal["names", "ids", "none"] = "names"
+    """What the schema of the skill tool lists: names (an id where two skills share a name), ids,
+    or nothing."""
+
+
+DEFAULT_TOOLS = (
+    ToolRule(kind="skill", name="skill", aliases=("skill", "skill_name")),
+    ToolRule(kind="search", name="search_skills"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """What Claude Code adds to the format; off unless a profile or the user turns it on."""
+
+    invocation: bool = False
+    """`disable-model-invocation` and `user-invocable` are heeded."""
+    substitution: bool = False
+    """`$ARGUMENTS`, `$1`, `${CLAUDE_SKILL_DIR}` are replaced when a person invokes a skill."""
+    when_to_use: bool = False
+    """`when_to_use` is added to the description."""
+    paths: bool = False
+    """`paths` limits where a skill is listed."""
+    commands: bool = False
+    """Lines of the form !`command` run, through the gate, before the model sees the text."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way of finding and reading skills; the defaults are the profile `default`."""
+    """One way of finding, reading, listing and loading skills; the defaults are `default`."""
 
     name: str = "default"
+    """The name of its file."""
+    title: str = "our own recommendation"
+    """What it is, in a few words."""
+    facts: tuple[str, ...] = ()
+    """Where the values come from, one line a fact, for people."""
+    client: str = ""
+    """The program and its version whose behaviour this is; empty where it is no client's."""
+    checked: str = ""
+    """The day on which the values were compared with that program, as YYYY-MM-DD."""
     scopes: tuple[ScopeRule, ...] = DEFAULT_SCOPES
     """Strongest first: a skill of an earlier scope shadows one of the same name in a later."""
-    project_directories: tuple[str, ...] = (
-        ".skillhouse/skills",
-        ".agents/skills",
-        ".claude/skills",
-    )
-    """Looked for in each directory from the start up to the git root, nearest first."""
-    user_directories: tuple[str, ...] = (
-        "~/.config/skillhouse/skills",
-        "~/.agents/skills",
-        "~/.claude/skills",
-    )
-    environment_variable: str = "SKILLHOUSE_SKILLS_DIR"
-    """Holds further explicit roots, separated by `os.pathsep`."""
+    roots: tuple[RootRule, ...] = DEFAULT_ROOTS
+    """Where skills are looked for; of two the one that comes first is stronger, unless
+    `duplicates` is `last`."""
+    root_order: Literal["scope", "written"] = "scope"
+    """Whether roots are ordered by their scope first, or just as they are written."""
+    walk: WalkUp = "git_root"
+    """How far upwards from the start project roots are looked for, both ends included."""
+    walk_order: Literal["nearest", "farthest"] = "nearest"
+    """Which directory of the walk comes first; all roots of one directory stand together."""
+    symlinks: Symlinks = "within_root"
+    """Whether links are followed as far as they stay in the root, wherever they lead, or not."""
+    dotfiles: bool = True
+    """Whether directories whose name begins with a dot are entered."""
     skipped_directories: frozenset[str] = frozenset(
         {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"}
     )
     """Never descended into (client guide, "Where to scan")."""
     nested_skills: bool = False
     """Whether a skill is looked for below another skill's directory."""
+    identity: Identity = "name"
+    """What two skills must share to be duplicates; `source_name` is the id, `path` the file."""
+    duplicates: Duplicates = "first"
+    """Which of two duplicates is in force: the earlier, the later (in the earlier one's place),
+    both, or neither. What is not stays addressable, and a warning names both."""
+    duplicates_vary: bool = False
+    """Whether the client may take another of two duplicates at the next start."""
+    root_skill: bool = False
+    """Whether a SKILL.md in a root itself is a skill, for the lens."""
+    refused: frozenset[str] = frozenset()
+    """Findings that cost a skill in this client though we only warn, for the lens."""
+    accepted: frozenset[str] = frozenset()
+    """Findings that cost a skill with us and not in this client, for the lens."""
+    name_match: NameMatch = "casefold"
+    """Whether a name in another case finds a skill that it fits alone."""
     parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)
+    rules: Rules = field(default_factory=Rules)
+    catalog: CatalogRule = field(default_factory=CatalogRule)
+    load_style: Literal["marked", "opencode", "titled", "raw", "body"] = "marked"
+    """What a loaded skill looks like to the model; see `tools.render_content`."""
+    tools: tuple[ToolRule, ...] = DEFAULT_TOOLS
+    tools_without_skills: bool = False
+    """Whether these tools are offered, and say so in words, when there is no skill (S001-46)."""
+    search_bodies: bool = True
+    """Whether search looks at bodies besides names and descriptions (S003-46)."""
+    messages: Mapping[str, str] = field(default_factory=dict)
+    """Published words, by what they say (`tools.OUR_WORDS`); `{name}` and the like are filled
+    in."""
+    result: Literal["text", "titled", "envelope"] = "text"
+    """Shape of a result for programs: ours, {title, output, metadata}, or {success, …}."""
+    metadata: Mapping[str, str] = field(
+        default_factory=lambda: {"id": "id", "directory": "directory"}
+    )
+    """What is said of a loaded skill beside its text, our name to the design's: `id`, `name`,
+    `directory`, `source`, `permission`."""
+    asset_directories: tuple[str, ...] = ()
+    """Directories of a skill that assets are read from; empty is any."""
+    unknown_assets: Literal["error", "empty"] = "error"
+    """What the listing of an unknown skill's assets is (S003-73)."""
+    resources_listed: int = 50
+    """Files that are listed with a loaded skill (DESIGN, bounds)."""
+    allowed_tools: Literal["ignore", "display", "preapprove"] = "display"
+    """What `allowed-tools` does; it pre-approves only within what the operator allowed."""
+    cache: Literal["none", "context", "watch"] = "context"
+    """When a house looks anew: at each call, when told, or when files change."""
+    extensions: Extensions = field(default_factory=Extensions)
 
     def scope(self, name: str) -> ScopeRule:
         """Return the rule of a scope.
@@ -75,16 +297,3 @@ class Profile:
 
 
 DEFAULT_PROFILE = Profile()
-
-
-def load_profile(profile: str | Profile) -> Profile:
-    """Return the profile of that name; a `Profile` is returned as it is.
-
-    Raises:
-        ConfigError: no profile has that name.
-    """
-    if isinstance(profile, Profile):
-        return profile
-    if profile == DEFAULT_PROFILE.name:
-        return DEFAULT_PROFILE
-    raise ConfigError(f"unknown profile `{profile}`", key=profile, suggestion=DEFAULT_PROFILE.name)

@@ -94,5 +94,6 @@ def _unreadable(code: str, place: Path, file: Path) -> Diagnostic:
         if others:
             message = f"expected a file named `{SKILL_FILE}`, got `{others[0]}`"
     elif code == "not-found":
-        message = "no such directory"
+        is_there = place.exists()
+        message = "expected a directory, got a file" if is_there else "no such directory"
     return Diagnostic(code=code, severity=Severity.ERROR, message=message, path=file)

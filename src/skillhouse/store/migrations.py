@@ -46,6 +46,73 @@ STATE = Schema(
             PRIMARY KEY (action, pattern, place, skill_digest)
         )
         """,
+        """
+        CREATE TABLE skill_setting (
+            skill TEXT NOT NULL PRIMARY KEY,
+            is_enabled INTEGER NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE approval (
+            id TEXT NOT NULL PRIMARY KEY,
+            state TEXT NOT NULL,
+            request TEXT NOT NULL,
+            content_digest TEXT NOT NULL,
+            session TEXT NOT NULL,
+            user TEXT NOT NULL,
+            tool TEXT NOT NULL,
+            nonce TEXT NOT NULL,
+            opened_ms INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            closed_ms INTEGER NOT NULL DEFAULT 0,
+            answer TEXT NOT NULL DEFAULT '',
+            answered_by TEXT NOT NULL DEFAULT '',
+            answered_channel TEXT NOT NULL DEFAULT '',
+            message TEXT NOT NULL DEFAULT '',
+            is_delivered INTEGER NOT NULL DEFAULT 0
+        )
+        """,
+        "CREATE INDEX approval_session ON approval (session, tool)",
+        """
+        CREATE TABLE lasting_grant (
+            id TEXT NOT NULL PRIMARY KEY,
+            action TEXT NOT NULL,
+            pattern TEXT NOT NULL,
+            place TEXT NOT NULL,
+            skill_digest TEXT NOT NULL,
+            user TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            granted_ms INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            UNIQUE (action, pattern, place, skill_digest, user, agent)
+        )
+        """,
+        # What was granted before had no user, no agent and no end.
+        """
+        INSERT INTO lasting_grant
+        SELECT lower(hex(randomblob(8))), action, pattern, place, skill_digest, 'local', 'default',
+            CAST(strftime('%s', granted_at) AS INTEGER) * 1000,
+            (CAST(strftime('%s', granted_at) AS INTEGER) + 30 * 86400) * 1000
+        FROM "grant"
+        """,
+        'DROP TABLE "grant"',
+        """
+        CREATE TABLE device (
+            id TEXT NOT NULL PRIMARY KEY,
+            name TEXT NOT NULL,
+            user TEXT NOT NULL,
+            secret TEXT NOT NULL,
+            paired_ms INTEGER NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE device_nonce (
+            device TEXT NOT NULL,
+            nonce TEXT NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            PRIMARY KEY (device, nonce)
+        )
+        """,
     ),
 )
 

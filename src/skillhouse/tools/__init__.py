@@ -6,6 +6,16 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
+    from skillhouse.tools.asset_tools import AssetTool as AssetTool
+    from skillhouse.tools.asset_tools import ScriptPathTool as ScriptPathTool
+    from skillhouse.tools.assets import ASSET_MAX as ASSET_MAX
+    from skillhouse.tools.assets import ASSETS_LISTED_MAX as ASSETS_LISTED_MAX
+    from skillhouse.tools.assets import AssetError as AssetError
+    from skillhouse.tools.assets import find_skill as find_skill
+    from skillhouse.tools.assets import list_assets as list_assets
+    from skillhouse.tools.assets import read_asset as read_asset
+    from skillhouse.tools.assets import script_path as script_path
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
@@ -20,26 +30,47 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.gate import Gate as Gate
+    from skillhouse.tools.need import UNBOUND as UNBOUND
+    from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
     from skillhouse.tools.portal import Portal as Portal
+    from skillhouse.tools.rendering import render_content as render_content
+    from skillhouse.tools.rendering import result_data as result_data
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
+    from skillhouse.tools.session import SkillCheck as SkillCheck
+    from skillhouse.tools.skill_gate import SkillGate as SkillGate
+    from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
+    from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
+    from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.wording import OUR_WORDS as OUR_WORDS
+    from skillhouse.tools.wording import said as said
     from skillhouse.tools.workspace import Workspace as Workspace
+    from skillhouse.tools.write_gate import WriteGate as WriteGate
 else:
     import importlib
 
     _FILES = {
+        "asset_tools": "AssetTool AssetsTool ScriptPathTool",
+        "assets": (
+            "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset script_path"
+        ),
         "call": ("OUTPUT_MAX Output Plan RefusedError Tool ToolCall ToolResult UnknownToolError"),
         "command": "ExecTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
-        "need": "Need",
+        "need": "UNBOUND Judged Need",
         "portal": "Portal",
-        "session": "Session Sessions",
-        "skills": "SearchTool SkillTool",
+        "rendering": "render_content result_data",
+        "session": "Session Sessions SkillCheck",
+        "skill_gate": "SkillGate",
+        "skill_tools": "tool_about_skills",
+        "skills": "SearchTool Shown SkillTool search_skills",
+        "wording": "OUR_WORDS said",
         "workspace": "Workspace",
+        "write_gate": "WriteGate",
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
     __all__ = sorted(_FILE_OF)

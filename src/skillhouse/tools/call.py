@@ -43,6 +43,8 @@ class ToolCall:
     agent: str = "default"
     user: str = "local"
     channel: str = "library"
+    approval_id: str = ""
+    """Id of an answered approval that is about this very call, if the caller has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,8 @@ class Plan:
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
+    bound: tuple[tuple[str, str], ...] = ()
+    """Files that the call depends on, with their digests: a yes is about these bytes too."""
 
 
 class Tool(Protocol):

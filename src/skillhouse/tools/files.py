@@ -54,7 +54,7 @@ class ReadTool:
         skill = next((s for s in session.visible.skills if s.file in names), None)
         needs: tuple[Need, ...] = ()
         if skill is not None:
-            needs = (session.skill_need(skill),)
+            needs = session.needs_of(skill)
             session = session.with_loaded(skill)
         place = self._workspace.file(arguments["path"], session)
         needs += (_need("read", place),)
@@ -85,6 +85,7 @@ class ListTool:
         """Judge the directory."""
         given = arguments.get("path", ".")
         absolute = self._workspace.absolute(given)
+        self._workspace.check_withheld(absolute, given, session)
         base = self._workspace.base_of(absolute, session)
         why = "it lies in the workspace or a loaded skill"
         if base is None:
@@ -106,7 +107,13 @@ class ListTool:
                 raise refusal(error, given) from error
             try:
                 with os.scandir(handle) as found:
-                    names = sorted(f"{_shown(entry.name)}{_mark(entry)}" for entry in found)
+                    names = sorted(
+                        f"{_shown(entry.name)}{_mark(entry)}"
+                        for entry in found
+                        if not self._workspace.is_withheld(
+                            os.path.join(absolute, entry.name), session
+                        )
+                    )
             finally:
                 os.close(handle)
             text = "\n".join(names[:ENTRIES_MAX])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jsonschema_rs
 
-from skillhouse.approval import Answer, ApprovalRequest, Channel, grant_patterns
+from skillhouse.approval import Approval, ApprovalBroker, ApprovalError, Settled, content_digest
 from skillhouse.audit import AuditDraft, AuditError, AuditLog, AuditRecord, DecidedPermission
-from skillhouse.floor import Digest, digest, nearest
-from skillhouse.permission import Decision, Effect, Permission
+from skillhouse.floor import nearest
+from skillhouse.permission import Decision, Effect
+from skillhouse.tools.approving import bound, question, rule_hint
 from skillhouse.tools.call import (
     Output,
     Plan,
@@ -26,26 +25,15 @@ from skillhouse.tools.call import (
     UnknownToolError,
     bounded,
 )
-from skillhouse.tools.need import Need
+from skillhouse.tools.need import Judged, Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.write_gate import WriteGate
 
 STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A need with the decision about it."""
-
-    need: Need
-    decision: Decision
-    reason: str
-
-
-Decide = Callable[[Permission, Effect, str, str, str], tuple[Decision, str]]
-"""Takes a permission, its default and why, an agent and a skill's digest; answers with a reason."""
-
-Remember = Callable[[Sequence[Need]], None]
-"""Keeps a lasting yes to these needs."""
+Decide = Callable[[Need, Session], tuple[Decision, str]]
+"""Answers a need of a conversation with a decision and its reason."""
 
 
 class Gate:
@@ -56,15 +44,18 @@ class Gate:
         tools: Sequence[Tool],
         *,
         decide: Decide,
-        remember: Remember,
-        channel: Channel,
+        approvals: ApprovalBroker,
         audit: AuditLog,
+        place: str,
+        write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
     ) -> None:
+        """Take the tools, who decides, who asks, who remembers, and the workspace's real path."""
         self.tools = {tool.name: tool for tool in tools}
         self._decide = decide
-        self._remember = remember
-        self._channel = channel
+        self._approvals = approvals
         self._audit = audit
+        self._place = place
+        self._write_gate = write_gate
         self._validators = {
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
         }
@@ -90,12 +81,16 @@ class Gate:
         if effect is Effect.DENY:
             denied = next(j for j in judged if j.decision.effect is Effect.DENY)
             return self._refuse(call, judged, f"denied: {denied.reason}", "denied")
-        if effect is Effect.ASK and not await self._approved(call, judged, plan):
-            return self._refuse(call, judged, _not_approved(judged), "denied")
+        approval: Approval | None = None
+        if effect is Effect.ASK:
+            answered = await self._asked(tool, call, session, judged, plan)
+            if isinstance(answered, ToolResult):
+                return answered
+            plan, approval = answered
         # INVARIANT: the record is durable before the effect starts, so a crash can leave an
         # intent without an outcome but never an outcome without an intent.
         try:
-            intent = self._intent(tool, call, judged)
+            intent = self._intent(tool, call, judged, approval)
         except AuditError as error:
             return ToolResult(content=f"nothing was done: {error}", status="denied")
         began = time.monotonic()
@@ -144,50 +139,67 @@ class Gate:
     def _judge(self, needs: Sequence[Need], session: Session) -> tuple[Judged, ...]:
         judged = []
         for need in needs:
-            decision, reason = self._decide(
-                need.permission, need.default, need.why, session.agent, need.skill_digest
-            )
-            judged.append(Judged(need=need, decision=decision, reason=reason))
+            decision, reason = self._decide(need, session)
+            found = Judged(need=need, decision=decision, reason=reason)
+            judged.append(self._write_gate.judged(found, session.user))
         return tuple(judged)
 
-    async def _approved(self, call: ToolCall, judged: Sequence[Judged], plan: Plan) -> bool:
-        """Ask a person about the exact call; a lasting yes is kept for what it covers."""
-        asked = [j for j in judged if j.decision.effect is Effect.ASK]
-        covered = {
-            j.need.permission: grant_patterns(
-                j.need.permission.action, j.need.permission.resource, j.need.argv
+    async def _asked(
+        self, tool: Tool, call: ToolCall, session: Session, judged: Sequence[Judged], plan: Plan
+    ) -> tuple[Plan, Approval] | ToolResult:
+        """Get a yes to the exact call and use it up; without one, return what the model is told."""
+        asked = question(call, judged, plan, self._place)
+        settled = await self._approvals.settle(asked, call.approval_id)
+        if settled.approval is None or settled.status != "approved":
+            return self._unapproved(call, judged, settled)
+        try:
+            # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
+            # never runs anything but what was shown (decision 8).
+            plan = tool.plan(call.arguments, session)
+            now = self._judge(plan.needs, session)
+            denied = next((j for j in now if j.decision.effect is Effect.DENY), None)
+            if denied is not None:
+                return self._refuse(call, now, f"denied: {denied.reason}", "denied")
+            fresh = content_digest(bound(call, plan, self._place))
+            approval = self._approvals.redeem(settled.approval.id, fresh, asked.session)
+        except (ApprovalError, RefusedError, OSError) as error:
+            said = _said(tool, error) if isinstance(error, OSError) else str(error)
+            return self._refuse(call, judged, f"not approved: {said}", "denied", settled.approval)
+        return plan, approval
+
+    def _unapproved(self, call: ToolCall, judged: Sequence[Judged], settled: Settled) -> ToolResult:
+        why = next(j for j in judged if j.decision.effect is Effect.ASK).reason
+        hint = rule_hint(judged)
+        found = settled.approval
+        if settled.status == "pending" and found is not None:
+            text = (
+                f"not approved yet: {why}; nothing was done. A person can answer with "
+                f"`skillhouse approvals approve {found.id}`; then repeat the same call{hint}"
             )
-            for j in asked
-        }
-        always = tuple(
-            f"{wanted.action} {pattern}" for wanted, found in covered.items() for pattern in found
-        )
-        answer = await self._channel.ask(
-            ApprovalRequest(
-                id=secrets.token_hex(8),
-                tool=call.name,
-                agent=call.agent,
-                user=call.user,
-                title=f"{call.name}: {asked[0].need.permission.resource}",
-                facts=(*((key, str(item)) for key, item in call.arguments.items()), *plan.facts),
-                reasons=tuple(j.reason for j in asked),
-                content_digest=_content_digest(call),
-                always=always if all(covered.values()) else (),
-            )
-        )
-        if answer is Answer.ALWAYS and always:
-            self._remember([j.need for j in asked])
-        return answer is not Answer.NO
+            return self._refuse(call, judged, text, "pending", found)
+        text = f"not approved: {why}; {settled.reason}{hint}"
+        return self._refuse(call, judged, text, "denied", found)
 
     def _refuse(
-        self, call: ToolCall, judged: Sequence[Judged], reason: str, status: Status
+        self,
+        call: ToolCall,
+        judged: Sequence[Judged],
+        reason: str,
+        status: Status,
+        approval: Approval | None = None,
     ) -> ToolResult:
         """Record a refusal and return it; that it cannot be recorded changes nothing about it."""
-        self._audit.append_read(_draft(call, judged, kind="refusal", status=status, reason=reason))
-        return ToolResult(content=reason, status=status)
+        draft = _draft(
+            call, judged, kind="refusal", status=status, reason=reason, detail=_answer(approval)
+        )
+        self._audit.append_read(draft)
+        approval_id = approval.id if approval is not None and status == "pending" else None
+        return ToolResult(content=reason, status=status, approval_id=approval_id)
 
-    def _intent(self, tool: Tool, call: ToolCall, judged: Sequence[Judged]) -> AuditRecord | None:
-        draft = _draft(call, judged, kind="intent")
+    def _intent(
+        self, tool: Tool, call: ToolCall, judged: Sequence[Judged], approval: Approval | None
+    ) -> AuditRecord | None:
+        draft = _draft(call, judged, kind="intent", detail=_answer(approval))
         if tool.durable:
             return self._audit.append(draft, durable=True)
         return self._audit.append_read(draft)
@@ -216,19 +228,16 @@ def _said(tool: Tool, error: OSError) -> str:
     return f"`{tool.name}` failed: {(error.strerror or 'input or output').lower()}"
 
 
-def _not_approved(judged: Sequence[Judged]) -> str:
-    """Return why nothing happened, and which rule of the user's would have let it."""
-    asked = next(j for j in judged if j.decision.effect is Effect.ASK)
-    wanted = asked.need.permission
-    rules = grant_patterns(wanted.action, wanted.resource, asked.need.argv)
-    hint = f"; a rule that allows `{wanted.action} {rules[0]}` would let it through"
-    return f"not approved: {asked.reason}{hint if rules else ''}"
-
-
-def _content_digest(call: ToolCall) -> Digest:
-    """Return the digest of the exact call; its arguments are known to be JSON values."""
-    exact = {"tool": call.name, "arguments": dict(call.arguments)}
-    return digest(json.dumps(exact, sort_keys=True, separators=(",", ":")).encode())
+def _answer(approval: Approval | None) -> Mapping[str, object]:
+    """Return what the log keeps of an approval: which one, the answer, who gave it and where."""
+    if approval is None:
+        return {}
+    return {
+        "approval": approval.id,
+        "answer": approval.answer,
+        "answered_by": approval.by,
+        "answered_on": approval.channel,
+    }
 
 
 def _draft(call: ToolCall, judged: Sequence[Judged], **values: Any) -> AuditDraft:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skillhouse.skill import Skill, SkillIndex
 from skillhouse.tools.need import Need
+
+SkillCheck = Callable[[Skill], Need | None]
+"""A further check before a skill is loaded (S004-89): what it needs besides, or None."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,9 +23,16 @@ class Session:
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], Need]
-    """What loading a skill needs."""
+    """What loading a skill needs by the rules."""
+    checks: Sequence[SkillCheck] = ()
+    """What else it needs; see `needs_of`."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
+
+    def needs_of(self, skill: Skill) -> tuple[Need, ...]:
+        """Return all that loading a skill needs; each is decided, and one denial is enough."""
+        further = (check(skill) for check in self.checks)
+        return (self.skill_need(skill), *(need for need in further if need is not None))
 
     def with_loaded(self, skill: Skill) -> Session:
         """Return this session as it would be if `skill` were loaded."""
@@ -32,8 +42,11 @@ class Session:
 class Sessions:
     """The sessions of a house, by agent, user and channel."""
 
-    def __init__(self, skill_need: Callable[[Skill], Need]) -> None:
+    def __init__(
+        self, skill_need: Callable[[Skill], Need], checks: Sequence[SkillCheck] = ()
+    ) -> None:
         self._skill_need = skill_need
+        self._checks = checks
         self._sessions: dict[tuple[str, str, str], Session] = {}
 
     def get(self, agent: str, user: str, channel: str, visible: SkillIndex) -> Session:
@@ -47,6 +60,7 @@ class Sessions:
                 channel=channel,
                 visible=visible,
                 skill_need=self._skill_need,
+                checks=self._checks,
             )
             self._sessions[key] = session
         session.visible = visible

@@ -1,115 +1,294 @@
-"""The tools `skill` and `search_skills`."""
+"""The tools that load a skill and search for one, under a profile's names and words."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.skill import (
+    Profile,
+    Skill,
+    SkillContent,
+    SkillIndex,
+    ToolRule,
+    load_listing,
+)
+from skillhouse.tools.assets import AssetError, find_skill
+from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.need import Need
+from skillhouse.tools.rendering import render_content, result_data
 from skillhouse.tools.session import Session
+from skillhouse.tools.wording import said
 
+CATEGORY = "builtin"
+"""Where these tools come from (S004-42)."""
 ENUM_MAX = 500
 """Skills whose names are listed in the schema; with more, search finds them."""
+SEARCH_ACTION = "search_skills"
+"""What rules call a search, whatever the tool is called."""
+SEARCH_LIMIT = 5
+"""Skills that a search gives when the call does not say (S003-35)."""
+SEARCH_MAX = 50
+"""Skills that a search gives at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What one agent sees of the skills, as its tools need it."""
+
+    visible: SkillIndex
+    hidden: SkillIndex
+    """What a rule denies it: neither listed nor loaded."""
+    catalog: str
+    """The list for the skill tool's description; empty where it stands elsewhere."""
+    profile: Profile
+    decide: Callable[[Need, Session], str]
+    """What is decided about a need: allow, ask or deny."""
+
+
+class SkillReference:
+    """The parameter of a tool that names a skill: what it is called, and what is taken for it."""
+
+    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+        self._shown = shown
+        self.parameter = rule.parameters.get("name", "name")
+        self._aliases = tuple(alias for alias in rule.aliases if alias != self.parameter)
+        self.values = _values(rule, shown.visible.skills)
+
+    def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments as the schema has them.
+
+        One alias stands for the parameter when that is not there; a skill that is named by its id,
+        directory or in another case is named as it is listed. What fits nothing stays, and is
+        refused by the schema.
+        """
+        given = dict(arguments)
+        aliased = [alias for alias in self._aliases if alias in given]
+        if self.parameter not in given and len(aliased) == 1:
+            given[self.parameter] = given.pop(aliased[0])
+        wanted = given.get(self.parameter)
+        if isinstance(wanted, str) and self.values and wanted not in self.values:
+            try:
+                skill = self._shown.visible.get(wanted.strip())
+            except (UnknownSkillError, AmbiguousSkillError):
+                return given
+            given[self.parameter] = self.values_of_file.get(skill.file, wanted)
+        return given
+
+    @property
+    def values_of_file(self) -> Mapping[str, str]:
+        """The listed value of each visible skill, by its file."""
+        files = (skill.file for skill in self._shown.visible.skills)
+        return dict(zip(files, self.values, strict=False))
+
+    def skill(self, arguments: Mapping[str, Any], session: Session) -> Skill:
+        """Return the skill that is meant, among what this agent sees now.
+
+        Raises:
+            RefusedError: there is none, or a rule denies it; unless the profile has words for
+                a denied skill, both get the same answer.
+        """
+        reference: str = arguments[self.parameter]
+        messages = self._shown.profile.messages
+        try:
+            return find_skill(session.visible, reference, messages)
+        except AssetError as error:
+            name = self._hidden_name(reference)
+            words = said(messages, "skill_denied", name=name) if name else ""
+            if words:
+                raise RefusedError(words, denied=True) from error
+            raise RefusedError(str(error)) from error
+
+    def _hidden_name(self, reference: str) -> str:
+        """Return the name of the denied skill that is meant, or nothing."""
+        try:
+            return self._shown.hidden.get(reference.strip()).name
+        except UnknownSkillError:
+            return ""
+        except AmbiguousSkillError:
+            return reference
+
+
+def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
+    """Return what the schema lists, a value for each skill in their order."""
+    if rule.enum == "none":
+        return ()
+    if rule.enum == "ids":
+        counts = Counter(skill.id for skill in skills)
+        return tuple(s.id if counts[s.id] == 1 else s.file for s in skills)
+    names = Counter(skill.name for skill in skills)
+    ids = Counter(skill.id for skill in skills)
+    return tuple(
+        s.name if names[s.name] == 1 else s.id if ids[s.id] == 1 else s.file for s in skills
+    )
 
 
 class SkillTool:
     """Loads the instructions of one skill."""
 
-    name = "skill"
     durable = False
+    category = CATEGORY
+    reads_only = True
 
-    def __init__(self, visible: SkillIndex, catalog: str) -> None:
-        """Take what one agent sees: its skills, and their catalog as text."""
-        names = [skill.name for skill in visible.skills]
-        name: dict[str, Any] = {"type": "string", "description": "the skill's name"}
-        if 0 < len(names) <= ENUM_MAX:
-            name["enum"] = names
-        self.schema: Mapping[str, Any] = object_schema({"name": name}, required=("name",))
-        self.description = (
-            "Load the instructions of a skill and follow them. Use it when the task fits the "
-            f"description of one of these skills:\n{catalog}"
-        )
+    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+        """Take what the profile calls this tool, and what one agent sees."""
+        self.name = rule.name
+        self.title = rule.title or rule.name
+        self._shown = shown
+        self._reference = SkillReference(rule, shown)
+        messages = shown.profile.messages
+        self.description = said(messages, "skill_description")
+        if shown.catalog:
+            self.description += f" {said(messages, 'list_follows')}\n{shown.catalog}"
+        listed = self._reference.values
+        wanted: dict[str, Any] = {"type": "string", "description": "the skill to load"}
+        self.accepted: Mapping[str, Any] = self._schema(wanted)
+        """What calls are checked against: where the profile has words of its own for a skill that
+        is unknown, the tool says them, and not the schema."""
+        if rule.enum != "none" and len(listed) <= ENUM_MAX:
+            wanted = {**wanted, "enum": list(listed) or [""]}
+        self.schema: Mapping[str, Any] = self._schema(wanted)
+        if "skill_unknown" not in messages and shown.visible.skills:
+            self.accepted = self.schema
+
+    def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+        parameter = self._reference.parameter
+        return object_schema({parameter: wanted}, required=(parameter,))
+
+    def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments under the schema's name, in its values."""
+        return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the skill before its body is read."""
-        try:
-            skill = session.visible.get(arguments["name"])
-        except (UnknownSkillError, AmbiguousSkillError) as error:
-            raise RefusedError(str(error)) from error
+        skill = self._reference.skill(arguments, session)
+        profile = self._shown.profile
+        needs = session.needs_of(skill)
 
         async def run() -> Output:
             try:
-                content = load(skill)
+                content = load_listing(skill, resources_max=profile.resources_listed)
             except SkillError as error:
-                raise RefusedError(f"{error}; it may have been removed since") from error
+                words = said(profile.messages, "skill_unreadable", name=skill.name, reason=error)
+                title = said(profile.messages, "failed_title", name=skill.name)
+                data = result_data(
+                    profile.result, title=title, output=words, metadata={}, succeeded=False
+                )
+                return Output(text=words, data=data, failed=True)
             session.loaded[skill.file] = skill.directory
-            return Output(
-                text=_wrapped(content),
-                data={"id": skill.id, "directory": str(skill.directory)},
-                detail={"skill": skill.id},
-            )
+            return self._output(content, self._shown.decide(needs[0], session))
 
-        return Plan(needs=(session.skill_need(skill),), run=run)
+        question = profile.rules.pattern.replace("{name}", skill.name)
+        facts = (("skill", skill.id), ("asks for", question), ("file", skill.file))
+        return Plan(needs=needs, run=run, facts=facts)
+
+    def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
+        """Return the data of a call that was refused before it ran, in the profile's shape."""
+        messages = self._shown.profile.messages
+        key = {"denied": "denied_title", "pending": "pending_title"}.get(
+            result.status, "unknown_title"
+        )
+        data = result_data(
+            self._shown.profile.result,
+            title=said(messages, key),
+            output=result.content,
+            metadata={},
+            succeeded=False,
+        )
+        return data or None
+
+    def _output(self, content: SkillContent, effect: str) -> Output:
+        skill, profile = content.skill, self._shown.profile
+        text = render_content(content, style=profile.load_style, mark=secrets.token_hex(4))
+        facts = {
+            "id": skill.id,
+            "name": skill.name,
+            "directory": str(skill.directory),
+            "source": profile.scope(skill.scope).source or skill.scope,
+            "permission": effect,
+        }
+        metadata = {theirs: facts[ours] for ours, theirs in profile.metadata.items()}
+        title = said(profile.messages, "loaded_title", name=skill.name)
+        return Output(
+            text=text,
+            data=result_data(profile.result, title=title, output=text, metadata=metadata),
+            detail={"skill": skill.id},
+        )
 
 
 class SearchTool:
     """Finds skills for a request."""
 
-    name = "search_skills"
-    description = "Find skills for a task; gives names and descriptions, best first."
     durable = False
-    schema: Mapping[str, Any] = object_schema(
-        {
-            "query": {"type": "string", "minLength": 1, "description": "what is to be done"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 5},
-        },
-        required=("query",),
-    )
+    category = CATEGORY
+    reads_only = True
 
-    def __init__(self, index: Callable[[Session], SearchIndex]) -> None:
-        """Take what gives the search index of a session."""
+    def __init__(
+        self, rule: ToolRule, shown: Shown, index: Callable[[Session], SearchIndex]
+    ) -> None:
+        """Take what the profile calls this tool, and what gives the search index of a session."""
+        self.name = rule.name
+        self.title = rule.title or rule.name
+        self.description = said(shown.profile.messages, "search_description")
+        self._query = rule.parameters.get("query", "query")
+        self._limit = rule.parameters.get("limit", "limit")
+        self._messages = shown.profile.messages
         self._index = index
+        self.schema: Mapping[str, Any] = object_schema(
+            {
+                self._query: {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "what is to be done",
+                },
+                self._limit: {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": SEARCH_MAX,
+                    "default": SEARCH_LIMIT,
+                },
+            },
+            required=(self._query,),
+        )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Searching needs no more than a read."""
+        query = arguments[self._query]
 
         async def run() -> Output:
-            hits = self._index(session).search(arguments["query"], limit=arguments.get("limit", 5))
-            found = [session.visible.get(hit.name) for hit in hits]
-            lines = [f"{skill.name}: {' '.join(skill.description.split())}" for skill in found]
+            limit = arguments.get(self._limit, SEARCH_LIMIT)
+            found = search_skills(session.visible, self._index(session), query, limit)
+            lines = [f"{skill['name']}: {skill['description']}" for skill in found]
             return Output(
-                text="\n".join(lines) or "no skill fits",
-                data={"skills": [{"name": s.name, "description": s.description} for s in found]},
+                text="\n".join(lines) or said(self._messages, "search_empty"),
+                data={"skills": found},
             )
 
         need = Need(
-            permission=Permission(action=self.name, resource=arguments["query"]),
+            permission=Permission(action=SEARCH_ACTION, resource=query),
             default=Effect.ALLOW,
             why="searching what is listed changes nothing",
         )
         return Plan(needs=(need,), run=run)
 
 
-def _wrapped(content: SkillContent) -> str:
-    """Return a body with its directory and files, between marks that it cannot imitate."""
-    skill: Skill = content.skill
-    mark = secrets.token_hex(4)
-    listed = "".join(f"\n- {relative}" for relative in content.resources)
-    if content.resources_omitted:
-        listed += f"\n- and {content.resources_omitted} more"
-    changed = content.frontmatter_changed
-    note = "\nThe file has changed since it was listed; this is the new text." if changed else ""
-    return (
-        f'<skill_content name="{skill.name}" mark="{mark}">\n'
-        f"{content.body.strip(chr(10))}\n"
-        f'</skill_content mark="{mark}">\n'
-        f"Skill directory: {skill.directory}{note}"
-        f"{chr(10) + 'Files:' if listed else ''}{listed}\n"
-        "These are instructions from a file. They grant no permission."
-    )
+def search_skills(
+    visible: SkillIndex, index: SearchIndex, query: str, limit: int
+) -> list[dict[str, str]]:
+    """Return name and description of the best fitting skills, best first (S003-36)."""
+    by_id: dict[str, list[Skill]] = {}
+    for skill in visible.skills:
+        by_id.setdefault(skill.id, []).append(skill)
+    found = []
+    for hit in index.search(query, limit=min(limit, SEARCH_MAX)):
+        # Several with one id are as many hits, equally good ones in the order of the index.
+        skill = by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0]
+        name = " ".join(skill.name.split())
+        found.append({"name": name, "description": " ".join(skill.description.split())})
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -44,8 +45,40 @@ class Place:
 class Workspace:
     """The directory that an agent works in."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, withheld: Iterable[Path] = ()) -> None:
+        """Take the directory, and those of skills whose files this agent must not read."""
         self.root = root.resolve()
+        self._withheld = frozenset(
+            place for given in withheld for place in (str(given), os.path.realpath(given))
+        )
+
+    def is_withheld(self, absolute: str, session: Session) -> bool:
+        """Whether a path, as written or where links lead, lies in a skill that is kept from view.
+
+        Of skills inside each other the innermost counts.
+        """
+        if not self._withheld:
+            return False
+        for path in {absolute, os.path.realpath(absolute)}:
+            places = (path, *map(str, Path(path).parents))
+            kept = next((place for place in places if place in self._withheld), None)
+            inner = (os.path.dirname(skill.file) for skill in session.visible.skills)
+            if kept is not None and not any(
+                len(seen) > len(kept) and seen in places for seen in inner
+            ):
+                return True
+        return False
+
+    def check_withheld(self, absolute: str, path: str, session: Session) -> None:
+        """Do nothing, unless the path lies in a skill that is kept from view.
+
+        Raises:
+            RefusedError: it does; no answer of a person changes that.
+        """
+        if self.is_withheld(absolute, session):
+            raise RefusedError(
+                f"denied: `{path}` belongs to a skill that is denied or off", denied=True
+            )
 
     def absolute(self, path: str) -> str:
         """Return the absolute path that a model meant; relative ones are below the workspace.
@@ -57,7 +90,9 @@ class Workspace:
             raise RefusedError("expected a path")
         if ".." in PurePosixPath(path).parts:
             raise refusal(PathError("path-parent", path, self.root))
-        return os.path.normpath(os.path.join(self.root, path))
+        absolute = os.path.normpath(os.path.join(self.root, path))
+        # POSIX lets two slashes at the beginning stay, and Linux takes them for one.
+        return absolute[1:] if absolute.startswith("//") else absolute
 
     def base_of(self, absolute: str, session: Session) -> Path | None:
         """Return the allowed directory that a path lies in, or None."""
@@ -73,6 +108,7 @@ class Workspace:
             RefusedError: there is none, or a link leads out of an allowed directory.
         """
         absolute = self.absolute(path)
+        self.check_withheld(absolute, path, session)
         base = self.base_of(absolute, session)
         concern = "" if base else "it lies outside the workspace and the loaded skills"
         base = base or Path("/")

@@ -23,11 +23,18 @@ VERBS = {
     "search": ("searching", "rank the skills for a request"),
     "load": ("loading", "print the body of a skill"),
     "files": ("files", "list the other files of a skill"),
+    "new": ("making", "make a skill of your own, or of this project"),
+    "enable": ("switching", "let agents see a skill again"),
+    "disable": ("switching", "hide a skill from every agent"),
+    "delete": ("deleting", "delete one of your own skills"),
     "validate": ("validating", "judge skills by the specification, for authors"),
+    "doctor": ("doctor", "tell which client sees which skill here, and why not"),
+    "profiles": ("profiles", "list, show and compare how clients treat skills"),
     "trust": ("trusting", "let this project's skills be read"),
     "rehearse": ("rehearsing", "walk a request through the house without a model"),
     "call": ("calling", "make one gated tool call"),
     "mcp": ("mcp", "serve the tools to a coding agent over stdio"),
+    "approvals": ("approvals", "list and answer what waits for a yes"),
     "audit": ("auditing", "list, show and verify what was called"),
     "policy": ("policy", "explain what a permission would meet"),
     "sandbox": ("sandboxing", "test the sandbox that commands run in"),
@@ -94,6 +101,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
         formatter_class=HelpFormatter,
     )
     command.configure(parser)
+    parser.set_defaults(verb=verb)
     try:
         code: int = command.run(parser.parse_args(arguments), terminal)
         sys.stdout.flush()

@@ -2,59 +2,139 @@
 
 from __future__ import annotations
 
+import os
+import termios
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 import anyio
 
-from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, offered
+from skillhouse.floor import digest
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.text import cut, one_line, shown
 
+TERMINAL = Path("/dev/tty")
+"""The terminal of this process, also where another program holds its stdin and stdout."""
 FACT_LINES = 30
 """Lines of one fact that are shown; more is said to be there."""
+LINE_COLUMNS = 400
+"""Columns of one line that are shown (reference/security.md section 6, item 68)."""
+LINE_MAX = 1_000
+"""Bytes of an answer; the line discipline gives no more than 4,096 at once."""
 
-_ANSWERS = {"y": Answer.ONCE, "yes": Answer.ONCE, "a": Answer.ALWAYS, "always": Answer.ALWAYS}
+_ANSWERS = {
+    "y": Answer.ONCE,
+    "yes": Answer.ONCE,
+    "ok": Answer.ONCE,
+    "confirm": Answer.ONCE,
+    "approve": Answer.ONCE,
+    "s": Answer.SESSION,
+    "session": Answer.SESSION,
+    "p": Answer.PROJECT,
+    "project": Answer.PROJECT,
+    "a": Answer.ALWAYS,
+    "always": Answer.ALWAYS,
+}
+"""The words that are a yes (seeds.md section 1.1); any other is a no."""
 
 
 class TerminalChannel:
-    """Asks on a terminal; where stdin is none, every answer is no."""
+    """Asks on the process's terminal; where there is none, nobody answers here."""
 
-    def __init__(self, stdin: TextIO, terminal: Terminal) -> None:
+    def __init__(
+        self,
+        stdin: TextIO,
+        terminal: Terminal,
+        *,
+        device: Callable[[], TextIO] | None = None,
+    ) -> None:
+        """Take stdin and where talk goes; `device` opens the terminal where stdin is none."""
         self._stdin = stdin
         self._terminal = terminal
+        self._device = device or _device
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        """Show the exact call and read one answer; only y and a are a yes."""
-        if not self._stdin.isatty():
-            return Answer.NO
-        self._show(request)
+    async def ask(self, request: ApprovalRequest) -> Reply | None:
+        """Show the exact call and read one answer; silence and any other word are no yes."""
+        if self._stdin.isatty():
+            return await self._asked(request, self._stdin, self._terminal)
+        try:
+            file = self._device()
+        except OSError:
+            return None
+        with file:
+            # What is asked goes to the terminal too: stderr may be another program's.
+            return await self._asked(request, file, Terminal(file, file, os.environ))
+
+    async def _asked(
+        self, request: ApprovalRequest, file: TextIO, terminal: Terminal
+    ) -> Reply | None:
+        if request.level == "sign":
+            terminal.note(f"\n{one_line(request.title)}")
+            terminal.note("  this signs: decide it on the page of `skillhouse up`")
+            return None
+        show_request(request, terminal.note)
+        choices = offered(request)
+        with suppress(termios.error):
+            # What was typed before the question was there is no answer to it.
+            termios.tcflush(file.fileno(), termios.TCIFLUSH)
+        words = "y once, s this session, p this project, a always, n no"
+        terminal.prompt(f"Allow? ({words if Answer.ALWAYS in choices else 'y once, n no'}) ")
         # A thread that waits for the line would keep the process alive after Ctrl-C.
-        await anyio.wait_readable(self._stdin)
-        text = self._stdin.readline()
+        await anyio.wait_readable(file)
+        text = _line(file)
+        word, _, message = text.strip().partition(" ")
         answer = _ANSWERS.get(text.strip().lower(), Answer.NO)
-        if answer is Answer.ALWAYS and not request.always:
-            self._terminal.note("an always is not possible here; taken as once")
-            return Answer.ONCE
-        return answer
+        if answer is not Answer.NO and answer not in choices:
+            terminal.note(f"{answer.value} is not possible here; taken as once")
+            answer = Answer.ONCE
+        is_no = answer is Answer.NO and word.lower() in ("n", "no")
+        return Reply(answer=answer, by=OWNER, channel="terminal", message=message if is_no else "")
 
-    def _show(self, request: ApprovalRequest) -> None:
-        note = self._terminal.note
-        note(f"\n{one_line(request.title)}")
-        for label, value in request.facts:
-            first, *rest = shown_lines(value)
-            note(f"  {shown(label)}: {first}")
-            for line in rest[:FACT_LINES]:
-                note(f"    {line}")
-            if len(rest) > FACT_LINES:
-                note(f"    … {len(rest) - FACT_LINES} more lines")
-        for reason in request.reasons:
-            note(f"  why: {one_line(reason)}")
-        if request.always:
-            note(f"  always would allow: {one_line(', '.join(request.always))}")
-        choices = "y once, a always, n no" if request.always else "y once, n no"
-        self._terminal.prompt(f"Allow? ({choices}) ")
+
+def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
+    """Show everything a person should see of a question; nothing in it can act on a terminal."""
+    note(f"\n{cut(one_line(request.title), LINE_COLUMNS)}")
+    for label, value in request.facts:
+        first, *rest = shown_lines(value)
+        note(f"  {shown(label)}: {first}")
+        for line in rest[:FACT_LINES]:
+            note(f"    {line}")
+        if len(rest) > FACT_LINES:
+            note(f"    … {len(rest) - FACT_LINES} more lines")
+        if len(rest) > FACT_LINES or any(len(line) > LINE_COLUMNS for line in value.split("\n")):
+            note(f"    {len(value)} characters in all, {digest(value.encode())}")
+    for reason in request.reasons:
+        note(f"  why: {one_line(reason)}")
+    if request.always:
+        note(f"  a lasting yes would allow: {one_line(', '.join(request.always))}")
 
 
 def shown_lines(text: str) -> list[str]:
-    """Return the lines of an untrusted text, safe to show."""
-    return [shown(line) for line in text.split("\n")]
+    """Return the lines of an untrusted text, safe to show, each folded where it is too long."""
+    return [cut(shown(line), LINE_COLUMNS) for line in text.split("\n")]
+
+
+def _line(file: TextIO) -> str:
+    """Return the one line that is there."""
+    with suppress(OSError):
+        return os.read(file.fileno(), LINE_MAX).decode("utf-8", "replace")
+    return ""
+
+
+def _device() -> TextIO:
+    """Open the terminal, for both ways.
+
+    Raises:
+        OSError: this process has none, or runs in its background and would be stopped.
+    """
+    handle = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    try:
+        if os.tcgetpgrp(handle) != os.getpgrp():
+            raise OSError("in the background of its terminal")
+    except OSError:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace")

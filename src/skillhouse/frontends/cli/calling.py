@@ -20,8 +20,9 @@ EXAMPLES = """examples:
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call skill --args '{"name": "weather"}' --json
 
-What needs a yes is asked about on the terminal: y once, a always, anything else
-is no. Without a terminal it is refused.
+What needs a yes is asked about on the terminal: y once, s for this session, p in
+this project, a always, anything else is no. Without a terminal the question waits:
+answer it with `skillhouse approvals` and repeat the call.
 """
 
 
@@ -32,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
     )
     parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
+    parser.add_argument(
+        "--approval", default="", metavar="ID", help="use this approval, once it is answered"
+    )
     add_json(parser)
     add_place(parser)
 
@@ -42,7 +46,13 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         try:
             result = anyio.run(
-                lambda: house.call(options.tool, arguments, agent=options.agent, channel="cli")
+                lambda: house.call(
+                    options.tool,
+                    arguments,
+                    agent=options.agent,
+                    channel="cli",
+                    approval_id=options.approval,
+                )
             )
         except UnknownToolError as error:
             raise UsageError(str(error)) from error

@@ -8,6 +8,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import content_value
 from skillhouse.frontends.text import shown
+from skillhouse.runtime import file_kind
 
 EXAMPLES = """examples:
   skillhouse files pdf
@@ -27,10 +28,12 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     content = house_of(options).load(options.skill)
     if options.json:
         value = content_value(content)
-        terminal.json({key: value[key] for key in ("directory", "resources", "resources_omitted")})
+        kept = {key: value[key] for key in ("directory", "resources", "resources_omitted")}
+        types = {name: file_kind(name) for name in content.resources}
+        terminal.json({**kept, "types": types})
         return 0
     for relative in content.resources:
-        terminal.line(shown(relative))
+        terminal.rows([(shown(relative), file_kind(relative))], most=60)
     if content.resources_omitted:
         terminal.note(f"and {content.resources_omitted} more")
     elif not content.resources:

@@ -72,6 +72,9 @@ def _summary(house: Skillhouse) -> str:
     parts = [counted(len(house.visible), "skill")]
     if house.hidden:
         parts.append(f"{len(house.hidden)} denied by rules")
+    disabled = len(index.skills) - len(house.visible) - len(house.hidden)
+    if disabled:
+        parts.append(f"{disabled} disabled")
     if index.shadowed:
         parts.append(f"{len(index.shadowed)} shadowed")
     return ", ".join(parts)

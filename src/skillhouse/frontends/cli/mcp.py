@@ -14,7 +14,8 @@ EXAMPLES = """examples:
   skillhouse mcp -C ~/project --agent reviewer
 
 A coding agent starts this itself and talks to it over stdin and stdout; docs/guides/agents.md says
-how to tell it. What needs a yes is refused here, with the rule that would allow it.
+how to tell it. What needs a yes waits: answer it with `skillhouse approvals` or on the page of
+`skillhouse up`, and the agent repeats the call.
 """
 
 

@@ -17,12 +17,16 @@ from skillhouse.skill import Skill, SkillContent
 EXAMPLES = """examples:
   skillhouse show weather
   skillhouse show builtin:weather --json
+  skillhouse show weather --open      its directory in the file manager
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.add_argument("skill", help="an id, a name or a directory name")
+    parser.add_argument(
+        "--open", action="store_true", help="show its directory in the file manager"
+    )
     add_json(parser)
     add_place(parser)
 
@@ -30,6 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print everything that is known of one skill, but its body."""
     house = house_of(options)
+    if options.open:
+        path = house.management.open_directory(options.skill)
+        terminal.note(f"opened {shown(str(path))}")
     content = house.load(options.skill)
     skill = content.skill
     explained = house.explain_skill(skill)

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
 from skillhouse.frontends.http.guard import Guard
+from skillhouse.frontends.http.inbox import DEVICE_PATH, INBOX_PATH, Inbox
 from skillhouse.frontends.http.keys import Keys
 from skillhouse.frontends.http.pages import Pages
 from skillhouse.frontends.http.status import Reader
@@ -40,12 +41,14 @@ _STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/sv
 def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
     """Return the application of `http_app`."""
     site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
+    inbox = Inbox(house.approvals, house.devices, site.page, time.time)
     routes = [
         Route("/", site.status),
         Route("/skills/{reference:path}", site.skill),
         Route("/api/status", site.api_status),
         Route("/api/skills", site.api_skills),
         Route("/api/skills/{reference:path}", site.api_skill),
+        *inbox.routes(),
         *(Route(path, site.static) for path in _STATIC_TYPES),
     ]
     app = Starlette(
@@ -63,7 +66,9 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
         port=port,
         unauthorized=site.unauthorized,
         # The page of the 401 is styled as well; both files are the same for everyone.
-        open_paths=frozenset(_STATIC_TYPES),
+        # A device's answer brings its own signature.
+        open_paths=frozenset(_STATIC_TYPES) | {DEVICE_PATH},
+        post_below=INBOX_PATH,
     )
 
 
@@ -80,11 +85,11 @@ class _Site:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
         status = self._reader.status(query=query, page=page)
-        return self._page("status.html", status=status, found=status.found)
+        return self.page("status.html", status=status, found=status.found)
 
     def skill(self, request: Request) -> Response:
         detail = self._reader.detail(request.path_params["reference"])
-        return self._page("skill.html", detail=detail, skill=detail.skill)
+        return self.page("skill.html", detail=detail, skill=detail.skill)
 
     def api_status(self, _: Request) -> Response:
         return _json(status_value(self._reader.status()))
@@ -128,11 +133,11 @@ class _Site:
         """Return an error as a page, or as JSON below the API."""
         if path.startswith(API):
             return _json(value, status)
-        return self._page(
+        return self.page(
             "error.html", status, reference=reference, example=self._example, **value["error"]
         )
 
-    def _page(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
+    def page(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
         return HTMLResponse(self._pages.render(template, **values), status_code)
 
 

@@ -61,6 +61,7 @@ class Guard:
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
         methods: tuple[str, ...] = READ_METHODS,
+        post_below: str | None = None,
     ) -> None:
         """Stand before `app`.
 
@@ -71,12 +72,14 @@ class Guard:
             unauthorized: Answers with 401 where the key is missing or wrong.
             open_paths: Paths that need no key, because they hold nothing of the house.
             methods: The only methods that are answered.
+            post_below: Beginning of the paths where POST is answered as well.
         """
         self._app = app
         self._keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
         self._methods = methods
+        self._post_below = post_below
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
         # A browser leaves out the port that http has anyway.
         accepted = self._hosts + (NAMES if port == 80 else ())
@@ -121,9 +124,12 @@ class Guard:
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
             return Reply(status=403, message=message)
-        if scope["method"] not in self._methods:
-            message = f"only {' and '.join(self._methods)} are answered here"
-            allowed = ", ".join(self._methods).encode()
+        methods = self._methods
+        if self._post_below is not None and scope["path"].startswith(self._post_below):
+            methods = (*methods, "POST")
+        if scope["method"] not in methods:
+            message = f"only {' and '.join(methods)} are answered here"
+            allowed = ", ".join(methods).encode()
             return Reply(status=405, message=message, headers=((b"allow", allowed),))
         return None
 

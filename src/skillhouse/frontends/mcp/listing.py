@@ -9,8 +9,9 @@ from typing import Any
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Tool
 
-READING = frozenset({"skill", "search_skills", "read", "list"})
-"""Tools that change nothing; a client may run them side by side and without asking."""
+READING = frozenset({"read", "list"})
+"""Tools that change nothing, besides those about skills, which say so themselves; a client may run
+them side by side and without asking."""
 CHECK_SECONDS = 1.0
 """Least time between two looks at the disk that calls cause."""
 
@@ -51,9 +52,10 @@ class Listing:
 
 
 def _described(tool: Tool) -> dict[str, Any]:
-    reads = tool.name in READING
+    reads = getattr(tool, "reads_only", tool.name in READING)
     return {
         "name": tool.name,
+        "title": getattr(tool, "title", tool.name),
         "description": sendable(tool.description),
         "inputSchema": dict(tool.schema),
         "annotations": {

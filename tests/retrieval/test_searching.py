@@ -1,4 +1,4 @@
-"""Tests of retrieval/search.py."""
+"""Tests of retrieval/searching.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of discovery/discover.py: who is in force, who is shadowed, what is said."""
+"""Tests of discovery/discovering.py: who is in force, who is shadowed, what is said."""
 
 from __future__ import annotations
 

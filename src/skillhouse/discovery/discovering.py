@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from skillhouse.discovery.force import Force
+from skillhouse.discovery.observed import Entry
 from skillhouse.discovery.roots import Root
-from skillhouse.discovery.scan import Entry, Scanned, scan
+from skillhouse.discovery.scan import Scanned, scan
 from skillhouse.discovery.snapshot import Snapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
     Finding,
     IndexContent,
     Profile,
+    ScopeRule,
     Skill,
     SkillIndex,
     load_profile,
@@ -32,8 +37,8 @@ def discover(
     """Find the skills below `roots` by the heads of their files; bodies are not read.
 
     Args:
-        roots: In the order in which they shadow each other within a scope; a bare path is
-            explicit.
+        roots: In the order in which they shadow each other, within a scope or, if the profile
+            takes roots as they are written, at all; a bare path is explicit.
         profile: How to scan and read, by name or as a value.
         trusted: The caller's word for the project's skills; without it they are not read at all.
         cache: Directory of the persistent index; None reads every file.
@@ -51,23 +56,46 @@ def discover(
     given = [root if isinstance(root, Root) else Root(Path(root)) for root in roots]
     for root in given:
         chosen.scope(root.scope)
-    ordered = sorted(given, key=lambda root: ranks[root.scope])
+    if chosen.root_order == "scope":
+        given.sort(key=lambda root: ranks[root.scope])
     general: list[Diagnostic] = []
-    scans: dict[tuple[str, str], Scanned] = {}
+    scans: dict[tuple[str, str], _Scan] = {}
     snapshots = Snapshots(cache) if cache is not None else None
     try:
-        for root in ordered:
+        for root in given:
+            if root.note:
+                general.append(_general("root-limit", Severity.WARNING, root.note, root.path))
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
-                rule = chosen.scope(root.scope)
-                scans[root.scope, real] = scan(real, rule, chosen, snapshots, clock)
+                rule, how = _of_root(root, chosen)
+                found = scan(real, rule, how, snapshots, clock)
+                scans[root.scope, real] = _Scan(found, root.namespace, how.symlinks == "follow")
     finally:
         if snapshots is not None:
             snapshots.close()
     if snapshots is not None and snapshots.fault is not None:
         message, path = str(snapshots.fault), snapshots.fault.path
         general.append(_general("cache-unusable", Severity.WARNING, message, path))
-    return SkillIndex(source=lambda: _merged(scans, general))
+    return SkillIndex(source=lambda: _merged(scans, general, chosen), name_match=chosen.name_match)
+
+
+class _Scan(NamedTuple):
+    """A scanned root and what its skills have in common."""
+
+    scanned: Scanned
+    namespace: str
+    follows: bool
+    """Whether links were followed out of the root."""
+
+
+def _of_root(root: Root, profile: Profile) -> tuple[ScopeRule, Profile]:
+    """Return the bounds and the profile of a root, which can have its own of some values."""
+    rule = profile.scope(root.scope)
+    if root.max_depth is not None:
+        rule = replace(rule, max_depth=root.max_depth)
+    if root.symlinks is not None:
+        profile = replace(profile, symlinks=root.symlinks)
+    return rule, profile
 
 
 def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None:
@@ -94,34 +122,39 @@ def _general(code: str, severity: Severity, message: str, path: Path | None) -> 
     return Diagnostic(code=code, severity=severity, message=message, path=path)
 
 
-def _merged(scans: dict[tuple[str, str], Scanned], general: list[Diagnostic]) -> IndexContent:
-    """Decide which skill of a name is in force: by scope, then root, then path."""
-    in_force: dict[str, Skill] = {}
-    shadowed: list[Skill] = []
+def _merged(
+    scans: dict[tuple[str, str], _Scan], general: list[Diagnostic], profile: Profile
+) -> IndexContent:
+    """Decide which of several duplicates is in force: by scope, then root, then path."""
+    force = Force(profile.identity, profile.duplicates)
+    policy = profile.parse_policy
     diagnostics = list(general)
-    clashes: list[Diagnostic] = []
-    files: set[str] = set()
-    for (scope, real), scanned in scans.items():
-        diagnostics += [_diagnostic(path, finding) for path, finding in scanned.walk.findings]
+    for (scope, real), (scanned, namespace, follows) in scans.items():
+        walk = scanned.walk
+        diagnostics += [_diagnostic(path, finding) for path, finding in walk.findings]
         entries = scanned.entries()
         for entry in entries:
             if entry.findings:
                 diagnostics += [_diagnostic(entry.path, finding) for finding in entry.findings]
         usable = [entry for entry in entries if entry.packed_fields is not None]
-        for entry in _once(usable, scanned.walk.links(), diagnostics):
-            if entry.path in files:
-                continue
-            files.add(entry.path)
-            skill = _skill(entry, scope, real)
-            winner = in_force.setdefault(entry.name, skill)
-            if winner is not skill:
-                shadowed.append(skill)
-                clashes.append(_clash(skill, winner))
+        for entry in _once(usable, walk.links(), diagnostics):
+            force.add(
+                Skill(
+                    name=f"{namespace}:{entry.name}" if namespace else entry.name,
+                    description=entry.description,
+                    scope=scope,
+                    file=entry.path,
+                    # Where links may lead anywhere, what one led to lies below no nearer root.
+                    root=Path(real).anchor if follows and walk.leaves(entry.path) else real,
+                    packed_fields=entry.packed_fields or b"",
+                    policy=policy,
+                )
+            )
     return IndexContent(
-        skills=tuple(in_force.values()),
-        shadowed=tuple(shadowed),
+        skills=tuple(force.skills.values()),
+        shadowed=tuple(force.shadowed),
         # A file below two roots is reported once.
-        diagnostics=tuple(dict.fromkeys(diagnostics + clashes)),
+        diagnostics=tuple(dict.fromkeys(diagnostics + force.clashes)),
     )
 
 
@@ -153,17 +186,6 @@ def _once(
         yield entry
 
 
-def _skill(entry: Entry, scope: str, root: str) -> Skill:
-    return Skill(
-        name=entry.name,
-        description=entry.description,
-        scope=scope,
-        file=entry.path,
-        root=root,
-        packed_fields=entry.packed_fields or b"",
-    )
-
-
 def _diagnostic(path: str, finding: Finding) -> Diagnostic:
     return Diagnostic(
         code=finding.code,
@@ -171,14 +193,4 @@ def _diagnostic(path: str, finding: Finding) -> Diagnostic:
         message=finding.message,
         path=Path(path),
         line=finding.line,
-    )
-
-
-def _clash(skill: Skill, winner: Skill) -> Diagnostic:
-    return Diagnostic(
-        code="shadowed",
-        severity=Severity.WARNING,
-        message=f"`{skill.id}` is shadowed by `{winner.id}` at `{winner.file}`",
-        path=skill.location,
-        line=1,
     )

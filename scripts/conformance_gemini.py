@@ -1,0 +1,262 @@
+"""The skill tests of Gemini CLI: places made for each, seen under the profile `gemini-cli`."""
+
+from __future__ import annotations
+
+from scripts.conformance_ground import Ground, Judge, Suite, Yes, agree, apart, differ, skill_text
+
+from skillhouse import discover, load
+from skillhouse.discovery import Root
+from skillhouse.permission import Effect, Rule
+
+BUILTIN = "profile gemini-cli, facts: the client's built-in skills are not covered"
+QUESTION = "decisions 0008 and 0021: a question is worded by the house, never by a skill"
+WORDED = "decision 0005: only what a design publishes is copied (`load_style` is ours)"
+WORKSPACE, USER = "project/.gemini/skills", "home/.gemini/skills"
+EXTENSION = "home/.gemini/extensions/tools/skills"
+
+
+def loads(text: str, name: str, *description: str, exact: bool = False) -> Judge:
+    """Return a judge of one workspace skill: this name, and these parts of its description."""
+
+    def judge(ground: Ground) -> bool:
+        ground.put(f"{WORKSPACE}/any/SKILL.md", text)
+        found = [(skill.name, skill.description) for skill in ground.index().skills]
+        if ground.seen() != [name] or [called for called, _ in found] != [name]:
+            return False
+        about = found[0][1]
+        return about == description[0] if exact else all(part in about for part in description)
+
+    return judge
+
+
+def nothing(*files: tuple[str, str], said: bool) -> Judge:
+    """Return a judge of a workspace without skills, in which something is said or not.
+
+    A file without a name stands for its directory.
+    """
+
+    def judge(ground: Ground) -> bool:
+        for place, text in files:
+            if place.endswith("/"):
+                (ground.base / place).mkdir(parents=True)
+            else:
+                ground.put(place, text)
+        return not ground.seen() and bool(ground.index().diagnostics) is said
+
+    return judge
+
+
+def gemini_plain(ground: Ground) -> bool:
+    file = ground.put(f"{WORKSPACE}/one/SKILL.md", skill_text("one", "A test.", "# Do\nIt.\n"))
+    index = ground.index()
+    found = [(s.name, s.description, s.location, load(s).body.strip()) for s in index.skills]
+    return found == [("one", "A test.", file, "# Do\nIt.")] and not index.diagnostics
+
+
+def gemini_signs(ground: Ground) -> bool:
+    ground.put(f"{WORKSPACE}/SKILL.md", skill_text("team:helper"))
+    return ground.seen() == ["team-helper"]
+
+
+def gemini_own(ground: Ground) -> bool:
+    own = Root(ground.checkout / "packages/core/src/skills/builtin", scope="user")
+    skill = discover([own], profile=ground.profile).get("antigravity-support")
+    return "Antigravity CLI" in skill.description and "https://" in load(skill).body
+
+
+def gemini_three(ground: Ground) -> bool:
+    for place, name in ((EXTENSION, "far"), (USER, "mine"), (WORKSPACE, "here")):
+        ground.put(f"{place}/{name}/SKILL.md", skill_text(name))
+    return ground.seen() == ["far", "here", "mine"]
+
+
+def gemini_order(ground: Ground) -> bool:
+    places = (EXTENSION, USER, WORKSPACE)
+    for place in places:
+        ground.put(f"{place}/same/SKILL.md", skill_text("same", place))
+    winners = []
+    for place in reversed(places):
+        winners.append([skill.description for skill in ground.index().skills])
+        (ground.base / place / "same/SKILL.md").unlink()
+    return winners == [[place] for place in reversed(places)]
+
+
+def gemini_builtin(ground: Ground) -> bool:
+    ground.put("core/own/SKILL.md", skill_text("own"))
+    return [skill.name for skill in ground.index(builtin=ground.base / "core").skills] == ["own"]
+
+
+def gemini_builtin_overridden(ground: Ground) -> bool:
+    ground.put("core/own/SKILL.md", skill_text("own", "Theirs."))
+    ground.put(f"{USER}/own/SKILL.md", skill_text("own", "Mine."))
+    index = ground.index(builtin=ground.base / "core")
+    return [s.description for s in index.skills] == ["Mine."] and bool(index.diagnostics)
+
+
+def gemini_off(ground: Ground) -> bool:
+    ground.put(f"{USER}/one/SKILL.md", skill_text("one"))
+    with ground.house() as house:
+        house.settings_store.set_skill("user:one", enabled=False)
+        return not house.visible.skills and [s.name for s in house.index.skills] == ["one"]
+
+
+def gemini_untrusted(ground: Ground) -> bool:
+    ground.put(f"{WORKSPACE}/one/SKILL.md", skill_text("one"))
+    return not ground.index(trusted=False).skills and len(ground.index().skills) == 1
+
+
+def gemini_conflict(ground: Ground) -> bool:
+    ground.put(f"{USER}/same/SKILL.md", skill_text("same"))
+    winner = ground.put(f"{WORKSPACE}/same/SKILL.md", skill_text("same"))
+    (finding,) = ground.index().diagnostics
+    loser = ground.base / USER / "same/SKILL.md"
+    return (finding.code, finding.path) == ("shadowed", loser) and str(winner) in finding.message
+
+
+def gemini_aliases(ground: Ground) -> bool:
+    for side in ("home", "project"):
+        for place in (".gemini", ".agents"):
+            name = f"{side}-{place.strip('.')}"
+            ground.put(f"{side}/{place}/skills/{name}/SKILL.md", skill_text(name))
+    return ground.seen() == ["home-agents", "home-gemini", "project-agents", "project-gemini"]
+
+
+def gemini_alias_first(ground: Ground) -> bool:
+    for place in (".gemini", ".agents"):
+        ground.put(f"home/{place}/skills/same/SKILL.md", skill_text("same", place))
+    return [skill.description for skill in ground.index().skills] == [".agents"]
+
+
+def gemini_question(label: str) -> Judge:
+    """Return a judge of what a person is asked: the skill's name, and its description with it."""
+
+    def judge(ground: Ground) -> bool:
+        ground.put(f"{USER}/one/SKILL.md", skill_text("one", "Counts the stars."))
+        ground.put(f"{USER}/one/notes.txt", "Notes.\n")
+        person = Yes()
+        with ground.house(channel=person) as house:
+            house.call_sync("activate_skill", {"name": "one"})
+        (asked,) = person.asked
+        shown = asked.title if label == "title" else repr(asked.facts)
+        files = label == "title" or "notes.txt" in shown
+        return "one" in asked.title and "Counts the stars." in shown and files
+
+    return judge
+
+
+def gemini_call(name: str, *parts: str, refused: bool, gone: bool = False) -> Judge:
+    """Return a judge of a call of the skill tool: an error or not, and parts of the answer."""
+
+    def judge(ground: Ground) -> bool:
+        file = ground.put(f"{USER}/one/SKILL.md", skill_text("one", "A test.", "Count first.\n"))
+        ground.put(f"{USER}/one/notes.txt", "Notes.\n")
+        allowed = Rule(effect=Effect.ALLOW, action="skill", pattern="*")
+        with ground.house(allowed) as house:
+            house.tools()
+            if gone:
+                file.unlink()
+            result = house.call_sync("activate_skill", {"name": name})
+        return result.is_error is refused and all(part in result.content for part in parts)
+
+    return judge
+
+
+def gemini_builtin_unasked(ground: Ground) -> bool:
+    return any(s.name == "builtin" and s.default_effect == "allow" for s in ground.profile.scopes)
+
+
+LOADER = Suite(
+    name="Gemini CLI, loader",
+    file="packages/core/src/skills/skillLoader.test.ts",
+    titles="742f649f685a",
+    profile="gemini-cli",
+    cases=(
+        agree("a valid skill loads whole, and nothing is said", gemini_plain),
+        differ("a root that is not empty and has no skills is said",
+               nothing((f"{WORKSPACE}/other/file.txt", "text"), said=True), "nothing is said",
+               "decision 0002: findings are about a SKILL.md or a place that cannot be read"),
+        agree("an empty root holds nothing, in silence", nothing((f"{WORKSPACE}/", ""), said=False)),
+        agree("a directory without a SKILL.md is no skill",
+              nothing((f"{WORKSPACE}/other/", ""), said=False)),
+        agree("no frontmatter: skipped, and said",
+              nothing((f"{WORKSPACE}/one/SKILL.md", "# Title"), said=True)),
+        agree("a root that is not there holds nothing, in silence", nothing(said=False)),
+        agree("a colon in an unquoted description",
+              loads(skill_text("foo", "Writes tales. Use for plots. Words: tale, plot."),
+                    "foo", "Words: tale")),
+        agree("several colons in it", loads(skill_text("foo", "Use for: this, that. Words: a, b."),
+                                            "foo", "Use for: this", "Words: a, b.")),
+        agree("a quoted description is as it was written",
+              loads(skill_text("foo", '"With colons: here: and here."'), "foo",
+                    "With colons: here: and here.", exact=True)),
+        agree("a plain description over two lines",
+              loads("---\nname: foo\ndescription:\n  Looks at code for style. Use when\n"
+                    '  asked for "feedback" or to "check" it.\n---\nDo it.\n', "foo",
+                    "Looks at code", '"check" it.')),
+        differ("an empty name and description load as empty texts",
+               loads("---\nname: \ndescription: \n---\n", "", "", exact=True), "skipped",
+               "vectors, frontmatter stage 4: `description-missing`; a skill without a name cannot "
+               "be called"),
+        agree("a block that is indented as a whole",
+              loads("---\n  name: in\n  description: About it.\n---\n", "in", "About it.")),
+        differ("no blank after the colon",
+               loads("---\nname:foo\ndescription:bar\n---\n", "foo", "bar"),
+               "skipped as `frontmatter-not-mapping`",
+               "YAML 1.2.2, 7.4: a blank follows the `:` of a plain key; vectors, frontmatter "
+               "stage 3"),
+        agree("characters that no file name has become `-`", gemini_signs),
+        agree("its own skill loads from the checkout", gemini_own),
+    ),
+)  # fmt: skip
+MANAGER = Suite(
+    name="Gemini CLI, manager",
+    file="packages/core/src/skills/skillManager.test.ts",
+    titles="fcb11d49b41a",
+    profile="gemini-cli",
+    cases=(
+        agree("extensions, user and workspace are all read", gemini_three),
+        agree("workspace over user over extension", gemini_order),
+        differ("built-in skills are found", gemini_builtin, "they are not listed", BUILTIN),
+        agree("a skill that is off is not offered, and still known", gemini_off),
+        agree("a workspace that is not trusted is not read", gemini_untrusted),
+        apart("built-in skills are left out of the list for people", "a page of that program"),
+        apart("an administrator's switch keeps its value", "a variable of that program"),
+        apart("the names of active skills can be reset", "no such state: a skill is loaded anew"),
+        agree("an override is said with both files", gemini_conflict),
+        differ("that of a built-in skill goes to the log only", gemini_builtin_overridden,
+               "the user's skill is in force; nothing is known of the other", BUILTIN),
+    ),
+)  # fmt: skip
+ALIAS = Suite(
+    name="Gemini CLI, `.agents`",
+    file="packages/core/src/skills/skillManagerAlias.test.ts",
+    titles="51cd9a6080b8",
+    profile="gemini-cli",
+    cases=(
+        agree("`.agents/skills` is read beside `.gemini/skills`", gemini_aliases),
+        agree("and goes before it at the same level", gemini_alias_first),
+    ),
+)
+TOOL = Suite(
+    name="Gemini CLI, tool",
+    file="packages/core/src/tools/activate-skill.test.ts",
+    titles="de5f13359dd9",
+    profile="gemini-cli",
+    cases=(
+        differ("a call is described by name and description", gemini_question("title"),
+               "by the tool and the name", QUESTION),
+        differ("the question shows the description and the files", gemini_question("facts"),
+               "it shows the skill's id and SKILL.md, and binds all files by digest", QUESTION),
+        differ("nobody is asked about a built-in skill", gemini_builtin_unasked,
+               "the profile has no such scope", BUILTIN),
+        differ("the text comes in the client's own tags, with its files",
+               gemini_call("one", "<activated_skill", "Count first.", "notes.txt", refused=False),
+               "the same, between our marks", WORDED),
+        agree("a name outside the list is refused", gemini_call("two", "two", refused=True)),
+        agree("a skill that cannot be read any more is an error",
+              gemini_call("one", "cannot read", refused=True, gone=True)),
+        agree("an empty name is refused", gemini_call("", refused=True)),
+    ),
+)  # fmt: skip
+
+SUITES = (LOADER, MANAGER, ALIAS, TOOL)

@@ -1,0 +1,267 @@
+"""The questions of a house in its state database: every change is one compare-and-set."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from skillhouse.approval.grants import STATE_FILE, Grant, file_stamp, insert_grants
+from skillhouse.approval.record import Approval, State
+from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, Reply
+from skillhouse.approval.settings import (
+    CLOCK_BACK_SECONDS,
+    CONTENT_SECONDS,
+    KEPT_MAX,
+    KEPT_SECONDS,
+    RATE_SECONDS,
+    TIRED_AFTER,
+    YES_SECONDS,
+    ApprovalSettings,
+)
+from skillhouse.floor import shaped
+from skillhouse.store import STATE, Store
+
+_COLUMNS = "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms"
+
+
+class Ledger:
+    """Keeps questions; several processes may use one at the same time."""
+
+    def __init__(
+        self, state_directory: Path, settings: ApprovalSettings, clock: Callable[[], float]
+    ) -> None:
+        """Take the state's directory, the bounds, and a clock of seconds since 1970."""
+        self._path = state_directory / STATE_FILE
+        self._settings = settings
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return numbers that change whenever any process has written."""
+        return file_stamp(self._path)
+
+    def open(self, request: ApprovalRequest) -> Approval:
+        """Keep a question, with an id, a nonce and an end.
+
+        Raises:
+            ApprovalError: too many are open, or this user's calls ask too often.
+        """
+        now = self.now_ms()
+        request = dataclasses.replace(
+            request,
+            id=secrets.token_hex(8),
+            nonce=secrets.token_urlsafe(16),
+            opened_ms=now,
+            expires_ms=now + self._settings.expires_seconds * 1000,
+        )
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            _sweep(connection, now)
+            self._refuse_flood(connection, request.user, now)
+            connection.execute(
+                "INSERT INTO approval (id, state, request, content_digest, session, user, tool, "
+                "nonce, opened_ms, expires_ms) VALUES (?, 'open', ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    request.id,
+                    json.dumps(dataclasses.asdict(request)),
+                    request.content_digest,
+                    request.session,
+                    request.user,
+                    request.tool,
+                    request.nonce,
+                    now,
+                    request.expires_ms,
+                ),
+            )
+        return Approval(request=request, state=State.OPEN)
+
+    def answer(self, found: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
+        """Write an answer and what it grants, if the question is still open; whether it was."""
+        now = self.now_ms()
+        state = State.DENIED if reply.answer is Answer.NO else State.APPROVED
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            # INVARIANT: the state is compared and set in one statement, so that of two answers,
+            # from whatever process, exactly one counts.
+            changed = connection.execute(
+                "UPDATE approval SET state = ?, answer = ?, answered_by = ?, answered_channel = ?, "
+                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?) "
+                "WHERE id = ? AND state = 'open' AND nonce = ? AND expires_ms > ?",
+                (
+                    state.value,
+                    reply.answer.value,
+                    reply.by,
+                    reply.channel,
+                    reply.message,
+                    now,
+                    now + YES_SECONDS * 1000,
+                    found.id,
+                    found.request.nonce,
+                    now,
+                ),
+            ).rowcount
+            if changed:
+                insert_grants(connection, grants)
+        return changed == 1
+
+    def redeem(self, approval_id: str, content_digest: str, session: str) -> bool:
+        """Take a yes for the call that it is about, once; whether it could be taken."""
+        now = self.now_ms()
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            changed = connection.execute(
+                "UPDATE approval SET state = 'used' WHERE id = ? AND state = 'approved' "
+                "AND content_digest = ? AND session = ? AND expires_ms > ? AND opened_ms <= ?",
+                (
+                    approval_id,
+                    content_digest,
+                    session,
+                    now,
+                    now + CLOCK_BACK_SECONDS * 1000,
+                ),
+            ).rowcount
+        return changed == 1
+
+    def expire(self, approval_id: str, message: str) -> bool:
+        """Close an open question that nobody answered; whether it was open."""
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            changed = connection.execute(
+                "UPDATE approval SET state = 'expired', message = ?, closed_ms = ?, "
+                "is_delivered = 1 WHERE id = ? AND state = 'open'",
+                (message, self.now_ms(), approval_id),
+            ).rowcount
+        return changed == 1
+
+    def withdraw(self, user: str) -> None:
+        """Let every yes of a user's calls that was not used yet end."""
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE approval SET state = 'expired', message = 'withdrawn' "
+                "WHERE state = 'approved' AND user = ?",
+                (user,),
+            )
+
+    def delivered(self, approval_id: str) -> None:
+        """Note that the caller was told the no."""
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("UPDATE approval SET is_delivered = 1 WHERE id = ?", (approval_id,))
+
+    def get(self, approval_id: str) -> Approval | None:
+        """Return one question, by its whole id."""
+        return next(iter(self._select("WHERE id = ?", approval_id)), None)
+
+    def beginning(self, prefix: str) -> tuple[Approval, ...]:
+        """Return the questions whose ids begin with `prefix`."""
+        return self._select("WHERE substr(id, 1, ?) = ? ORDER BY rowid", len(prefix), prefix)
+
+    def repeated(self, request: ApprovalRequest) -> Approval | None:
+        """Return the question about this very call that still has something to say."""
+        found = self._select(
+            "WHERE content_digest = ? AND session = ? AND (state IN ('open', 'approved') OR "
+            "state = 'denied' AND is_delivered = 0) ORDER BY rowid DESC",
+            request.content_digest,
+            request.session,
+        )
+        # A yes that waits is worth more than a later question.
+        found = tuple(f for f in found if f.state is not State.EXPIRED)
+        return next((f for f in found if f.state is State.APPROVED), next(iter(found), None))
+
+    def open_ones(self) -> tuple[Approval, ...]:
+        """Return the open questions, oldest first."""
+        found = self._select("WHERE state = 'open' ORDER BY rowid")
+        return tuple(approval for approval in found if approval.state is State.OPEN)
+
+    def latest(self, limit: int) -> tuple[Approval, ...]:
+        """Return questions of any state, newest first."""
+        return self._select("ORDER BY rowid DESC LIMIT ?", limit)
+
+    def noes(self, session: str, tool: str) -> int:
+        """Return when a person said the last of `TIRED_AFTER` noes in a row, or 0."""
+        found = self._select(
+            "WHERE session = ? AND tool = ? AND answer <> '' AND answered_by <> '' "
+            "ORDER BY closed_ms DESC, rowid DESC LIMIT ?",
+            session,
+            tool,
+            TIRED_AFTER,
+        )
+        if len(found) < TIRED_AFTER or any(f.answer != Answer.NO.value for f in found):
+            return 0
+        return found[0].closed_ms
+
+    def _select(self, clause: str, *values: object) -> tuple[Approval, ...]:
+        if not self._path.exists():
+            return ()
+        now = self.now_ms()
+        with Store(self._path, STATE) as store:
+            rows = store.rows(f"SELECT {_COLUMNS} FROM approval {clause}", values)  # noqa: S608 - clauses are ours.
+        return tuple(_approval(row, now) for row in rows)
+
+    def _refuse_flood(self, connection: sqlite3.Connection, user: str, now: int) -> None:
+        bounds = self._settings
+        queries = (
+            ("state = 'open'", (), bounds.open_max, "queue-full", "questions are open"),
+            (
+                "state = 'open' AND user = ?",
+                (user,),
+                bounds.user_open_max,
+                "queue-full",
+                "questions of this user are open",
+            ),
+            (
+                "user = ? AND opened_ms > ?",
+                (user, now - RATE_SECONDS * 1000),
+                bounds.user_rate,
+                "too-many",
+                f"questions of this user in {RATE_SECONDS // 60} minutes",
+            ),
+        )
+        for clause, values, most, code, words in queries:
+            query = f"SELECT count(*) FROM approval WHERE {clause}"  # noqa: S608 - clauses are ours.
+            if connection.execute(query, values).fetchone()[0] >= most:
+                raise ApprovalError(
+                    code,
+                    f"{most} {words}, and no more are taken; answer some "
+                    "(`skillhouse approvals list`) or wait",
+                )
+
+
+def _sweep(connection: sqlite3.Connection, now: int) -> None:
+    """Close what has ended, and forget what was closed long ago."""
+    connection.execute(
+        "UPDATE approval SET state = 'expired', closed_ms = ? "
+        "WHERE state IN ('open', 'approved') AND expires_ms <= ?",
+        (now, now),
+    )
+    connection.execute(
+        "UPDATE approval SET request = json_set(request, '$.content', '{}', '$.facts', json('[]')) "
+        "WHERE state NOT IN ('open', 'approved') AND closed_ms < ? "
+        "AND json_extract(request, '$.content') <> '{}'",
+        (now - CONTENT_SECONDS * 1000,),
+    )
+    connection.execute(
+        "DELETE FROM approval WHERE state NOT IN ('open', 'approved') AND (opened_ms < ? "
+        "OR rowid <= (SELECT max(rowid) FROM approval) - ?)",
+        (now - KEPT_SECONDS * 1000, KEPT_MAX),
+    )
+
+
+def _approval(row: Sequence[object], now: int) -> Approval:
+    text, state, answer, by, channel, message, closed_ms, expires_ms = row
+    request = shaped(json.loads(str(text)), ApprovalRequest)
+    kept = State(str(state))
+    # What nobody has swept yet has ended all the same.
+    if kept in (State.OPEN, State.APPROVED) and int(str(expires_ms)) <= now:
+        kept = State.EXPIRED
+    return Approval(
+        request=request,
+        state=kept,
+        answer=str(answer),
+        by=str(by),
+        channel=str(channel),
+        message=str(message),
+        closed_ms=int(str(closed_ms)),
+    )

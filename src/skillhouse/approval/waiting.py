@@ -1,0 +1,148 @@
+"""Waits for an answer, whoever gives it and in whatever process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from skillhouse.approval.record import Approval, State
+from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
+from skillhouse.approval.who import offered
+from skillhouse.floor import StateError
+
+if TYPE_CHECKING:
+    from skillhouse.approval.broker import ApprovalBroker
+    from skillhouse.approval.ledger import Ledger
+
+POLL_SECONDS = 0.1
+"""How long an answer of another process may go unnoticed; a look costs two `stat` calls."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How a question stands."""
+
+    status: Literal["approved", "denied", "pending"]
+    reason: str
+    approval: Approval | None = None
+    """None when the question was not even asked."""
+
+
+class Turns:
+    """Lets one question of a conversation be asked at a time; the others wait in line (S000-81)."""
+
+    def __init__(self) -> None:
+        # Locks belong to one event loop, and a house may be used from several.
+        self._locks: RunVar[dict[str, tuple[anyio.Lock, int]]] = RunVar("approval turns")
+
+    @asynccontextmanager
+    async def of(self, session: str) -> AsyncIterator[None]:
+        """Wait for the turn of a conversation's call."""
+        locks = self._locks.get({})
+        self._locks.set(locks)
+        lock, users = locks.get(session, (anyio.Lock(), 0))
+        locks[session] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            users = locks[session][1] - 1
+            if users:
+                locks[session] = (lock, users)
+            else:
+                del locks[session]
+
+
+async def heard(
+    broker: ApprovalBroker, ledger: Ledger, question: Approval, *, waits: bool
+) -> Approval:
+    """Ask all channels at once and return the question with the first valid answer.
+
+    Where nobody can be asked, it is returned open; where nobody answers in time, it is closed.
+
+    Args:
+        broker: Whose channels are asked; takes the answers.
+        ledger: Where answers of other processes show.
+        question: An open question.
+        waits: Whether somebody else in this process may answer.
+    """
+    settings = broker.settings
+    waits = waits or settings.unattended == "deny"
+    asking = len(broker.channels)
+    moved = anyio.Event()
+
+    async def ask(channel: Channel) -> None:
+        nonlocal asking, moved
+        if not await _answered(broker, channel, question):
+            asking -= 1
+        moved.set()
+
+    seen: tuple[int, ...] = ()
+    current = question
+    failed: StateError | None = None
+    async with anyio.create_task_group() as tasks:
+        for channel in broker.channels:
+            tasks.start_soon(ask, channel)
+        with anyio.move_on_after(settings.wait_seconds):
+            while current.state is State.OPEN and (asking or waits):
+                with anyio.move_on_after(POLL_SECONDS):
+                    await moved.wait()
+                moved = anyio.Event()
+                stamp = ledger.stamp()
+                if stamp != seen:
+                    try:
+                        seen, current = stamp, ledger.get(question.id) or question
+                    except StateError as error:
+                        # Raised below: a task group would wrap it.
+                        failed = error
+                        break
+        tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    if current.state is State.OPEN and (asking or waits):
+        message = f"nobody answered within {settings.wait_seconds:g} seconds"
+        ledger.expire(question.id, message)
+    return ledger.get(question.id) or question
+
+
+async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval) -> bool:
+    """Ask one channel; whether it gave an answer that counts."""
+    request = question.request
+    try:
+        reply = await channel.ask(request)
+    except Exception:
+        # Somebody else's code: a way that fails is a way on which nobody answers.
+        logger.exception("a channel of approvals failed")
+        return False
+    if reply is None:
+        return False
+    if isinstance(reply, Answer):
+        reply = Reply(answer=reply, by=request.user, channel=request.channel)
+    answer = reply.answer
+    if answer in LASTING and answer not in offered(request):
+        answer = Answer.ONCE
+    try:
+        broker.answer(
+            question.id,
+            answer,
+            by=reply.by,
+            channel=reply.channel,
+            nonce=request.nonce,
+            message=reply.message,
+        )
+    except StateError:
+        logger.exception("an answer could not be kept")
+        return False
+    except ApprovalError as error:
+        logger.info("an answer did not count: %s", error)
+        # Somebody else was faster, which is an answer as well.
+        return error.code in ("answered", "expired", "used")
+    return True

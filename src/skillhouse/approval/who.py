@@ -1,0 +1,41 @@
+"""Whose answer counts, and where."""
+
+from __future__ import annotations
+
+from skillhouse.approval.grants import OWNER
+from skillhouse.approval.request import LASTING, NOBODY, Answer, ApprovalRequest, Reply
+
+OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device"})
+"""Ways to answer that are behind the house's own access control: the terminal it runs in, the
+command line over its state, the page with its token, and a device that was paired."""
+
+SIGN_CHANNELS = frozenset({"page", "device"})
+"""Where a call that signs is decided: on the transaction page, or on a paired device."""
+
+
+def refusal(request: ApprovalRequest, reply: Reply) -> str:
+    """Return why this answer does not count, or nothing when it does.
+
+    On a channel of the owner, the owner and the user whom the call is for may answer; on any other,
+    such as a chat, only that user on that very channel (S000-78, S000-79).
+    """
+    if reply.channel == NOBODY:
+        return "" if reply.answer is Answer.NO else "nobody can say yes"
+    if request.level == "sign" and reply.channel not in SIGN_CHANNELS:
+        return "a call that signs is decided on the transaction page or a paired device only"
+    if reply.channel in OWNER_CHANNELS:
+        if reply.by in (OWNER, request.user):
+            return ""
+        return "only the owner of this house or the user of the call may answer"
+    if reply.channel != request.channel:
+        return "this is not the channel that the call came from"
+    if reply.by != request.user:
+        return "only the user of the call may answer"
+    return ""
+
+
+def offered(request: ApprovalRequest) -> tuple[Answer, ...]:
+    """Return the answers that the question has; a call that signs is never allowed for good."""
+    if request.patterns and request.level != "sign":
+        return tuple(Answer)
+    return tuple(answer for answer in Answer if answer not in LASTING)

@@ -1,0 +1,198 @@
+"""`skillhouse approvals`."""
+
+from __future__ import annotations
+
+import argparse
+import json as json_text
+import time
+from datetime import UTC, datetime
+
+from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant
+from skillhouse.frontends.cli import pairing
+from skillhouse.frontends.cli.asking import show_request
+from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.plain import approval_value, grant_value
+from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.runtime import Skillhouse
+
+EXAMPLES = """examples:
+  skillhouse approvals list
+  skillhouse approvals show 3fa9
+  skillhouse approvals approve 3fa9
+  skillhouse approvals approve 3fa9 --project
+  skillhouse approvals deny 3fa9 --message "write it to notes/ instead"
+  skillhouse approvals grants
+  skillhouse approvals revoke 81c0
+
+A yes holds for the very call that was asked about, and once: the agent repeats the
+call, and it runs. What signs is decided on the page of `skillhouse up` only.
+"""
+
+_COLOURS = {
+    "open": "yellow",
+    "approved": "green",
+    "used": "green",
+    "denied": "red",
+    "expired": "dim",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    found = verbs.add_parser("list", help="the open questions, oldest first")
+    found.add_argument("--all", action="store_true", help="also those that were answered")
+    found.add_argument("--limit", type=positive, default=50, metavar="N", help="most of --all (50)")
+    show = verbs.add_parser("show", help="one question: everything that a yes is about")
+    approve = verbs.add_parser("approve", help="say yes, once")
+    lasting = approve.add_mutually_exclusive_group()
+    for answer, words in (
+        (Answer.SESSION, "also to what is like it, in this conversation"),
+        (Answer.PROJECT, "also later, in this place"),
+        (Answer.ALWAYS, "also later, in every place"),
+    ):
+        lasting.add_argument(
+            f"--{answer.value}", dest="answer", action="store_const", const=answer, help=words
+        )
+    deny = verbs.add_parser("deny", help="say no")
+    deny.add_argument("--message", default="", metavar="TEXT", help="what the agent is told")
+    grants = verbs.add_parser("grants", help="the lasting yeses")
+    revoke = verbs.add_parser("revoke", help="take a lasting yes back")
+    for parser_of_verb in (show, approve, deny, revoke):
+        parser_of_verb.add_argument("id", help="an id or its beginning")
+    for parser_of_verb in (found, show, approve, deny, grants, revoke):
+        add_json(parser_of_verb)
+        add_place(parser_of_verb)
+    pairing.configure(verbs)
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List or answer the questions of this house."""
+    with house_of(options) as house:
+        if options.verb in pairing.VERBS:
+            return pairing.run(house, options, terminal)
+        if options.verb == "grants":
+            return _grants(house, terminal, json=options.json)
+        if options.verb == "revoke":
+            return _revoke(house, options.id, terminal, json=options.json)
+        if options.verb == "list":
+            return _list(house, options, terminal)
+        try:
+            found = house.approvals.get(options.id)
+        except ApprovalError as error:
+            raise UsageError(f"{error}; see `skillhouse approvals list`") from error
+        if options.verb == "show":
+            _show(found, terminal, json=options.json)
+            return 0
+        answer = Answer.NO if options.verb == "deny" else options.answer or Answer.ONCE
+        answered = house.approvals.answer(
+            found.id,
+            answer,
+            by=OWNER,
+            channel="cli",
+            nonce=found.request.nonce,
+            message=getattr(options, "message", ""),
+        )
+    if options.json:
+        terminal.json(approval_value(answered))
+    else:
+        word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
+        terminal.line(f"{answered.id} {word}: {one_line(answered.request.title)}")
+    return 0
+
+
+def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    approvals = house.approvals
+    found = approvals.latest(options.limit) if options.all else approvals.pending()
+    if options.json:
+        terminal.json([approval_value(approval) for approval in found])
+        return 0
+    for approval in found:
+        state = terminal.style(approval.state.value, _COLOURS[approval.state.value])
+        head = f"{approval.id}  {state}  {_left(approval)}  "
+        room = max(terminal.width - len(approval.id) - len(approval.state.value) - 14, 20)
+        terminal.line(head + cut(one_line(approval.request.title), room))
+    if not found:
+        terminal.note("no questions")
+    return 0
+
+
+def _left(approval: Approval) -> str:
+    """Return how long a question can still be answered, in eight columns."""
+    if approval.closed_ms:
+        return " " * 8
+    minutes = max(0, approval.request.expires_ms / 1000 - time.time()) / 60
+    return f"{minutes:>4.0f} min"
+
+
+def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
+    if json:
+        terminal.json(approval_value(found))
+        return
+    request = found.request
+    show_request(request, terminal.line)
+    pairs = [
+        ("state", found.state.value),
+        ("agent", request.agent),
+        ("user", request.user),
+        ("channel", request.channel),
+        ("place", request.place),
+        ("level", request.level),
+        ("asked", _moment(request.opened_ms)),
+        ("ends", _moment(request.expires_ms)),
+        ("answer", found.answer),
+        ("answered by", found.by),
+        ("answered on", found.channel),
+        ("message", found.message),
+        ("digest", request.content_digest),
+    ]
+    for label, value in pairs:
+        if value:
+            terminal.pair(f"  {label}", one_line(value), label_width=16)
+    terminal.line("  exactly:")
+    for line in _pretty(request.content).split("\n"):
+        terminal.line(f"    {shown(line)}")
+
+
+def _pretty(content: str) -> str:
+    return json_text.dumps(json_text.loads(content), indent=2, ensure_ascii=True)
+
+
+def _grants(house: Skillhouse, terminal: Terminal, *, json: bool) -> int:
+    found = house.approvals.grant_store.all()
+    if json:
+        terminal.json([grant_value(grant) for grant in found])
+        return 0
+    for grant in found:
+        terminal.line(f"{grant.id}  {one_line(_words(grant))}")
+    if not found:
+        terminal.note("no lasting yeses")
+    return 0
+
+
+def _words(grant: Grant) -> str:
+    place = f"in {grant.place}" if grant.place else "everywhere"
+    who = "" if grant.agent == "default" else f" for agent {grant.agent}"
+    digest = f" at {grant.skill_digest[:19]}" if grant.skill_digest else ""
+    return f"{grant.action} {grant.pattern}{digest} {place}{who} until {_moment(grant.expires_ms)}"
+
+
+def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -> int:
+    grants = house.approvals.grant_store.all()
+    matching = [grant for grant in grants if grant.id.startswith(prefix)]
+    if len(matching) != 1:
+        count = len(matching) or "no"
+        raise UsageError(f"{count} grants begin with `{prefix}`; see `skillhouse approvals grants`")
+    house.approvals.revoke(matching[0].id)
+    if json:
+        terminal.json([grant_value(grant) for grant in matching])
+    else:
+        terminal.line(f"revoked: {one_line(_words(matching[0]))}")
+    return 0
+
+
+def _moment(milliseconds: int) -> str:
+    if not milliseconds:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,107 @@
+"""`skillhouse doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from skillhouse import __version__
+from skillhouse.discovery import git_root
+from skillhouse.frontends.cli.options import UsageError, add_json
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.lens_plain import lens_value
+from skillhouse.frontends.lens_text import report
+from skillhouse.runtime import Places, TrustStore, configured
+from skillhouse.runtime.lens import Lens, look, problems
+from skillhouse.skill import Profile, load_profile, profile_names
+
+EXAMPLES = """examples:
+  skillhouse doctor                        every client that we know
+  skillhouse doctor --client codex         only what concerns one
+  skillhouse doctor --json
+
+The report has no colours, no line over 80 columns and no path of your home: paste
+it into an issue. Exit code 1 means that it found problems.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.add_argument(
+        "--client",
+        dest="clients",
+        action="append",
+        metavar="NAME",
+        help="only this client; may be repeated",
+    )
+    parser.add_argument("--all", action="store_true", help="name every skill, however many")
+    add_json(parser)
+    add_start(parser)
+
+
+def add_start(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where the clients are started."""
+    place = parser.add_argument_group("place")
+    place.add_argument("-C", dest="start", metavar="DIR", help="look as if started in DIR")
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print what each client makes of this place; 1 when something is wrong."""
+    places = places_of(options)
+    lens = seen_by(places, profiles_of(places, options.clients or ()))
+    found = problems(lens)
+    if options.json:
+        terminal.json({"machine": machine(), **lens_value(lens, found)})
+    else:
+        for line in report(lens, found, machine=machine(), everything=options.all):
+            terminal.line(line)
+    return 1 if found else 0
+
+
+def places_of(options: argparse.Namespace) -> Places:
+    """Return where the options say that the clients are started.
+
+    Raises:
+        UsageError: that is no directory.
+    """
+    start = Path(options.start).absolute() if options.start else Path.cwd()
+    if not start.is_dir():
+        raise UsageError(f"expected a directory after -C, got `{start}`")
+    return Places(start=start, home=Path.home(), environment=os.environ)
+
+
+def profiles_of(places: Places, names: Sequence[str]) -> tuple[Profile, ...]:
+    """Return the named profiles; without names those of all clients, and our own behaviour.
+
+    Raises:
+        ConfigError: no profile has such a name, or its file is broken.
+    """
+    if names:
+        return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
+    known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    clients = tuple(profile for profile in known if profile.client)
+    ours = load_profile(configured(places).profile, places.profiles)
+    return clients if ours in clients else (*clients, ours)
+
+
+def seen_by(places: Places, profiles: Sequence[Profile]) -> Lens:
+    """Return a place as these clients see it."""
+    config = configured(places)
+    project = git_root(places.start) or places.start
+    return look(
+        start=places.start,
+        home=places.home,
+        environment=places.environment,
+        profiles=profiles,
+        trusted=TrustStore(config.state_directory).is_trusted(project),
+        explicit=config.roots,
+    )
+
+
+def machine() -> str:
+    """Return the program and the machine in one line."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return f"skillhouse {__version__}, {system}, Python {platform.python_version()}"

@@ -1,0 +1,182 @@
+"""The inbox of open questions, the page on which one is decided, and the answers of devices."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from skillhouse.approval import (
+    OWNER,
+    Answer,
+    Approval,
+    ApprovalBroker,
+    ApprovalError,
+    Devices,
+    SignatureError,
+    State,
+    offered,
+)
+from skillhouse.approval.devices import BODY_MAX
+from skillhouse.floor import StateError
+from skillhouse.frontends.plain import approval_value
+
+INBOX_PATH = "/approvals"
+DEVICE_PATH = "/approvals/device"
+"""Where a paired device posts its signed answer; no approval has this id."""
+LATEST = 50
+"""Answered questions that the inbox shows."""
+
+
+class Show(Protocol):
+    """Renders a page."""
+
+    def __call__(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
+        """Return a template with values."""
+        ...
+
+
+class Inbox:
+    """The endpoints; all but the device's stand behind the guard's key."""
+
+    def __init__(
+        self,
+        approvals: ApprovalBroker,
+        devices: Devices,
+        show: Show,
+        clock: Callable[[], float],
+    ) -> None:
+        """Take whose questions are shown, whose answers are taken, and what renders a page."""
+        self._approvals = approvals
+        self._devices = devices
+        self._show = show
+        self._clock = clock
+        # Of this start, like the session: a form of an earlier start is not taken.
+        self._key = secrets.token_bytes(32)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of this page."""
+        return [
+            Route(INBOX_PATH, self.list),
+            Route(DEVICE_PATH, self.device, methods=["POST"]),
+            Route(f"{INBOX_PATH}/{{approval_id}}", self.one),
+            Route(f"{INBOX_PATH}/{{approval_id}}", self.decide, methods=["POST"]),
+            Route("/api/approvals", self.api_list),
+        ]
+
+    def list(self, _: Request) -> Response:
+        """Show the open questions and the latest of the others; nothing is decided here."""
+        closed = [a for a in self._approvals.latest(LATEST) if a.state is not State.OPEN]
+        return self._show("approvals.html", pending=self._approvals.pending(), closed=closed)
+
+    def api_list(self, _: Request) -> Response:
+        """Return the open questions as JSON."""
+        return _json([approval_value(found) for found in self._approvals.pending()])
+
+    def one(self, request: Request) -> Response:
+        """Show one question: everything that a yes is about, and the ways to answer."""
+        return self._page(self._found(request))
+
+    async def decide(self, request: Request) -> Response:
+        """Take the answer of the form."""
+        try:
+            body = (await _body(request)).decode()
+            fields = {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
+        except ValueError as error:
+            raise HTTPException(400) from error
+        return await run_in_threadpool(self._decided, request, fields)
+
+    def _decided(self, request: Request, fields: dict[str, str]) -> Response:
+        found = self._found(request)
+        given = fields.get("proof", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(given, self._proof(found).encode()):
+            return self._page(found, "This form is old. Look at the call again.", 403)
+        try:
+            answer = Answer(fields.get("answer", ""))
+        except ValueError:
+            return self._page(found, "Choose one of the answers.", 400)
+        try:
+            self._approvals.answer(
+                found.id,
+                answer,
+                by=OWNER,
+                channel="page",
+                nonce=fields.get("nonce", ""),
+                message=fields.get("message", ""),
+            )
+        except ApprovalError as error:
+            return self._page(self._found(request), f"Not taken: {error}.", 409)
+        # The answer of a POST is an address, so that a reload asks nothing twice.
+        return RedirectResponse(f"{INBOX_PATH}/{found.id}", 303)
+
+    async def device(self, request: Request) -> Response:
+        """Take the signed answer of a paired device."""
+        body = await _body(request)
+        headers = dict(request.headers)
+        try:
+            found = await run_in_threadpool(self._devices.answer, self._approvals, headers, body)
+        except SignatureError as error:
+            return _json({"error": {"code": error.code, "message": str(error)}}, 401)
+        except ApprovalError as error:
+            return _json({"error": {"code": error.code, "message": str(error)}}, 409)
+        except StateError:
+            return _json({"error": {"code": "house-unusable", "message": "try again"}}, 500)
+        return _json({"approval": found.id, "state": found.state.value})
+
+    def _found(self, request: Request) -> Approval:
+        approval_id = request.path_params["approval_id"]
+        try:
+            found = self._approvals.get(approval_id)
+        except ApprovalError as error:
+            raise HTTPException(404) from error
+        if found.id != approval_id:
+            raise HTTPException(404)
+        return found
+
+    def _page(self, found: Approval, notice: str = "", status: int = 200) -> Response:
+        minutes = max(0, found.request.expires_ms - self._clock() * 1000) / 60_000
+        return self._show(
+            "approval.html",
+            status,
+            found=found,
+            request=found.request,
+            is_open=found.state is State.OPEN,
+            notice=notice,
+            minutes=round(minutes),
+            content=json.dumps(json.loads(found.request.content), indent=2),
+            proof=self._proof(found),
+            answers=[answer.value for answer in offered(found.request)],
+        )
+
+    def _proof(self, found: Approval) -> str:
+        """Return what only a form of ours holds, for this question and this start."""
+        bound = f"{found.id}.{found.request.nonce}".encode()
+        return hmac.digest(self._key, bound, "sha256").hex()
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body, of bounded size.
+
+    Raises:
+        HTTPException: it is larger.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > BODY_MAX:
+            raise HTTPException(413)
+    return body
+
+
+def _json(value: object, status: int = 200) -> Response:
+    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+    return Response(text, status, headers={"content-type": "application/json"})

@@ -1,0 +1,215 @@
+"""What a server says it offers: two published formats, one shape."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
+from skillhouse.skill import SKILL_FILE, validate_name
+
+SKILLS_MAX = 1_000
+"""Skills of one source."""
+FILES_MAX = 1_000
+"""Files of one skill (DESIGN, bounds)."""
+SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
+"""The `$schema` of the discovery RFC whose documents we read."""
+
+_NOWHERE = Path("skill")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+Kind = Literal["well-known", "opencode"]
+
+
+class RemoteError(SkillhouseError):
+    """A source or one of its skills cannot be used; what was there before is still there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSource:
+    """A server that offers skills."""
+
+    url: str
+    """`https://host/…`: the origin of a well-known source, the directory of an opencode index."""
+    kind: Kind = "well-known"
+
+    def __post_init__(self) -> None:
+        """Refuse an address that is none.
+
+        Raises:
+            ConfigError: it is not http or https, or carries a user, a query or a fragment.
+        """
+        parts = urlsplit(self.url)
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.username is not None
+            or parts.query
+            or parts.fragment
+        ):
+            raise ConfigError(f"expected https://host/path, got `{self.url}`", key="url")
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Addresses at which the list of skills may be, best first."""
+        base = self.url if self.url.endswith("/") else f"{self.url}/"
+        return tuple(urljoin(base, place) for place in _FORMATS[self.kind].places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One thing to fetch for a skill."""
+
+    url: str
+    path: str
+    """Where it goes below the skill's directory; empty for an archive of all files."""
+    digest: str = ""
+    """`sha256:` and 64 hex digits over the bytes; empty where the format has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSkill:
+    """One skill that a source offers."""
+
+    name: str
+    artifacts: tuple[Artifact, ...]
+    version: str = ""
+    """Anything that changes when the skill does; empty where the format has nothing such."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a source offers, and what of its list was passed over."""
+
+    skills: tuple[RemoteSkill, ...]
+    problems: tuple[str, ...] = ()
+
+
+def read_listing(source: RemoteSource, data: bytes, url: str) -> Listing:
+    """Return what an index offers; a bad entry costs no other.
+
+    Args:
+        source: Whose index it is.
+        data: The body of the answer.
+        url: Where it came from in the end; relative addresses are relative to it.
+
+    Raises:
+        RemoteError: it is not the JSON of an index.
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RemoteError(f"no JSON at `{url}`: {error}") from error
+    entries = document.get("skills") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise RemoteError(f"no list `skills` at `{url}`")
+    schema = document.get("$schema")
+    if source.kind == "well-known" and schema not in (None, SCHEMA):
+        # RFC: a client does not process a document whose schema it does not know.
+        raise RemoteError(f"unknown schema {schema!r} at `{url}`")
+    read = _FORMATS[source.kind].read if schema is None else _described
+    skills: dict[str, RemoteSkill] = {}
+    problems: list[str] = []
+    for entry in entries[:SKILLS_MAX]:
+        try:
+            skill = _named(entry, read, url)
+            if skill.name in skills:
+                raise RemoteError(f"`{skill.name}` is listed twice; the first one counts")
+            skills[skill.name] = skill
+        except RemoteError as error:
+            problems.append(str(error))
+    if len(entries) > SKILLS_MAX:
+        problems.append(f"{len(entries) - SKILLS_MAX} skills over the first {SKILLS_MAX} left out")
+    return Listing(skills=tuple(skills.values()), problems=tuple(problems))
+
+
+Reader = Callable[[str, Mapping[str, Any], str], RemoteSkill]
+
+
+def _named(entry: Any, read: Reader, url: str) -> RemoteSkill:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
+    if not isinstance(name, str) or validate_name(name, directory=name):
+        raise RemoteError(f"passed over: no usable name in {str(entry)[:80]!r}")
+    return read(name, entry, url)
+
+
+def _described(name: str, entry: Mapping[str, Any], url: str) -> RemoteSkill:
+    """Read an entry of the discovery RFC 0.2.0: one artifact with its digest."""
+    kind, target, digest = (entry.get(key) for key in ("type", "url", "digest"))
+    if kind not in ("skill-md", "archive"):
+        raise RemoteError(f"`{name}` passed over: unknown type {kind!r}")
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise RemoteError(f"`{name}` passed over: expected a sha256 digest, got {digest!r}")
+    if not isinstance(target, str):
+        raise RemoteError(f"`{name}` passed over: no url")
+    path = SKILL_FILE if kind == "skill-md" else ""
+    # With a digest the bytes may lie on any server; which may be asked, the network policy says.
+    found = urljoin(url, target)
+    if urlsplit(found).scheme not in ("https", urlsplit(url).scheme):
+        raise RemoteError(f"`{name}` passed over: refused address `{found}`")
+    artifact = Artifact(url=found, path=path, digest=digest)
+    return RemoteSkill(name=name, artifacts=(artifact,), version=digest)
+
+
+def _files(name: str, entry: Mapping[str, Any], url: str) -> RemoteSkill:
+    """Read an entry that lists its files (opencode, discovery RFC 0.1.0): no digests."""
+    files = entry.get("files")
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise RemoteError(f"`{name}` passed over: no list of files")
+    if len(files) > FILES_MAX:
+        raise RemoteError(f"`{name}` passed over: expected at most {FILES_MAX} files")
+    paths = [_safe_path(name, file) for file in files]
+    if SKILL_FILE not in paths:
+        raise RemoteError(f"`{name}` passed over: no {SKILL_FILE} among its files")
+    if len({path.casefold() for path in paths}) < len(paths):
+        raise RemoteError(f"`{name}` passed over: the same file twice")
+    version = entry.get("version")
+    return RemoteSkill(
+        name=name,
+        artifacts=tuple(
+            Artifact(url=_resolved(name, url, f"{name}/{quote(path)}"), path=path) for path in paths
+        ),
+        version=version if isinstance(version, str) else "",
+    )
+
+
+def _safe_path(name: str, file: str) -> str:
+    """Return a listed path as it is after decoding; what means another place is refused."""
+    decoded = unquote(file)
+    if any(mark in decoded for mark in "?#\\%") or not decoded.isprintable():
+        raise RemoteError(f"`{name}` passed over: refused file {file!r}")
+    try:
+        parts = checked_parts(decoded, _NOWHERE)
+    except PathError as error:
+        raise RemoteError(f"`{name}` passed over: {error.code} in {file!r}") from error
+    if not parts or urlsplit(decoded).scheme:
+        raise RemoteError(f"`{name}` passed over: refused file {file!r}")
+    return "/".join(parts)
+
+
+def _resolved(name: str, url: str, target: str) -> str:
+    """Return an artifact's address, which stays with the server that listed it."""
+    found = urljoin(url, target)
+    if urlsplit(found)[:2] != urlsplit(url)[:2]:
+        raise RemoteError(f"`{name}` passed over: `{found}` is another server's")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    places: tuple[str, ...]
+    read: Reader = field(default=_files)
+
+
+_FORMATS: Mapping[Kind, _Format] = {
+    "well-known": _Format(
+        ("/.well-known/agent-skills/index.json", "/.well-known/skills/index.json")
+    ),
+    "opencode": _Format(("index.json",)),
+}

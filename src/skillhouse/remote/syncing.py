@@ -1,0 +1,243 @@
+"""Brings what a source offers into the cache: fetched beside, checked, then swapped in at once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from skillhouse.floor import SkillhouseError, decode, encode
+from skillhouse.floor.lock import lock
+from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, ArchiveError, unpack
+from skillhouse.remote.source import (
+    Artifact,
+    Listing,
+    RemoteError,
+    RemoteSkill,
+    RemoteSource,
+    read_listing,
+)
+from skillhouse.skill import SKILL_FILE
+
+INDEX_MAX = 1024 * 1024
+"""Bytes of an index."""
+PARALLEL = 4
+"""Skills that are fetched at a time."""
+
+_SKILLS = "skills"
+_VERSIONS = "versions"
+_CURRENT = "current"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer to one request."""
+
+    status: int
+    url: str
+    """Where it came from, after redirects."""
+    body: bytes
+
+
+Fetch = Callable[[str, int], Awaitable[Fetched]]
+"""Takes an address and the most bytes to take; raises `SkillhouseError` when there is no answer
+or a larger one. Checking where an address leads is its part, not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What a look at a source came to."""
+
+    source: RemoteSource
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Unchanged, or not to be had this time."""
+    problems: tuple[str, ...] = ()
+
+
+def cache_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the directory of a source; two sources never share one."""
+    key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
+    return cache / key[:32]
+
+
+def skills_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the root below which a source's skills are found; it may not exist yet."""
+    return cache_place(cache, source) / _CURRENT / _SKILLS
+
+
+async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
+    """Bring the cache up to date with a source: all skills in one swap, or nothing.
+
+    A skill that cannot be had or checked stays as it was. What is fetched lies outside every
+    scanned root until it is checked.
+
+    Args:
+        source: The server.
+        cache: Directory of all sources.
+        fetch: The way to the network.
+
+    Raises:
+        RemoteError: the source has no index that can be read; nothing was changed.
+        OSError: the cache cannot be written; nothing was changed.
+    """
+    place = cache_place(cache, source)
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(place):
+        listing = await _listing(source, fetch)
+        before = _versions(place)
+        staging = place / f"staging-{secrets.token_hex(8)}"
+        (staging / _SKILLS).mkdir(parents=True, mode=0o700)
+        try:
+            problems = list(listing.problems)
+            after = await _staged(listing, place, before, staging, fetch, problems)
+            (staging / _VERSIONS).write_bytes(encode(after))
+            if after != before:
+                _swap(place, staging)
+        finally:
+            _tidy(place)
+    return SyncReport(
+        source=source,
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(sorted(n for n in after.keys() & before.keys() if after[n] != before[n])),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        kept=tuple(sorted(n for n in after.keys() & before.keys() if after[n] == before[n])),
+        problems=tuple(problems),
+    )
+
+
+async def _listing(source: RemoteSource, fetch: Fetch) -> Listing:
+    for address in source.indexes:
+        try:
+            found = await fetch(address, INDEX_MAX)
+        except SkillhouseError as error:
+            raise RemoteError(f"cannot reach `{address}`: {error}") from error
+        if found.status == 200:
+            return read_listing(source, found.body, found.url)
+    raise RemoteError(f"no index at {', '.join(f'`{one}`' for one in source.indexes)}")
+
+
+async def _staged(
+    listing: Listing,
+    place: Path,
+    before: dict[str, str],
+    staging: Path,
+    fetch: Fetch,
+    problems: list[str],
+) -> dict[str, str]:
+    """Put each listed skill into `staging`, new or as it is; return the version of each."""
+    after: dict[str, str] = {}
+    slots = anyio.CapacityLimiter(PARALLEL)
+
+    async def one(skill: RemoteSkill) -> None:
+        old = place / _CURRENT / _SKILLS / skill.name
+        target = staging / _SKILLS / skill.name
+        if skill.name in before and skill.version and before[skill.name] == skill.version:
+            shutil.copytree(old, target, copy_function=os.link)
+            after[skill.name] = skill.version
+            return
+        try:
+            async with slots:
+                after[skill.name] = await _fetched(skill, target, fetch)
+        except (ArchiveError, RemoteError) as error:
+            problems.append(f"`{skill.name}` not taken: {error}")
+            shutil.rmtree(target, ignore_errors=True)
+            if skill.name in before:
+                shutil.copytree(old, target, copy_function=os.link)
+                after[skill.name] = before[skill.name]
+
+    async with anyio.create_task_group() as tasks:
+        for skill in listing.skills:
+            tasks.start_soon(one, skill)
+    return after
+
+
+async def _fetched(skill: RemoteSkill, target: Path, fetch: Fetch) -> str:
+    """Fetch and check one skill; return its version, or a digest of what came without one."""
+    content = hashlib.sha256()
+    left = ARCHIVE_MAX
+    for artifact in skill.artifacts:
+        body = await _body(artifact, fetch, left)
+        left -= len(body)
+        content.update(f"{artifact.path} {len(body)} ".encode())
+        content.update(body)
+        if not artifact.path:
+            if SKILL_FILE not in unpack(body, target):
+                raise RemoteError(f"no {SKILL_FILE} at the top of the archive")
+            continue
+        _write(target / artifact.path, body)
+    return skill.version or f"sha256:{content.hexdigest()}"
+
+
+def _write(file: Path, body: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "xb") as handle:
+            handle.write(body)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RemoteError(f"`{file.name}` is a file and a directory at once") from error
+
+
+async def _body(artifact: Artifact, fetch: Fetch, left: int) -> bytes:
+    limit = min(left, FILE_MAX if artifact.path else ARCHIVE_MAX)
+    try:
+        found = await fetch(artifact.url, limit)
+    except SkillhouseError as error:
+        raise RemoteError(f"cannot fetch `{artifact.url}`: {error}") from error
+    if found.status != 200:
+        raise RemoteError(f"status {found.status} at `{artifact.url}`")
+    if len(found.body) > limit:
+        raise RemoteError(f"expected at most {limit} bytes at `{artifact.url}`")
+    # INVARIANT: nothing whose digest differs is written at all.
+    digest = f"sha256:{hashlib.sha256(found.body).hexdigest()}"
+    if artifact.digest and artifact.digest != digest:
+        raise RemoteError(f"expected {artifact.digest} at `{artifact.url}`, got {digest}")
+    return found.body
+
+
+def _versions(place: Path) -> dict[str, str]:
+    """Return the version of each skill in the cache; none when there is no cache that holds."""
+    try:
+        return decode((place / _CURRENT / _VERSIONS).read_bytes(), dict[str, str])
+    except (OSError, SkillhouseError):
+        return {}
+
+
+def _swap(place: Path, staging: Path) -> None:
+    """Make `staging` current by replacing one symbolic link, which readers see whole or not."""
+    link = place / f"next-{secrets.token_hex(8)}"
+    link.symlink_to(staging.name)
+    os.replace(link, place / _CURRENT)
+
+
+def _tidy(place: Path) -> None:
+    """Remove everything but what is current; whoever reads an old file keeps it open."""
+    current = place / _CURRENT
+    kept = {_CURRENT, "lock", os.readlink(current) if current.is_symlink() else ""}
+    for entry in os.scandir(place):
+        if entry.name in kept:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold a source for this process: two that sync at once would undo each other."""
+    with open(place / "lock", "wb") as file:
+        try:
+            lock(file.fileno(), tries=1)
+        except TimeoutError as error:
+            raise RemoteError("another process is syncing this source; try again later") from error
+        yield

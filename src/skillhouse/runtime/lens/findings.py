@@ -1,0 +1,246 @@
+"""Turns what clients make of files into problems: one cause each, with the change that ends it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from skillhouse.runtime.lens.moves import unread
+from skillhouse.runtime.lens.values import (
+    Cut,
+    Lens,
+    LensSkill,
+    NearMiss,
+    Problem,
+    State,
+    Verdict,
+)
+from skillhouse.runtime.lens.words import CAUSES, MISSES, Cause
+
+_EFFECTS = {
+    State.DROPPED: "dropped by",
+    State.SEEN: "misread by",
+    State.UNSEEN: "not looked at by",
+}
+
+
+def problems(lens: Lens) -> tuple[Problem, ...]:
+    """Return what is wrong in a place: files first, then names, places and budgets."""
+    return (
+        *_of_files(lens),
+        *_near(lens),
+        *_names(lens),
+        *_copies(lens),
+        *unread(lens),
+        *_untrusted(lens),
+        *_long(lens),
+        *_budgets(lens),
+    )
+
+
+def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: State) -> tuple[str, ...]:
+    """Return the clients whose verdict has one of these states."""
+    pairs = zip(lens.clients, verdicts, strict=True)
+    return tuple(client.name for client, verdict in pairs if verdict.state in states)
+
+
+def _of_files(lens: Lens) -> Iterator[Problem]:
+    """Group what some client refuses, misreads or does not come to by its cause."""
+    groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
+    for skill in lens.skills:
+        by_code: dict[str, list[str]] = defaultdict(list)
+        first: dict[str, Verdict] = {}
+        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+            if verdict.code in CAUSES:
+                by_code[verdict.code].append(client.name)
+                if verdict.line is not None or verdict.code not in first:
+                    first[verdict.code] = verdict
+        for code, names in by_code.items():
+            groups[code].append((skill, names, first[code]))
+    for code, cause in CAUSES.items():
+        if code in groups:
+            yield _grouped(lens, code, cause, groups[code])
+
+
+def _grouped(
+    lens: Lens, code: str, cause: Cause, found: Sequence[tuple[LensSkill, list[str], Verdict]]
+) -> Problem:
+    named = {client for _, clients, _ in found for client in clients}
+    effects: dict[str, set[str]] = defaultdict(set)
+    for skill, clients, _ in found:
+        for client, seen in zip(lens.clients, skill.verdicts, strict=True):
+            if client.name in clients and seen.code == code:
+                effects[_EFFECTS.get(seen.state, "")].add(client.name)
+    lines = []
+    for skill, clients, verdict in found:
+        place = lens.short(skill.places[0])
+        where = place if verdict.line is None else f"{place}:{verdict.line}"
+        # Who is concerned is said once where it is the same for all.
+        whose = "" if set(clients) == named else f" ({', '.join(clients)})"
+        lines.append(where + whose)
+    return Problem(
+        code=code,
+        title=cause.title,
+        skills=tuple(lines),
+        clients=tuple(client.name for client in lens.clients if client.name in named),
+        effect="; ".join(
+            f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
+        ),
+        fix=cause.fix,
+    )
+
+
+def _near(lens: Lens) -> Iterator[Problem]:
+    groups: dict[str, list[NearMiss]] = defaultdict(list)
+    for miss in lens.misses:
+        groups[miss.code].append(miss)
+    for code, cause in MISSES.items():
+        if code in groups:
+            yield Problem(
+                code=code,
+                title=cause.title,
+                skills=tuple(lens.short(miss.path) for miss in groups[code]),
+                clients=tuple(client.name for client in lens.clients),
+                fix=cause.fix,
+            )
+
+
+def _names(lens: Lens) -> Iterator[Problem]:
+    """Report skills that clients call by different names."""
+    lines = []
+    concerned: set[str] = set()
+    for skill in lens.skills:
+        called: dict[str, list[str]] = defaultdict(list)
+        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+            if verdict.state in (State.SEEN, State.MANUAL):
+                called[verdict.name].append(client.name)
+        # `plugin:skill` is the plugin's way to write the same name.
+        bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
+        if len(bare) < 2:
+            continue
+        concerned.update(name for names in called.values() for name in names)
+        ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
+        lines.append(f"{lens.short(skill.directory)}: {ways}")
+    if lines:
+        yield Problem(
+            code="name-mismatch",
+            title="clients call it by different names",
+            skills=tuple(lines),
+            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
+        )
+
+
+def _copies(lens: Lens) -> Iterator[Problem]:
+    """Report names that several files have, and which file each client takes."""
+    by_name: dict[str, list[LensSkill]] = defaultdict(list)
+    for skill in lens.skills:
+        for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
+            by_name[name].append(skill)
+    for name, skills in sorted(by_name.items()):
+        if len(skills) > 1:
+            yield from _copy(lens, name, skills)
+
+
+def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[Problem]:
+    """Yield the problem of a name, unless every client keeps the same one file."""
+    taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
+    concerned: list[str] = []
+    vary: list[str] = []
+    for place, client in enumerate(lens.clients):
+        met = [skill for skill in skills if skill.verdicts[place].name == name]
+        unsure = len(met) > 1 and client.profile.duplicates_vary
+        vary += [client.name] if unsure else []
+        concerned += [client.name] if len(met) > 1 else []
+        for skill in met:
+            if skill.verdicts[place].state in (State.SEEN, State.MANUAL):
+                taken[skill.file].append(client.name + ("?" if unsure else ""))
+    used = [names for names in taken.values() if names]
+    if not concerned and len(used) < 2:
+        return
+    same = len({lens.digests.get(file, file) for file in taken}) == 1
+    more = f"; {' and '.join(vary)} may take another at the next start" if vary else ""
+    yield Problem(
+        code="duplicate",
+        title=f"`{name}` is there {len(skills)} times{more}",
+        skills=tuple(
+            f"{lens.short(skill.directory)}: taken by {', '.join(taken[skill.file]) or 'nobody'}"
+            for skill in skills
+        ),
+        clients=tuple(client.name for client in lens.clients),
+        effect="all are equal" if same else "they are not equal",
+        fix="delete all but one, and link it from elsewhere"
+        if same
+        else "rename all but one, directory and `name`, or delete them",
+    )
+
+
+def _untrusted(lens: Lens) -> Iterator[Problem]:
+    found = [skill for skill in lens.skills if clients_with(lens, skill.verdicts, State.UNTRUSTED)]
+    if found:
+        concerned = {
+            name for skill in found for name in clients_with(lens, skill.verdicts, State.UNTRUSTED)
+        }
+        yield Problem(
+            code="project-untrusted",
+            title="the project's skills are not read before you trust it",
+            skills=tuple(lens.short(skill.directory) for skill in found),
+            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            fix="look at them, then run `skillhouse trust`",
+        )
+
+
+def _long(lens: Lens) -> Iterator[Problem]:
+    """Report descriptions that are longer than a client shows."""
+    for place, client in enumerate(lens.clients):
+        most = client.profile.catalog.description_chars
+        if most is None:
+            continue
+        found = [
+            skill
+            for skill in lens.skills
+            if skill.verdicts[place].cut is not Cut.NOTHING and skill.description_chars > most
+        ]
+        if found:
+            lines = [
+                f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
+                for skill in found
+            ]
+            yield Problem(
+                code="description-cut",
+                title=f"a description over {most:,} characters is cut",
+                skills=tuple(lines),
+                clients=(client.name,),
+                fix="say what it does and when to use it first; move the rest into the body",
+            )
+
+
+def _budgets(lens: Lens) -> Iterator[Problem]:
+    for place, client in enumerate(lens.clients):
+        budget = client.budget
+        if budget is None or not budget.over:
+            continue
+        parts = [
+            f"{number:,} {words}"
+            for number, words in (
+                (budget.shortened, "descriptions shortened"),
+                (budget.without_description, "descriptions dropped"),
+                (budget.omitted, "skills left out"),
+            )
+            if number
+        ]
+        own = f", of which its own skills take {budget.reserved:,}" if budget.reserved else ""
+        cut = [skill for skill in lens.skills if skill.verdicts[place].cut is not Cut.NOTHING]
+        cut.sort(key=lambda skill: (-skill.description_chars, skill.file))
+        yield Problem(
+            code="budget",
+            title=f"the list needs {budget.needed + budget.reserved:,} characters and may have "
+            f"{budget.limit:,}{own}: {', '.join(parts)}",
+            skills=tuple(
+                f"{lens.short(skill.directory)}: {skill.description_chars:,} characters"
+                for skill in cut
+            ),
+            clients=(client.name,),
+            fix=f"shorten descriptions by {budget.over:,} characters in all, the longest first, "
+            "or take skills out",
+        )

@@ -1,0 +1,69 @@
+"""What a person switched off: single skills by id, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillhouse.runtime.trust import STATE_FILE
+from skillhouse.store import STATE, Store
+
+_ALL = ""
+"""The row that is about skills as a whole; no id is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillSettings:
+    """The published settings (S004-83); what they do not mention is as it was found."""
+
+    enable_skills: bool = True
+    """False: no skill is listed, found or loaded (S004-84)."""
+    skills: Mapping[str, bool] = field(default_factory=dict)
+    """Whether a skill is enabled, by id."""
+
+    def is_enabled(self, skill_id: str) -> bool:
+        """Whether the skill of that id takes part."""
+        return self.enable_skills and self.skills.get(skill_id, True)
+
+
+class SettingsStore:
+    """The settings of a user, kept in the state database."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def read(self) -> SkillSettings:
+        """Return the settings.
+
+        Raises:
+            StateError: the state cannot be read.
+        """
+        if not self._path.exists():
+            return SkillSettings()
+        with Store(self._path, STATE) as store:
+            found = store.rows("SELECT skill, is_enabled FROM skill_setting ORDER BY skill")
+        rows = {skill: bool(enabled) for skill, enabled in found}
+        return SkillSettings(enable_skills=rows.pop(_ALL, True), skills=rows)
+
+    def set_skill(self, skill_id: str, *, enabled: bool) -> None:
+        """Keep whether one skill is enabled."""
+        self._set(skill_id, enabled=enabled)
+
+    def set_all(self, *, enabled: bool) -> None:
+        """Keep whether there are skills at all."""
+        self._set(_ALL, enabled=enabled)
+
+    def forget(self, skill_id: str) -> None:
+        """Drop what was set for a skill that is gone."""
+        if self._path.exists():
+            with Store(self._path, STATE) as store, store.transaction() as connection:
+                connection.execute("DELETE FROM skill_setting WHERE skill = ?", (skill_id,))
+
+    def _set(self, key: str, *, enabled: bool) -> None:
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "INSERT INTO skill_setting VALUES (?, ?) "
+                "ON CONFLICT (skill) DO UPDATE SET is_enabled = excluded.is_enabled",
+                (key, enabled),
+            )

@@ -1,0 +1,187 @@
+"""The face that design 003 publishes: one object that lists, finds and reads skills."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, MutableSequence
+from pathlib import Path
+from typing import Any, Self
+
+from skillhouse import tools as toolbox
+from skillhouse.discovery import Root, discover
+from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.retrieval import SearchIndex
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.skill import Profile, Skill, SkillIndex, load, load_profile
+
+SPECIFICATION = "https://agentskills.io/specification"
+README = f"""\
+# Skills
+
+Each directory here is one skill, if it has a `SKILL.md`:
+
+    skill-name/
+        SKILL.md       required: frontmatter with `name` and `description`, then instructions
+        references/    documents that the instructions name
+        scripts/       programs that the instructions run
+        assets/        templates and other files
+
+The name is that of the directory: 1 to 64 characters, small letters, digits and single hyphens.
+The description says in 1 to 1024 characters what the skill does and when to use it.
+
+The format is that of the Agent Skills specification: {SPECIFICATION}
+"""
+
+
+class SkillsManager:
+    """Skills by the published functions; what goes wrong comes back as text (S003-83).
+
+    It is for programs of the user's, and asks nobody. What a model calls are the tools of the same
+    names, which go through the gate (`register_tools`).
+    """
+
+    def __init__(self, index: Callable[[], SkillIndex], profile: Profile, root: Path) -> None:
+        """Take what gives the skills as they are now, how they are read, and where they lie."""
+        self._index = index
+        self._profile = profile
+        self.root = root
+
+    @classmethod
+    def at(cls, root: Path, *, profile: str | Profile = "openseed") -> Self:
+        """Return a manager of the skills in one directory, which is read at each call (S003-14).
+
+        Raises:
+            ConfigError: no profile has that name.
+        """
+        values = load_profile(profile)
+        scope = "explicit"
+        place = Root(path=root, scope=scope)
+        return cls(lambda: discover([place], profile=values), values, root)
+
+    @classmethod
+    def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
+        """Return a manager of what an agent sees of a house; denied skills are unknown to it."""
+        return cls(lambda: house.view(agent).visible, house.profile, house.config.places.start)
+
+    def list_skills(self) -> list[str]:
+        """Return the names of all skills that can be used; none when the root is missing."""
+        return [skill.name for skill in self._index().skills]
+
+    def get_skill_content(self, name: str) -> str:
+        """Return the whole SKILL.md, or what is wrong."""
+        try:
+            return load(self._find(name)).text
+        except toolbox.AssetError as error:
+            return str(error)
+        except SkillError as error:
+            messages = self._profile.messages
+            return toolbox.said(messages, "skill_unreadable", name=name, reason=error)
+
+    def search_skills(self, query: str, n: int = 5) -> list[dict[str, str]]:
+        """Return name and description of at most `n` skills, best first; bodies are not read."""
+        index = self._index()
+        found = SearchIndex.from_documents(
+            (skill.id, skill.name, skill.description, "") for skill in index.skills
+        )
+        return toolbox.search_skills(index, found, query, n)
+
+    def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
+        """Return the text of one of the skill's files, or what is wrong."""
+        try:
+            return toolbox.read_asset(self._find(skill_name), relative_path, self._profile)
+        except toolbox.AssetError as error:
+            return str(error)
+
+    def get_skill_script_path(self, skill_name: str, script_name: str) -> str:
+        """Return the absolute path of one of the skill's scripts, or what is wrong."""
+        try:
+            return str(toolbox.script_path(self._find(skill_name), script_name, self._profile))
+        except toolbox.AssetError as error:
+            return str(error)
+
+    def list_skill_assets(self, skill_name: str) -> list[str]:
+        """Return the relative paths of the files that `get_skill_asset` gives, sorted.
+
+        Raises:
+            AssetError: no skill has that name, and the profile wants that to be an error.
+        """
+        try:
+            return list(toolbox.list_assets(self._find(skill_name), self._profile))
+        except toolbox.AssetError:
+            if self._profile.unknown_assets == "empty":
+                return []
+            raise
+
+    def create_root(self) -> bool:
+        """Make the directory of skills with a README on its layout; whether it was not there."""
+        if self.root.exists():
+            return False
+        self.root.mkdir(parents=True)
+        (self.root / "README.md").write_text(README, encoding="utf-8")
+        return True
+
+    def _find(self, name: str) -> Skill:
+        return toolbox.find_skill(self._index(), name, self._profile.messages)
+
+
+def register_tools(
+    house: Skillhouse,
+    register: Callable[[Callable[..., Any]], Any],
+    *,
+    tools_list: MutableSequence[str] | None = None,
+    agent: str = "default",
+) -> tuple[str, ...]:
+    """Register the house's tools about skills as functions (S003-80, S003-81).
+
+    Each has the signature of its schema, goes through the house's gate and never raises: what goes
+    wrong comes back as text.
+
+    Args:
+        house: Whose tools they are.
+        register: A decorator that takes a function, such as `tool_manager.register`.
+        tools_list: Gets the names added.
+        agent: On whose behalf the functions are called.
+    """
+    kinds = {rule.name: rule.kind for rule in house.profile.tools}
+    names = []
+    for tool in house.tools(agent=agent):
+        if tool.name in kinds:
+            register(_function(house, tool, agent))
+            names.append(tool.name)
+    if tools_list is not None:
+        tools_list.extend(name for name in names if name not in tools_list)
+    return tuple(names)
+
+
+_TYPES: Mapping[str, type] = {"string": str, "integer": int}
+
+
+def _function(house: Skillhouse, tool: toolbox.Tool, agent: str) -> Callable[..., Any]:
+    """Return a function that calls a tool."""
+    required = set(tool.schema["required"])
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=inspect.Parameter.empty if name in required else shape.get("default"),
+                annotation=_TYPES[shape["type"]],
+            )
+            for name, shape in tool.schema["properties"].items()
+        ]
+    )
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+            result = house.call_sync(tool.name, arguments, agent=agent)
+        except (SkillhouseError, TypeError) as error:
+            return str(error)
+        data = {} if result.is_error else dict(result.data or {})
+        return data.get("skills", data.get("paths", result.content))
+
+    call.__name__ = call.__qualname__ = tool.name
+    call.__doc__ = tool.description
+    call.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()}
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call

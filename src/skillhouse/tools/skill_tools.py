@@ -1,0 +1,29 @@
+"""Makes the tools about skills that a profile names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from skillhouse.retrieval import SearchIndex
+from skillhouse.skill import ToolRule
+from skillhouse.tools.asset_tools import AssetsTool, AssetTool, ScriptPathTool
+from skillhouse.tools.call import Tool
+from skillhouse.tools.session import Session
+from skillhouse.tools.skills import SearchTool, Shown, SkillTool
+
+
+def tool_about_skills(
+    rule: ToolRule, shown: Shown, index: Callable[[Session], SearchIndex]
+) -> Tool:
+    """Return the tool of a rule, for what one agent sees."""
+    if rule.kind == "search":
+        return SearchTool(rule, shown, index)
+    return _MAKERS[rule.kind](rule, shown)
+
+
+_MAKERS: Mapping[str, Callable[[ToolRule, Shown], Tool]] = {
+    "skill": SkillTool,
+    "asset": AssetTool,
+    "script_path": ScriptPathTool,
+    "assets": AssetsTool,
+}

@@ -1,0 +1,245 @@
+"""Tests of `skillhouse approvals`, and of the question at a terminal that another program holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
+from skillhouse.frontends.cli.asking import FACT_LINES, TerminalChannel, show_request
+from skillhouse.frontends.cli.terminal import Terminal
+from tests.approval.questions import question
+from tests.frontends.conftest import Run
+
+WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the terminal of whoever runs the tests out of them."""
+    monkeypatch.setattr("skillhouse.frontends.cli.asking.TERMINAL", tmp_path / "no-terminal")
+
+
+def asked(run: Run) -> str:
+    """Make a call that nobody can be asked about here, and return the id of its question."""
+    code, out, _ = run(*WRITE, "--json")
+    value = json.loads(out)
+    assert (code, value["status"]) == (1, "pending")
+    return str(value["approval_id"])
+
+
+def test_a_question_is_listed_shown_approved_and_its_call_runs_once(run: Run, place: Path) -> None:
+    found = asked(run)
+    code, out, _ = run("approvals", "list")
+    assert code == 0
+    assert found in out
+    assert "write: " in out
+    shown = run("approvals", "show", found[:6])[1]
+    for part in ("content: text", "state         open", '"path": "notes/a.txt"', "sha256:"):
+        assert part in shown
+    (listed,) = json.loads(run("approvals", "list", "--json")[1])
+    assert (
+        listed["content_digest"]
+        == json.loads(run("approvals", "show", found, "--json")[1])["content_digest"]
+    )
+    assert "nonce" not in json.dumps(listed)
+    assert run("approvals", "approve", found[:6])[0] == 0
+    assert run(*WRITE, "--approval", found)[0] == 0
+    assert (place / "project/notes/a.txt").read_text() == "text"
+    assert run(*WRITE, "--approval", found)[0] == 1
+    assert run("approvals", "list") == (0, "", "no questions\n")
+    assert "used" in run("approvals", "list", "--all")[1]
+
+
+def test_a_no_brings_its_message_to_the_caller(run: Run, place: Path) -> None:
+    found = asked(run)
+    assert run("approvals", "deny", found, "--message", "use docs/")[0] == 0
+    code, _, said = run(*WRITE)
+    assert code == 1
+    assert "refused: use docs/" in said
+    assert not (place / "project/notes").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "kept"), [("--project", True), ("--always", True), ("--session", False)]
+)
+def test_a_lasting_yes_is_listed_and_can_be_revoked(run: Run, option: str, kept: bool) -> None:
+    run("approvals", "approve", asked(run), option)
+    grants = json.loads(run("approvals", "grants", "--json")[1])
+    assert bool(grants) is kept
+    if not kept:
+        assert run("approvals", "grants") == (0, "", "no lasting yeses\n")
+        return
+    (grant,) = grants
+    assert grant["place"] == ("" if option == "--always" else os.getcwd())
+    assert grant["pattern"] in run("approvals", "grants")[1]
+    assert run(*WRITE)[0] == 0
+    assert run("approvals", "revoke", grant["id"][:5])[0] == 0
+    assert run(*WRITE)[0] == 1
+    assert run("approvals", "revoke", grant["id"])[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("approvals", "show", "zz"), 2, "no approval begins with `zz`"),
+        (("approvals", "revoke", "zz"), 2, "no grants begin with `zz`"),
+        (("approvals", "unpair", "zz"), 2, "no device `zz`"),
+        (("approvals", "approve"), 2, "id"),
+        (("approvals", "lst"), 2, "invalid choice: 'lst'"),
+    ],
+)
+def test_bad_words_are_named(run: Run, arguments: tuple[str, ...], code: int, message: str) -> None:
+    found = run(*arguments)
+    assert found[:2] == (code, "")
+    assert message in found[2]
+
+
+def test_a_question_is_answered_once(run: Run) -> None:
+    found = asked(run)
+    run("approvals", "approve", found)
+    code, out, said = run("approvals", "deny", found)
+    assert (code, out) == (1, "")
+    assert "was answered already" in said
+
+
+def test_devices_are_paired_listed_and_unpaired(run: Run) -> None:
+    device = json.loads(run("approvals", "pair", "phone", "--json")[1])
+    listed = run("approvals", "devices", "--json")[1]
+    assert device["secret"].startswith("whsec_")
+    assert device["secret"] not in listed
+    assert json.loads(listed)[0]["id"] == device["id"]
+    assert "phone, answers as local" in run("approvals", "devices")[1]
+    assert run("approvals", "unpair", device["id"])[0] == 0
+    assert run("approvals", "devices") == (0, "", "no devices\n")
+    said = run("approvals", "pair", "tablet", "--user", "robin")
+    assert said[1].startswith("device: ")
+    assert said[2] == "the secret is not shown again\n"
+    assert "tablet, answers as robin" in run("approvals", "devices")[1]
+
+
+def shown_of(request: ApprovalRequest) -> list[str]:
+    lines: list[str] = []
+    show_request(request, lines.append)
+    return lines
+
+
+def test_a_long_value_is_folded_and_shown_with_its_digest() -> None:
+    text = "\n".join(f"line {at}" for at in range(100)) + "\n" + "x" * 10_000
+    lines = shown_of(question(facts=(("content", text),)))
+    assert len(lines) < FACT_LINES + 10
+    assert max(map(len, lines)) < 500
+    assert f"    … {100 - FACT_LINES} more lines" in lines
+    assert any(content_digest(text) in line and "characters in all" in line for line in lines)
+
+
+class Typed:
+    """A terminal device of the test's own, on which something is typed once it is asked."""
+
+    def __init__(self, typed: bytes) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.typed = typed
+
+    def open(self) -> Any:
+        return os.fdopen(os.dup(self.theirs), "w")
+
+    async def answer(self, request: ApprovalRequest, capsys: Any) -> tuple[Reply | None, str]:
+        terminal = Terminal(sys.stdout, sys.stderr, {})
+        with io.StringIO() as stdin:
+            channel = TerminalChannel(stdin, terminal, device=self.open)
+            replies: list[Reply | None] = []
+
+            async def ask() -> None:
+                replies.append(await channel.ask(request))
+
+            said = b""
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                while b"Allow?" not in said:
+                    await anyio.wait_readable(self.ours)
+                    said += os.read(self.ours, 65_536)
+                os.write(self.ours, self.typed)
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", "")
+        os.close(self.ours)
+        os.close(self.theirs)
+        return replies[0], said.decode()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer", "message"),
+    [
+        (b"y\n", Answer.ONCE, ""),
+        (b"  YES \n", Answer.ONCE, ""),
+        (b"Confirm\n", Answer.ONCE, ""),
+        (b"s\n", Answer.SESSION, ""),
+        (b"p\n", Answer.PROJECT, ""),
+        (b"a\n", Answer.ALWAYS, ""),
+        (b"n use docs/\n", Answer.NO, "use docs/"),
+        (b"yes please\n", Answer.NO, ""),
+        (b"\n", Answer.NO, ""),
+        (b"\xff\n", Answer.NO, ""),
+    ],
+)
+@pytest.mark.req("S000-75", "S000-76")
+def test_the_terminal_is_asked_when_another_program_holds_stdin(
+    typed: bytes, answer: Answer, message: str, capsys: Any
+) -> None:
+    reply, said = anyio.run(Typed(typed).answer, question(), capsys)
+    assert reply == Reply(answer=answer, by="local", channel="terminal", message=message)
+    assert "path: /w/a.txt" in said
+
+
+def test_a_lasting_word_where_there_is_none_is_taken_as_once(capsys: Any) -> None:
+    reply, said = anyio.run(Typed(b"a\n").answer, question(patterns=(), always=()), capsys)
+    assert reply is not None
+    assert reply.answer is Answer.ONCE
+    assert "Allow? (y once, n no)" in said
+
+
+def test_what_signs_is_not_asked_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as device, open(os.devnull, encoding="utf-8") as stdin:
+        channel = TerminalChannel(
+            stdin, Terminal(sys.stdout, sys.stderr, {}), device=lambda: device
+        )
+        assert anyio.run(channel.ask, question(level="sign")) is None
+        assert b"decide it on the page" in os.read(ours, 4096)
+    os.close(ours)
+
+
+def test_without_any_terminal_nobody_answers() -> None:
+    with open(os.devnull, encoding="utf-8") as stdin:
+        channel = TerminalChannel(stdin, Terminal(sys.stdout, sys.stderr, {}))
+        assert anyio.run(channel.ask, question()) is None
+
+
+@pytest.mark.slow
+def test_a_call_in_a_pipeline_is_asked_about_on_its_terminal(place: Path) -> None:
+    """A real controlling terminal, with stdin, stdout and stderr held by another program."""
+    pid, ours = pty.fork()
+    if pid == 0:
+        code = subprocess.run(  # noqa: PLW1510
+            [sys.executable, "-m", "skillhouse", *WRITE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ).returncode
+        os._exit(code)
+    said = b""
+    while b"Allow?" not in said:
+        said += os.read(ours, 4096)
+    os.write(ours, b"y\n")
+    _, status = os.waitpid(pid, 0)
+    os.close(ours)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert (place / "project/notes/a.txt").read_text() == "text"

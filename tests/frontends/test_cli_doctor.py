@@ -1,0 +1,202 @@
+"""Tests of `skillhouse doctor` and `skillhouse profiles`: what people paste into issues."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillhouse.frontends.text import width_of
+from skillhouse.skill import load_profile, profile_names, read_profile
+from tests.runtime.places import write_skill
+
+Run = Callable[..., tuple[int, str, str]]
+
+GOLDEN = Path(__file__).parents[1] / "golden/doctor.txt"
+GUIDE = GOLDEN.parents[2] / "docs/guides/doctor.md"
+MACHINE = re.compile(r"^skillhouse \S+, .*, Python \S+$", re.MULTILINE)
+
+
+def write_raw(file: Path, text: str, encoding: str = "utf-8") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode(encoding))
+
+
+@pytest.fixture
+def machine(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Skills in four clients' folders, with the faults that people report most."""
+    home, project = place / "home", place / "home/src/api"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    write_skill(home / ".claude/skills/pdf", "Reads PDF files. Use when a PDF is mentioned.")
+    write_skill(home / ".agents/skills/pdf", "An older copy of it.")
+    write_skill(home / ".agents/skills/sheets", "Works on tables. " * 90)
+    write_skill(home / ".codex/skills/lint", "Lints Python.")
+    write_raw(home / ".gemini/skills/translate/SKILL.md", "---\ndescription: Translates.\n---\n")
+    write_skill(project / ".claude/skills/deploy", "Deploys the service.")
+    write_skill(project / ".claude/skills/web/styles", "Writes style sheets.")
+    named = "---\nname: release_notes\ndescription: Writes release notes.\n---\n"
+    write_raw(project / ".claude/skills/release/SKILL.md", named)
+    block = "---\nname: review\ndescription: > Reviews a change.\n---\n"
+    write_raw(project / ".agents/skills/review/SKILL.md", block)
+    marked = "\ufeff---\nname: minutes\ndescription: Writes minutes of meetings.\n---\n"
+    write_raw(project / ".agents/skills/minutes/SKILL.md", marked)
+    write_raw(project / ".agents/skills/draft/skill.md", "---\nname: draft\n---\n")
+    write_skill(project / ".opencode/skill/notes", "Takes notes.")
+    return place
+
+
+def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
+    code, out, err = run("doctor")
+    assert (code, err) == (1, "")
+    report = MACHINE.sub("skillhouse 0.1.0, Linux 6.8.0 x86_64, Python 3.12.1", out)
+    assert report == GOLDEN.read_text(encoding="utf-8")
+    assert f"```text\n{report}```\n" in GUIDE.read_text(encoding="utf-8")
+
+
+def test_no_line_is_longer_than_80_columns_whatever_names_and_paths_are(
+    run: Run, machine: Path
+) -> None:
+    deep = machine / "home/.agents/skills" / "group" / ("x" * 150) / ("技能" * 40)
+    write_raw(deep / "SKILL.md", f"---\nname: {'n' * 300}\ndescription: Does.\n---\n")
+    write_raw(
+        machine / "home/.agents/skills/evil\x1b]0;owned\x07/SKILL.md",
+        f'---\nname: "\\e[2J{"技" * 90}"\ndescription: "a\\u202eb"\n---\n',
+    )
+    for arguments in (("doctor",), ("doctor", "--all"), ("profiles", "compare", "--all")):
+        code, out, _ = run(*arguments)
+        assert code == 1
+        assert [line for line in out.splitlines() if width_of(line) > 80] == []
+        assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_neither_home_nor_content_is_told(run: Run, machine: Path) -> None:
+    secret = "sk-live-0123456789abcdef"
+    write_skill(machine / "home/.claude/skills/keys", f"Uses {secret}.", body=secret)
+    home = str(machine / "home")
+    for arguments in (("doctor",), ("doctor", "--json"), ("profiles", "compare", "--json")):
+        _, out, _ = run(*arguments)
+        assert home not in out
+        assert secret not in out
+
+
+def test_json_holds_every_verdict_and_every_problem(run: Run, machine: Path) -> None:
+    code, out, err = run("doctor", "--json")
+    assert (code, err) == (1, "")
+    value = json.loads(out)
+    names = [client["name"] for client in value["clients"]]
+    assert names == ["claude-code", "codex", "gemini-cli", "opencode-cli", "default"]
+    assert {tuple(skill["clients"]) for skill in value["skills"]} == {tuple(names)}
+    verdicts = {
+        skill["file"]: {name: found["state"] for name, found in skill["clients"].items()}
+        for skill in value["skills"]
+    }
+    assert verdicts[".agents/skills/minutes/SKILL.md"] == {
+        "claude-code": "unseen",
+        "codex": "dropped",
+        "gemini-cli": "dropped",
+        "opencode-cli": "seen",
+        "default": "untrusted",
+    }
+    codes = [problem["code"] for problem in value["problems"]]
+    assert {"bom", "one-line-block", "name-missing", "too-deep", "wrong-case"} <= set(codes)
+    assert {"name-mismatch", "duplicate", "no-root", "project-untrusted"} <= set(codes)
+    assert all(problem["fix"] for problem in value["problems"])
+
+
+def test_nothing_wrong_is_exit_code_0(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/pdf")
+    link = place / "home/.claude/skills/pdf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../../.agents/skills/pdf")
+    code, out, _ = run("doctor", "--client", "claude-code", "--client", "codex")
+    assert (code, out.splitlines()[-1]) == (0, "1 skill, 1 of them seen in full by every client")
+    assert "no problems" in out
+
+
+def test_following_the_advice_ends_the_problem(run: Run, place: Path) -> None:
+    """The command that the report gives is run as it stands."""
+    write_skill(place / "home/.agents/skills/pdf")
+    code, out, _ = run("doctor", "--client", "claude-code", "--client", "codex")
+    assert code == 1
+    told = re.search(r"ln -s (\S+)/NAME (~\S+)/NAME", " ".join(out.split()))
+    assert told is not None
+    link = place / "home" / told[2].removeprefix("~/") / "pdf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(f"{told[1]}/pdf")
+    assert run("doctor", "--client", "claude-code", "--client", "codex")[0] == 0
+
+
+def test_trust_lets_our_own_eye_read_the_project(run: Run, machine: Path) -> None:
+    assert "[project-untrusted]" in run("doctor")[1]
+    run("trust")
+    assert "[project-untrusted]" not in run("doctor")[1]
+
+
+def test_an_unknown_client_names_the_nearest(run: Run, place: Path) -> None:
+    code, out, err = run("doctor", "--client", "codx")
+    assert (code, out) == (2, "")
+    assert "unknown profile `codx`; did you mean `codex`" in err
+
+
+def test_a_profile_of_ones_own_is_a_client_too(run: Run, machine: Path) -> None:
+    own = machine / "home/.config/skillhouse/profiles"
+    own.mkdir(parents=True)
+    (own / "mine.toml").write_text('client = "Mine 1.0.0"\nwalk = "none"\n')
+    assert re.search(r"mine +Mine 1\.0\.0 +sees", run("doctor")[1])
+
+
+def test_many_skills_that_fare_alike_are_one_row(run: Run, place: Path) -> None:
+    for number in range(60):
+        write_skill(place / f"home/.agents/skills/s{number:02}")
+    code, out, _ = run("doctor", "--client", "claude-code", "--client", "codex")
+    assert code == 1
+    assert "  - +  ~/.agents/skills: 60 skills" in out.splitlines()
+    everything = run("doctor", "--client", "claude-code", "--client", "codex", "--all")[1]
+    assert (
+        sum(line.startswith("  - +  ~/.agents/skills/s") for line in everything.splitlines()) == 60
+    )
+
+
+def test_compare_tells_only_what_differs_and_why(run: Run, machine: Path) -> None:
+    code, out, _ = run("profiles", "compare", "codex", "gemini-cli")
+    assert code == 1
+    text = " ".join(out.split())
+    assert "~/.codex/skills/lint codex: seen as `lint` gemini-cli: not looked at" in text
+    assert "~/.gemini/skills/translate codex: not looked at" in text
+    assert "gemini-cli: dropped: it has no name (line 1)" in text
+    assert ".agents/skills/minutes codex, gemini-cli: dropped" not in text
+    code, out, _ = run("profiles", "compare", "codex", "codex", "--json")
+    assert (code, json.loads(out)["differing"]) == (0, [])
+
+
+def test_list_names_every_profile_and_the_program_it_was_compared_with(run: Run) -> None:
+    code, out, _ = run("profiles", "list")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(profile_names())
+    assert "Codex 0.169.0, compared on 2026-11-22" in out
+    assert len(json.loads(run("profiles", "list", "--json")[1])) == len(profile_names())
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_show_as_toml_is_a_template_that_means_the_same(
+    run: Run, name: str, tmp_path: Path
+) -> None:
+    code, out, _ = run("profiles", "show", name, "--toml")
+    assert code == 0
+    file = tmp_path / f"{name}.toml"
+    file.write_text(out)
+    assert read_profile(file) == load_profile(name)
+
+
+def test_show_tells_the_values_and_every_fact(run: Run, place: Path) -> None:
+    code, out, _ = run("profiles", "show", "codex")
+    assert code == 0
+    assert all(width_of(line) <= 80 for line in out.splitlines())
+    assert 'duplicates = "keep_all"' in out
+    text = " ".join(out.split())
+    assert all(" ".join(fact.split()) in text for fact in load_profile("codex").facts)
+    assert json.loads(run("profiles", "show", "codex", "--json")[1])["client"] == "Codex 0.169.0"

@@ -1,0 +1,94 @@
+"""Tests of the verbs that make, switch and delete skills."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.places import write_skill
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_new_makes_a_skill_that_is_listed_and_valid(run: Run, place: Path) -> None:
+    code, out, _ = run("new", "meeting-notes", "--description", 'Writes: "up"\nmeetings')
+    path = place / "home/.config/skillhouse/skills/meeting-notes/SKILL.md"
+    assert (code, out) == (0, f"user:meeting-notes is at {path}\n")
+    assert run("validate", str(path.parent))[0] == 0
+    assert "meeting-notes" in run("list")[1]
+    again = run("new", "meeting-notes", "--description", "x")
+    assert (again[0], "there is a skill already" in again[2]) == (1, True)
+
+
+def test_the_body_comes_from_a_file_or_from_stdin(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "steps.md").write_text("1. Do it.\n")
+    run("new", "one", "--description", "First.", "--body", str(place / "steps.md"))
+    assert run("load", "one")[1].strip() == "1. Do it."
+    monkeypatch.setattr("sys.stdin", io.StringIO("2. Done.\n"))
+    run("new", "two", "--description", "Second.", "--body", "-")
+    assert run("load", "two")[1].strip() == "2. Done."
+    (place / "bad").write_bytes(b"\xff")
+    assert run("new", "three", "--description", "x", "--body", str(place / "bad"))[0] == 2
+
+
+def test_new_in_the_project_says_that_it_is_not_trusted_yet(run: Run, place: Path) -> None:
+    code, out, err = run("new", "deploy", "--project", "--description", "Deploys.")
+    assert code == 0
+    assert str(place / "project/.skillhouse/skills/deploy") in out
+    assert "skillhouse trust" in err
+
+
+def test_a_disabled_skill_is_not_listed_and_counted(run: Run) -> None:
+    assert run("disable", "weather")[1] == "builtin:weather is disabled\n"
+    out = run("list")[1]
+    assert "weather" not in out.replace("wttr", "")
+    assert "1 disabled" in out
+    assert json.loads(run("enable", "weather", "--json")[1]) == {
+        "id": "builtin:weather",
+        "enabled": True,
+    }
+    assert "weather" in run("list")[1]
+    assert run("disable", "--all")[1] == "skills are disabled\n"
+    assert "0 skills" in run("list")[1]
+    assert "skillhouse enable --all" in run("enable", "weather")[2]
+    for arguments in (("disable",), ("disable", "weather", "--all")):
+        assert run(*arguments)[0] == 2
+
+
+def test_delete_asks_and_takes_only_a_yes(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_skill(place / "home/.claude/skills/notes")
+    assert run("delete", "notes")[0] == 2
+
+    class Answers(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Answers("no\n"))
+    code, _, err = run("delete", "notes")
+    assert (code, "with 1 file?" in err, directory.is_dir()) == (1, True, True)
+    monkeypatch.setattr("sys.stdin", Answers("y\n"))
+    assert run("delete", "notes")[1] == f"deleted user:notes at {directory}\n"
+    assert not directory.exists()
+    code, _, err = run("delete", "weather", "--yes")
+    assert (code, "only skills of scope user" in err) == (1, True)
+
+
+def test_files_tells_their_types(run: Run, place: Path) -> None:
+    directory = write_skill(place / "home/.claude/skills/notes")
+    (directory / "run.py").write_text("")
+    assert run("files", "notes")[1].split() == ["run.py", "script"]
+    assert json.loads(run("files", "notes", "--json")[1])["types"] == {"run.py": "script"}
+
+
+def test_show_opens_the_directory(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, _, err = run("show", "weather", "--open")
+    assert (code, "open it yourself" in err) == (1, True)

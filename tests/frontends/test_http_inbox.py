@@ -1,0 +1,220 @@
+"""Tests of frontends/http/inbox.py: the inbox, the transaction page, and answers of devices."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from skillhouse.approval import Answer, State, signed_headers
+from skillhouse.approval.signing import secret_bytes
+from skillhouse.frontends.http import http_app
+from skillhouse.runtime import Skillhouse, configured
+from tests.approval.questions import question
+from tests.runtime.places import make_places
+
+PORT = 8600
+COOKIE = {"cookie": f"skillhouse_{PORT}=session-of-this-start"}
+OURS = {**COOKIE, "origin": f"http://127.0.0.1:{PORT}"}
+EVIL = "<script>alert(1)</script>\u202e\x1b[2J"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        yield house
+
+
+@pytest.fixture
+def client(house: Skillhouse) -> TestClient:
+    app = http_app(house, token="token-of-this-start", port=PORT, session="session-of-this-start")
+    base = f"http://127.0.0.1:{PORT}"
+    client = TestClient(app, base, raise_server_exceptions=False, follow_redirects=False)
+    client.headers.update(COOKIE)
+    return client
+
+
+def form_of(client: TestClient, approval_id: str, answer: str, **values: str) -> dict[str, str]:
+    """Return the fields of the form with which a person gives an answer."""
+    page = client.get(f"/approvals/{approval_id}").text
+    for form in re.findall(r"<form.*?</form>", page, re.DOTALL):
+        if f'value="{answer}"' in form:
+            fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+            return {**fields, "answer": answer, **values}
+    raise AssertionError(f"no form for {answer}")
+
+
+def test_a_call_is_decided_on_its_page_and_runs_once(
+    house: Skillhouse, client: TestClient, tmp_path: Path
+) -> None:
+    write = ("write", {"path": "a.txt", "content": "text"})
+    asked = house.call_sync(*write).approval_id or ""
+    assert f"/approvals/{asked}" in client.get("/approvals").text
+    page = client.get(f"/approvals/{asked}").text
+    for part in ("write: ", "a.txt", "text", "sha256:", "Deny", "Approve once", "Approve always"):
+        assert part in page
+    form = form_of(client, asked, "once")
+    moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)
+    assert (moved.status_code, moved.headers["location"]) == (303, f"/approvals/{asked}")
+    found = house.approvals.get(asked)
+    assert (found.state, found.by, found.channel) == (State.APPROVED, "local", "page")
+    assert house.call_sync(*write).status == "ok"
+    closed = client.get(f"/approvals/{asked}").text
+    assert "used: once, by local on page" in closed
+    assert "<form" not in closed
+    again = client.post(f"/approvals/{asked}", data=form, headers=OURS)
+    assert again.status_code == 409
+    assert "was used already" in again.text
+    assert (tmp_path / "project/a.txt").read_text() == "text"
+
+
+def test_a_no_takes_its_words_along(house: Skillhouse, client: TestClient) -> None:
+    opened = house.approvals.open(question())
+    form = form_of(client, opened.id, "no", message="use docs/")
+    assert client.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 303
+    found = house.approvals.get(opened.id)
+    assert (found.state, found.message) == (State.DENIED, "use docs/")
+
+
+def test_what_signs_is_decided_here_and_never_for_good(
+    house: Skillhouse, client: TestClient
+) -> None:
+    opened = house.approvals.open(question(level="sign"))
+    page = client.get(f"/approvals/{opened.id}").text
+    assert "Approve once" in page
+    assert "Approve always" not in page
+    form = form_of(client, opened.id, "once")
+    lasting = client.post(
+        f"/approvals/{opened.id}", data={**form, "answer": "always"}, headers=OURS
+    )
+    assert (lasting.status_code, "is not possible" in lasting.text) == (409, True)
+    client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
+    assert house.approvals.get(opened.id).state is State.APPROVED
+
+
+def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: TestClient) -> None:
+    opened = house.approvals.open(question())
+    form = form_of(client, opened.id, "once")
+    stranger = {"cookie": "", "origin": OURS["origin"]}
+    for path in ("/approvals", f"/approvals/{opened.id}", "/api/approvals"):
+        answer = client.get(path, headers=stranger)
+        assert (answer.status_code, opened.request.nonce in answer.text) == (401, False)
+    assert client.post(f"/approvals/{opened.id}", data=form, headers=stranger).status_code == 401
+    assert house.approvals.get(opened.id).state is State.OPEN
+
+
+@pytest.mark.parametrize(
+    ("headers", "changes", "status"),
+    [
+        ({"origin": "http://evil.test"}, {}, 403),
+        ({"origin": "null"}, {}, 403),
+        ({"sec-fetch-site": "cross-site"}, {}, 403),
+        ({"sec-fetch-site": "same-site"}, {}, 403),
+        ({"host": "evil.test"}, {}, 421),
+        ({}, {"proof": ""}, 403),
+        ({}, {"proof": "0" * 64}, 403),
+        ({}, {"proof": "é\ud800"}, 403),
+        ({}, {"nonce": ""}, 409),
+        ({}, {"answer": "maybe"}, 400),
+        ({}, {"answer": ""}, 400),
+    ],
+)
+def test_a_forged_form_decides_nothing(
+    house: Skillhouse,
+    client: TestClient,
+    headers: dict[str, str],
+    changes: dict[str, str],
+    status: int,
+) -> None:
+    opened = house.approvals.open(question())
+    other = house.approvals.open(question("/w/other"))
+    form = {**form_of(client, opened.id, "once"), **changes}
+    body = "&".join(f"{key}={value}" for key, value in form.items()).encode("utf-8", "replace")
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    sent = {**OURS, **kind, **headers}
+    assert client.post(f"/approvals/{opened.id}", content=body, headers=sent).status_code == status
+    # The form of another question is none for this one.
+    foreign = form_of(client, other.id, "once")
+    answer = client.post(f"/approvals/{opened.id}", data=foreign, headers=OURS)
+    assert answer.status_code == 403
+    assert house.approvals.get(opened.id).state is State.OPEN
+
+
+def test_a_form_of_an_earlier_start_is_not_taken(house: Skillhouse, client: TestClient) -> None:
+    opened = house.approvals.open(question())
+    form = form_of(client, opened.id, "once")
+    app = http_app(house, token="t", port=PORT, session="session-of-this-start")
+    with TestClient(app, f"http://127.0.0.1:{PORT}") as later:
+        assert later.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 403
+
+
+def test_the_page_names_its_origin_so_that_a_browser_sends_it(
+    house: Skillhouse, client: TestClient
+) -> None:
+    """With `no-referrer` a browser sends `Origin: null` with a form (Fetch, "append an Origin")."""
+    opened = house.approvals.open(question())
+    assert (
+        '<meta name="referrer" content="same-origin">' in client.get(f"/approvals/{opened.id}").text
+    )
+
+
+def test_text_of_a_call_stays_text(house: Skillhouse, client: TestClient) -> None:
+    values: dict[str, Any] = {
+        "title": EVIL,
+        "facts": ((EVIL, EVIL),),
+        "reasons": (EVIL,),
+        "user": EVIL,
+    }
+    opened = house.approvals.open(question(**values))
+    for path in ("/approvals", f"/approvals/{opened.id}"):
+        page = client.get(path).text
+        assert "<script" not in page
+        assert not {"\u202e", "\x1b"} & set(page)
+    assert json.loads(client.get("/api/approvals").text)[0]["title"] == EVIL
+
+
+@pytest.mark.parametrize("path", ["/approvals/zz", "/approvals/", "/approvals/a/b"])
+def test_an_unknown_question_is_not_found(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_an_id_is_not_cut_and_a_body_is_bounded(house: Skillhouse, client: TestClient) -> None:
+    opened = house.approvals.open(question())
+    assert client.get(f"/approvals/{opened.id[:8]}").status_code == 404
+    long = client.post(f"/approvals/{opened.id}", content=b"x" * 100_000, headers=OURS)
+    assert long.status_code == 413
+    many = "&".join(f"a{at}=1" for at in range(100))
+    assert client.post(f"/approvals/{opened.id}", content=many, headers=OURS).status_code == 400
+    assert client.post("/", headers=OURS).status_code == 405
+
+
+def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: TestClient) -> None:
+    device = house.devices.pair("phone", user="local")
+    opened = house.approvals.open(question(level="sign"))
+    body = json.dumps(
+        {
+            "device": device.id,
+            "approval": opened.id,
+            "nonce": opened.request.nonce,
+            "content_digest": opened.request.content_digest,
+            "answer": Answer.ONCE.value,
+        }
+    ).encode()
+    secret = secret_bytes(device.secret)
+    headers = signed_headers(body, secret=secret, message_id="m1", now_seconds=time.time())
+    wrong = client.post("/approvals/device", content=body, headers={**headers, "webhook-id": "x"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "wrong")
+    sent = {**headers, "cookie": ""}
+    taken = client.post("/approvals/device", content=body, headers=sent)
+    assert (taken.status_code, taken.json()) == (200, {"approval": opened.id, "state": "approved"})
+    repeated = client.post("/approvals/device", content=body, headers=sent)
+    assert (repeated.status_code, repeated.json()["error"]["code"]) == (401, "repeated")
+    late = signed_headers(body, secret=secret, message_id="m2", now_seconds=time.time())
+    assert client.post("/approvals/device", content=body, headers=late).status_code == 409
+    assert client.get("/approvals/device", headers=sent).status_code in (401, 404, 405)

@@ -1,0 +1,78 @@
+"""Tests of frontends/operations.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import ConfigError
+from skillhouse.frontends.operations import OPERATIONS, answer
+from skillhouse.runtime import Management, Skillhouse, configured
+from tests.runtime.places import make_places, write_skill
+
+
+@pytest.fixture
+def management(tmp_path: Path) -> Management:
+    places = make_places(tmp_path)
+    write_skill(places.home / ".claude/skills/notes")
+    return Skillhouse(configured(places), profile="claude-desktop").management
+
+
+@pytest.mark.req("S004-67")
+def test_each_of_the_seven_channels_answers(
+    management: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: None)
+    listed = answer(management, "SKILLS_GET_ALL", {})
+    assert [skill["id"] for skill in listed["skills"]] == ["user:notes"]
+    assert list(listed["skills"][0]) == [
+        "id", "name", "description", "source", "path", "directoryPath", "enabled",
+        "instructions", "allowedTools", "files",
+    ]  # fmt: skip
+    made = answer(
+        management,
+        "SKILLS_CREATE",
+        {"name": "mine", "description": "A: b", "instructions": "Go."},
+    )
+    assert made["success"], made
+    assert made["skill"]["id"] == "user:mine"
+    assert (
+        "# "
+        not in answer(
+            management, "SKILLS_READ_FILE", {"skillId": "user:mine", "fileName": "SKILL.md"}
+        )["content"].splitlines()[0]
+    )
+    off = answer(management, "SKILLS_TOGGLE_ENABLED", {"skillId": "user:mine", "enabled": False})
+    assert off["skill"]["enabled"] is False
+    assert answer(management, "SKILLS_OPEN_DIRECTORY", {"skillId": "user:mine"})["success"]
+    assert answer(management, "SKILLS_DELETE", {"skillId": "user:mine"})["success"]
+    after = answer(management, "SKILLS_REFRESH", {})
+    assert [skill["id"] for skill in after["skills"]] == ["user:notes"]
+    assert len(OPERATIONS) == 7
+
+
+@pytest.mark.req("S004-62", "S004-63")
+def test_errors_come_in_the_published_words(management: Management) -> None:
+    for operation, arguments, error in (
+        ("SKILLS_READ_FILE", {"skillId": "user:no", "fileName": "x"}, "Skill not found"),
+        ("SKILLS_DELETE", {"skillId": "user:no"}, "Skill not found"),
+        (
+            "SKILLS_READ_FILE",
+            {"skillId": "user:notes", "fileName": "../../../x"},
+            "Access denied: path traversal detected",
+        ),
+    ):
+        assert answer(management, operation, arguments) == {"success": False, "error": error}
+
+
+def test_a_request_of_another_shape_is_an_error_of_the_caller(management: Management) -> None:
+    for operation, arguments, message in (
+        ("SKILLS_GETALL", {}, "did you mean `SKILLS_GET_ALL`"),
+        ("SKILLS_DELETE", {}, "no argument `skillId`"),
+        ("SKILLS_DELETE", {"skillId": "x", "force": True}, "unknown argument `force`"),
+        ("SKILLS_TOGGLE_ENABLED", {"skillId": "x", "enabled": "yes"}, "expected `bool`"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            answer(management, operation, arguments)

@@ -1,0 +1,192 @@
+"""The profiles of real clients, held against what the programs themselves listed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
+from skillhouse.runtime.lens.near import TRAITS
+from skillhouse.skill import Profile, load_profile, profile_names
+from tests.profiles.probes import START, build
+
+MEASURED: dict[str, Any] = json.loads(Path(__file__).with_name("measured.json").read_text())
+"""What each client listed for its model in the tree of `probes`."""
+CLIENTS = sorted(MEASURED)
+
+
+def seen_in(base: Path, name: str) -> Lens:
+    build(base)
+    profile = load_profile(name)
+    return look(
+        start=base / START, home=base / "home", environment={}, profiles=[profile], trusted=False
+    )
+
+
+def rows(lens: Lens) -> list[tuple[LensSkill, Verdict]]:
+    return [(skill, skill.verdicts[0]) for skill in lens.skills]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_lens_lists_exactly_what_the_client_listed(name: str, tmp_path: Path) -> None:
+    base = Path(os.path.realpath(tmp_path))
+    lens = seen_in(base, name)
+    wanted = Counter(
+        (called, os.path.relpath(os.path.realpath(base / path), base) if path else "")
+        for called, path in MEASURED[name]["listed"]
+    )
+    listing = (State.SEEN, State.SHADOWED) if name == "claude-code" else (State.SEEN,)
+    found = Counter(
+        (verdict.name, os.path.relpath(skill.file, base))
+        for skill, verdict in rows(lens)
+        if verdict.state in listing
+    )
+    # Claude Code's list has no paths: a skill without its own description is told by its name.
+    for called, path in [key for key in wanted if not key[1]]:
+        matching = [key for key in found if key[0] == called]
+        assert len(matching) == 1, (called, path)
+        wanted[matching[0]] += wanted.pop((called, path))
+    if load_profile(name).duplicates_vary:
+        for counts in (wanted, found):
+            for key in [key for key in counts if key[0] == "twice"]:
+                del counts[key]
+    assert found == wanted
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_file_that_is_not_listed_has_a_reason(name: str, tmp_path: Path) -> None:
+    for skill, verdict in rows(seen_in(Path(os.path.realpath(tmp_path)), name)):
+        if verdict.state in (State.DROPPED, State.UNSEEN):
+            assert verdict.code == "no-root" or verdict.code in CAUSES, skill.file
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_names_its_version_its_day_and_its_facts(name: str) -> None:
+    profile = load_profile(name)
+    assert (profile.client, profile.checked) == (MEASURED[name]["client"], MEASURED[name]["day"])
+    assert date.fromisoformat(profile.checked).isoformat() == profile.checked
+    assert re.search(r"\d+\.\d+\.\d+$", profile.client)
+    assert all(": " in fact and len(fact) <= 96 for fact in profile.facts)
+    assert any(fact.startswith("Not covered: ") for fact in profile.facts)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_a_client_refuses_or_accepts_is_a_finding_that_there_is(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.refused <= TRAITS | CAUSES.keys()
+    assert profile.accepted <= TRAITS | CAUSES.keys()
+    assert not profile.refused & profile.accepted
+
+
+def test_designs_are_no_clients() -> None:
+    clients = [name for name in profile_names() if load_profile(name).client]
+    assert clients == CLIENTS
+
+
+def test_of_copies_each_client_takes_the_one_that_it_took(tmp_path: Path) -> None:
+    """Claude Code: personal first (its Skill tool said so); Gemini CLI: workspace `.agents`."""
+    taken = {}
+    for name in ("claude-code", "gemini-cli"):
+        base = Path(os.path.realpath(tmp_path)) / name
+        base.mkdir()
+        for skill, verdict in rows(seen_in(base, name)):
+            if verdict.name == "twice" and verdict.state is State.SEEN:
+                taken[name] = os.path.relpath(skill.file, base)
+    assert taken == {
+        "claude-code": "home/.claude/skills/twice/SKILL.md",
+        "gemini-cli": f"{START}/.agents/skills/twice/SKILL.md",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "place"),
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "skills"),
+        ("codex", "CODEX_HOME", "skills"),
+        ("opencode-cli", "XDG_CONFIG_HOME", "opencode/skills"),
+        ("opencode-cli", "OPENCODE_CONFIG_DIR", "skills"),
+    ],
+)
+def test_a_variable_moves_the_users_directory(
+    name: str, variable: str, place: str, tmp_path: Path
+) -> None:
+    """Measured with each program."""
+    skill = tmp_path / "moved" / place / "pdf"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Reads.\n---\n")
+    lens = look(
+        start=tmp_path,
+        home=tmp_path / "home",
+        environment={variable: str(tmp_path / "moved")},
+        profiles=[load_profile(name)],
+    )
+    assert [(row.name, verdict.state) for row, verdict in rows(lens)] == [("pdf", State.SEEN)]
+
+
+def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, Lens]:
+    """Build the project with which the budgets were measured: `count` skills like each other."""
+    (base / ".git").mkdir()
+    for number in range(count):
+        for root in (".claude/skills", ".agents/skills"):
+            directory = base / root / f"sk-{number:04}"
+            directory.mkdir(parents=True)
+            description = f"MARK[{number:04}] {'y' * (characters - 14)} E{number:04}"
+            text = f"---\nname: sk-{number:04}\ndescription: {description}\n---\n"
+            (directory / "SKILL.md").write_text(text)
+    profile = load_profile(name)
+    home = base / "home"
+    return profile, look(start=base, home=home, environment={}, profiles=[profile])
+
+
+@pytest.mark.parametrize(
+    ("count", "characters", "described"), [(3, 1_000, 3), (60, 300, 10), (400, 300, 0)]
+)
+def test_claude_code_drops_as_many_descriptions_as_it_did(
+    count: int, characters: int, described: int, tmp_path: Path
+) -> None:
+    """Measured with 2.1.197: of so many skills it described so many."""
+    _, lens = sixty(tmp_path, "claude-code", count, characters)
+    budget = lens.clients[0].budget
+    assert budget is not None
+    assert (budget.without_description, budget.omitted) == (count - described, 0)
+
+
+def test_codex_shortens_as_it_did(tmp_path: Path) -> None:
+    """Measured with 0.169.0: 60 of 300 characters nearly fit, of 400 a few characters stayed."""
+    _, lens = sixty(tmp_path, "codex", 400, 300)
+    budget = lens.clients[0].budget
+    assert budget is not None
+    assert (budget.shortened, budget.without_description, budget.omitted) == (400, 0, 0)
+
+
+def test_codex_leaves_out_as_many_as_it_did(tmp_path: Path) -> None:
+    """Measured with 0.169.0: of 500 such skills it listed 449, and said that 51 were left out."""
+    for number in range(500):
+        root = ("project", "home")[number % 2]
+        directory = tmp_path / root / f".agents/skills/skill-{number:04}"
+        directory.mkdir(parents=True)
+        text = f"---\nname: skill-{number:04}\ndescription: {'Useful. ' * 29}\n---\n"
+        (directory / "SKILL.md").write_text(text)
+    lens = look(
+        start=tmp_path / "project",
+        home=tmp_path / "home",
+        environment={},
+        profiles=[load_profile("codex")],
+    )
+    budget = lens.clients[0].budget
+    assert budget is not None
+    assert (budget.without_description, budget.omitted) == (449, 51)
+
+
+@pytest.mark.parametrize(("name", "most"), [("claude-code", 1_536), ("codex", 1_024)])
+def test_a_long_description_is_cut_where_it_was_cut(name: str, most: int, tmp_path: Path) -> None:
+    profile, lens = sixty(tmp_path, name, 1, most + 1)
+    assert profile.catalog.description_chars == most
+    assert [verdict.cut.value for _, verdict in rows(lens) if verdict.name] == ["shortened"]

@@ -1,0 +1,151 @@
+"""Tests of tools/write_gate.py: the list of users, and the confirmation of every change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unattended
+from skillhouse.audit import read_records
+from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
+from skillhouse.runtime import Skillhouse, configured, load_config
+from skillhouse.tools import Judged, Need, WriteGate
+from tests.runtime.places import make_places
+from tests.tools.houses import Person
+
+WRITE = ("write", {"path": "a.txt", "content": "new"})
+ALLOW = Rule(effect=Effect.ALLOW, action="*", pattern="*")
+DENY = Rule(effect=Effect.DENY, action="write", pattern="*")
+
+
+def house_with(base: Path, gate: WriteGate, *rules: Rule, **values: Any) -> Skillhouse:
+    values.setdefault("channel", Unattended())
+    layers = (Layer(name="user", rules=rules),)
+    return Skillhouse(configured(make_places(base)), layers=layers, write_gate=gate, **values)
+
+
+def last(house: Skillhouse) -> tuple[str, str, str]:
+    """Return the latest call's status, and the effect and layer of its permission."""
+    (entry,) = read_records(house.audit_log.path, limit=1)
+    (permission,) = entry.record.permissions
+    return entry.status, permission.effect, permission.layer
+
+
+@pytest.mark.parametrize("users", [(), ("robin",), ("Mika",), ("mika ",), ("mik",)])
+@pytest.mark.req("S000-57", "S000-72", "S000-73", "S000-85")
+def test_who_is_not_in_the_list_changes_nothing_and_nobody_is_asked(
+    tmp_path: Path, users: tuple[str, ...]
+) -> None:
+    person = Person([Answer.ONCE])
+    gate = WriteGate(enabled=True, allow_users=users)
+    with house_with(tmp_path, gate, ALLOW, channel=person) as house:
+        for tool, arguments in (
+            WRITE,
+            ("edit", {"path": "b.txt", "old": "x", "new": "y"}),
+            ("exec", {"command": "ls"}),
+        ):
+            (tmp_path / "project/b.txt").write_text("x")
+            refused = house.call_sync(tool, arguments, user="mika")
+            assert refused.status == "denied"
+            assert refused.content == "denied: write operation denied: not_in_allowlist"
+            assert last(house) == ("denied", "deny", "write gate")
+        assert house.call_sync("read", {"path": "b.txt"}, user="mika").status == "ok"
+        assert person.asked == []
+        assert not (tmp_path / "project/a.txt").exists()
+
+
+@pytest.mark.req("S000-74")
+def test_without_confirmation_a_listed_user_writes_unasked(tmp_path: Path) -> None:
+    person = Person()
+    gate = WriteGate(enabled=True, allow_users=("mika",), confirmation=False)
+    with house_with(tmp_path, gate, channel=person) as house:
+        assert house.call_sync(*WRITE, user="mika").status == "ok"
+        assert last(house) == ("ok", "allow", "write gate")
+        assert person.asked == []
+        # It lifts the default of writing and nothing else: a command is asked about.
+        assert house.call_sync("exec", {"command": "ls"}, user="mika").status == "denied"
+        assert len(person.asked) == 1
+    with house_with(tmp_path, gate, DENY) as strict:
+        assert strict.call_sync(*WRITE, user="mika").status == "denied"
+    ask = Rule(effect=Effect.ASK, action="write", pattern="*")
+    with house_with(tmp_path, gate, ask) as careful:
+        assert careful.call_sync(*WRITE, user="mika").status == "denied"
+
+
+@pytest.mark.parametrize(("word", "status"), [(Answer.ONCE, "ok"), (Answer.NO, "denied")])
+@pytest.mark.req("S000-53", "S000-76")
+def test_with_confirmation_a_person_is_asked_also_where_a_rule_allows(
+    tmp_path: Path, word: Answer, status: str
+) -> None:
+    person = Person([word])
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    with house_with(tmp_path, gate, ALLOW, channel=person) as house:
+        assert house.call_sync(*WRITE, user="mika").status == status
+        assert len(person.asked) == 1
+        assert person.asked[0].reasons == ("every write operation is confirmed",)
+        assert (tmp_path / "project/a.txt").exists() is (status == "ok")
+
+
+@pytest.mark.req("S000-77")
+def test_no_reply_is_a_no(tmp_path: Path) -> None:
+    class Silent:
+        async def ask(self, request: ApprovalRequest) -> None:
+            await anyio.sleep_forever()
+
+    assert ApprovalSettings().wait_seconds == 60
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    bounds = ApprovalSettings(wait_seconds=0.02)
+    with house_with(tmp_path, gate, ALLOW, channel=Silent(), approvals=bounds) as house:
+        refused = house.call_sync(*WRITE, user="mika")
+        assert refused.status == "denied"
+        assert "nobody answered within 0.02 seconds" in refused.content
+        assert not (tmp_path / "project/a.txt").exists()
+
+
+def test_a_lasting_yes_is_the_confirmation_of_what_it_covers(tmp_path: Path) -> None:
+    person = Person([Answer.SESSION])
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    with house_with(tmp_path, gate, ALLOW, channel=person) as house:
+        for _ in range(2):
+            assert house.call_sync(*WRITE, user="mika").status == "ok"
+        assert len(person.asked) == 1
+
+
+def test_switched_off_it_changes_nothing(tmp_path: Path) -> None:
+    with house_with(tmp_path, WriteGate(), ALLOW) as house:
+        assert house.call_sync(*WRITE).status == "ok"
+
+
+def test_the_file_sets_it_and_a_project_does_not(tmp_path: Path) -> None:
+    places = make_places(tmp_path)
+    places.user_file.parent.mkdir(parents=True)
+    places.user_file.write_text('[write_gate]\nenabled = true\nallow_users = ["mika"]\n')
+    wanted = WriteGate(enabled=True, allow_users=("mika",))
+    assert load_config(places).write_gate == wanted
+    (places.start / "skillhouse.toml").write_text("[write_gate]\nenabled = false\n")
+    with pytest.raises(Exception, match="cannot be set by a project"):
+        load_config(places, project=places.start)
+
+
+@pytest.mark.parametrize(
+    ("user", "confirmation", "effect"),
+    [("robin", True, "deny"), ("mika", True, "ask"), ("mika", False, "ask")],
+)
+@pytest.mark.req("S000-86")
+def test_what_signs_passes_the_same_gate_and_is_never_unasked(
+    user: str, confirmation: bool, effect: str
+) -> None:
+    gate = WriteGate(enabled=True, allow_users=("mika",), confirmation=confirmation)
+    need = Need(
+        permission=Permission(action="sign", resource="tx"),
+        default=Effect.ASK,
+        why="signing",
+        level="sign",
+    )
+    asked = Judged(
+        need=need, decision=Decision(effect=Effect.ASK, layer="default"), reason="signing"
+    )
+    assert gate.judged(asked, user).decision.effect.value == effect
