@@ -2,8 +2,10 @@
 
 from skillhouse.runtime.config import Config, Places, Settings, load_config
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
-from skillhouse.runtime.house import Skillhouse, configured
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
@@ -13,7 +15,9 @@ from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
+    "Difference",
     "Explanation",
+    "Look",
     "Management",
     "MentionVerdict",
     "Places",

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse import approval, sandbox
+from skillhouse import approval, discovery, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, Root, default_roots, discover, git_root
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.discovery import Catalog, Root, discover
 from skillhouse.permission import Effect, Permission, matches
 from skillhouse.retrieval import Hit
-from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.config import Config, Places
+from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
-from skillhouse.skill import Profile, Skill, SkillContent, SkillIndex, load, load_profile
+from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
-BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 AUDIT_FILE = "audit.jsonl"
 
 
@@ -59,13 +60,8 @@ class Skillhouse:
         """
         if config is None:
             config = configured(Places.here())
-        if "roots" in overrides:
-            overrides["roots"] = tuple(Path(root) for root in overrides["roots"])
-        try:
-            self.config = dataclasses.replace(config, **overrides)
-        except TypeError as error:
-            raise _unknown_override(overrides, error) from None
-        self.profile = _profile(self.config)
+        self.config = overridden(config, overrides)
+        self.profile = profile_of(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
         self.settings_store = SettingsStore(self.config.state_directory)
         self.policy = Policy(
@@ -79,8 +75,7 @@ class Skillhouse:
         self._channel = channel
         self._checks = tuple(checks)
         self._sessions: toolbox.Sessions | None = None
-        self._views: dict[str, View] = {}
-        self._gates: dict[str, toolbox.Gate] = {}
+        self._look = self._new_look()
         self._sandbox: sandbox.SandboxStatus | None = None
         self._running: sandbox.Launcher | None = None
         self._portal: toolbox.Portal | None = None
@@ -105,33 +100,20 @@ class Skillhouse:
         """The git root of the start directory, or the start directory outside git."""
         return project_of(self.config.places.start)
 
-    @cached_property
+    @property
     def roots(self) -> tuple[Root, ...]:
         """All roots of this place, strongest first, whether they exist or not."""
-        places = self.config.places
-        return default_roots(
-            start=places.start,
-            home=places.home,
-            environment=places.environment,
-            profile=self.profile,
-            explicit=self.config.roots,
-            builtin=BUILTIN_DIRECTORY,
-        )
+        return self._look.roots
 
-    @cached_property
+    @property
     def index(self) -> SkillIndex:
         """The skills of this place; those of a project that is not trusted are not read."""
-        return discover(
-            self.roots,
-            profile=self.profile,
-            trusted=self.trust_store.is_trusted(self.project),
-            cache=self.config.cache_directory,
-        )
+        return self._look.index
 
-    @cached_property
+    @property
     def settings(self) -> SkillSettings:
-        """Which skills a person switched off, as of the last look."""
-        return self.settings_store.read()
+        """Which skills a person switched off."""
+        return self._look.settings
 
     def view(self, agent: str = "default") -> View:
         """Return what an agent sees.
@@ -139,9 +121,7 @@ class Skillhouse:
         Raises:
             ConfigError: no agent has that name.
         """
-        if agent not in self._views:
-            self._views[agent] = View(agent, self.index, self.settings, self.config, self.policy)
-        return self._views[agent]
+        return self._now().view(agent)
 
     @property
     def visible(self) -> SkillIndex:
@@ -185,7 +165,7 @@ class Skillhouse:
 
     def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
         """Return an agent's tools, for showing them to a model; only `call` runs them."""
-        return list(self._gate(agent).tools.values())
+        return list(self._now().gate(agent).tools.values())
 
     async def call(
         self,
@@ -212,10 +192,11 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
-        gate = self._gate(agent)
+        look = self._now()
+        gate = look.gate(agent)
         if self._sessions is None:
             self._sessions = toolbox.Sessions(self.policy.skill_need, self._checks)
-        session = self._sessions.get(agent, user, channel, self.view(agent).visible)
+        session = self._sessions.get(agent, user, channel, look.view(agent).visible)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -328,25 +309,55 @@ class Skillhouse:
         What agents see is swapped all at once, and stays, with its search index, when nothing
         has changed.
         """
-        before = self.__dict__.pop("index", None)
-        self.__dict__.pop("roots", None)
-        switched = self.__dict__.pop("settings", None)
-        now = self.index
-        if (
-            before is not None
-            and switched in (None, self.settings)
-            and (before.skills, before.shadowed) == (now.skills, now.shadowed)
-        ):
+        before, now = self._look, self._new_look()
+        if before.was_used and now.is_like(before):
             return False
-        self._views.clear()
-        self._gates.clear()
+        self._look = now
         return True
 
-    def _gate(self, agent: str) -> toolbox.Gate:
-        if agent not in self._gates:
-            view = self.view(agent)
-            self._gates[agent] = view.gate(self._launcher, self.approvals, self.audit_log)
-        return self._gates[agent]
+    def watch(
+        self,
+        announce: Callable[[Difference], None],
+        *,
+        stop: threading.Event,
+        poll: bool = False,
+    ) -> None:
+        """Look anew whenever a file changes, and tell what is different, until `stop` is set.
+
+        What agents see is swapped all at once; calls under way end with what they began with.
+
+        Args:
+            announce: Is told of each difference, on this thread.
+            stop: Ends the watch.
+            poll: Look at the files again and again, for file systems that tell of nothing.
+
+        Raises:
+            MissingExtraError: the optional part `watch` is not installed.
+        """
+        while not stop.is_set():
+            roots = self.roots
+            for _ in discovery.watch(roots, stop=stop, poll=poll):
+                before = self._look
+                if self.refresh():
+                    announce(self._look.since(before))
+                if self.roots != roots:
+                    break
+
+    def _now(self) -> Look:
+        """Return the look that holds, a new one where the profile keeps none."""
+        if self.profile.cache == "none":
+            self.refresh()
+        return self._look
+
+    def _new_look(self) -> Look:
+        return Look(
+            self.config,
+            self.profile,
+            self.policy,
+            self.settings_store,
+            lambda: self.trust_store.is_trusted(self.project),
+            lambda view: view.gate(self._launcher, self.approvals, self.audit_log),
+        )
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
         return self.approvals.session_grants(session)
@@ -367,32 +378,3 @@ class Skillhouse:
         roots = [root for root in self.roots if root.scope == "project"]
         index = discover(roots, profile=self.profile)
         return index.skills + index.shadowed
-
-
-def configured(places: Places, flags: Settings | None = None) -> Config:
-    """Return the configuration of a place; the project's file is read when it is trusted."""
-    config = load_config(places, flags)
-    project = project_of(places.start)
-    if TrustStore(config.state_directory).is_trusted(project):
-        config = load_config(places, flags, project=project)
-    return config
-
-
-def project_of(start: Path) -> Path:
-    """Return the git root of `start`, or `start` itself outside git."""
-    return git_root(start.absolute()) or start.absolute()
-
-
-def _profile(config: Config) -> Profile:
-    profile = load_profile(config.profile, config.places.profiles)
-    policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
-    return dataclasses.replace(profile, parse_policy=policy)
-
-
-def _unknown_override(overrides: dict[str, Any], error: TypeError) -> Exception:
-    known = [field.name for field in dataclasses.fields(Config)]
-    for key in overrides:
-        if key not in known:
-            suggestion = next(iter(nearest(key, known)), "")
-            return ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
-    return error

@@ -1,0 +1,135 @@
+"""One look at the files and all that follows from it; a house swaps it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from skillhouse import tools as toolbox
+from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.view import View
+from skillhouse.skill import Profile, Skill, SkillIndex
+
+BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What a later look shows that an earlier one did not, by id and file."""
+
+    added: tuple[Skill, ...] = ()
+    removed: tuple[Skill, ...] = ()
+    changed: tuple[Skill, ...] = ()
+    """As they are now."""
+
+
+class Look:
+    """What was found at one moment: listing, searching and loading all go by it."""
+
+    def __init__(
+        self,
+        config: Config,
+        profile: Profile,
+        policy: Policy,
+        settings: SettingsStore,
+        is_trusted: Callable[[], bool],
+        open_gate: Callable[[View], toolbox.Gate],
+    ) -> None:
+        """Take what to look with; nothing is read before it is asked for.
+
+        Args:
+            config: Where to look.
+            profile: How.
+            policy: Who may see what.
+            settings: What is switched off.
+            is_trusted: Whether the project's skills may be read.
+            open_gate: Makes the door to what an agent sees.
+        """
+        self._config = config
+        self._profile = profile
+        self._policy = policy
+        self._settings = settings
+        self._is_trusted = is_trusted
+        self._open_gate = open_gate
+        self._views: dict[str, View] = {}
+        self._gates: dict[str, toolbox.Gate] = {}
+
+    @cached_property
+    def roots(self) -> tuple[Root, ...]:
+        """All roots of this place, strongest first, whether they exist or not."""
+        places = self._config.places
+        return default_roots(
+            start=places.start,
+            home=places.home,
+            environment=places.environment,
+            profile=self._profile,
+            explicit=self._config.roots,
+            builtin=BUILTIN_DIRECTORY,
+        )
+
+    @cached_property
+    def index(self) -> SkillIndex:
+        """The skills of this place; those of a project that is not trusted are not read."""
+        return discover(
+            self.roots,
+            profile=self._profile,
+            trusted=self._is_trusted(),
+            cache=self._config.cache_directory,
+        )
+
+    @cached_property
+    def settings(self) -> SkillSettings:
+        """Which skills a person switched off."""
+        return self._settings.read()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether anybody has seen what there is."""
+        return "index" in self.__dict__
+
+    def view(self, agent: str) -> View:
+        """Return what an agent sees.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        if agent not in self._views:
+            self._views[agent] = View(agent, self.index, self.settings, self._config, self._policy)
+        return self._views[agent]
+
+    def gate(self, agent: str) -> toolbox.Gate:
+        """Return an agent's door."""
+        if agent not in self._gates:
+            self._gates[agent] = self._open_gate(self.view(agent))
+        return self._gates[agent]
+
+    def is_like(self, other: Look) -> bool:
+        """Whether another look shows the same."""
+        return (self.index.skills, self.index.shadowed, self.settings) == (
+            other.index.skills,
+            other.index.shadowed,
+            other.settings,
+        )
+
+    def since(self, before: Look) -> Difference:
+        """Return what has changed since an earlier look; of what is switched on."""
+        then, now = before._enabled(), self._enabled()
+        return Difference(
+            added=tuple(skill for key, skill in now.items() if key not in then),
+            removed=tuple(skill for key, skill in then.items() if key not in now),
+            changed=tuple(
+                skill for key, skill in now.items() if key in then and then[key] != skill
+            ),
+        )
+
+    def _enabled(self) -> dict[tuple[str, str], Skill]:
+        return {
+            (skill.id, skill.file): skill
+            for skill in self.index.skills
+            if self.settings.is_enabled(skill.id)
+        }
