@@ -15,6 +15,9 @@ STATE_FILE = "state.sqlite3"
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs whose second word says what they do, so that a yes can cover one such word."""
 
+ONE_TIME = frozenset({"shell", "exec-once"})
+"""Actions that are allowed once, each time (the rules' own `ONE_TIME`; a test compares them)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
@@ -42,7 +45,7 @@ def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tupl
     >>> grant_patterns("write", "/home/mika/site/a.txt")
     ('/home/mika/site/*',)
     """
-    if "*" in resource or "?" in resource:
+    if action in ONE_TIME or "*" in resource or "?" in resource:
         return ()
     if action == "exec":
         if _has_subcommand(argv):

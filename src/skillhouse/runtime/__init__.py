@@ -3,13 +3,20 @@
 from skillhouse.runtime.config import Config, Places, Settings, load_config
 from skillhouse.runtime.house import Skillhouse, configured
 from skillhouse.runtime.policy import Explanation, Policy
-from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime.rehearsal import (
+    JudgedLine,
+    MentionVerdict,
+    Rehearsal,
+    judged_line,
+    rehearse,
+)
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
 from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
     "Explanation",
+    "JudgedLine",
     "MentionVerdict",
     "Places",
     "Policy",
@@ -21,6 +28,7 @@ __all__ = [
     "TrustedSkill",
     "View",
     "configured",
+    "judged_line",
     "load_config",
     "rehearse",
 ]
