@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
+    from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import RefusedError as RefusedError
@@ -24,21 +25,29 @@ if TYPE_CHECKING:
     from skillhouse.tools.portal import Portal as Portal
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
+    from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import SkillTool as SkillTool
+    from skillhouse.tools.web import FetchTool as FetchTool
+    from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace
 else:
     import importlib
 
     _FILES = {
-        "call": ("OUTPUT_MAX Output Plan RefusedError Tool ToolCall ToolResult UnknownToolError"),
+        "call": (
+            "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
+            "UnknownToolError"
+        ),
         "command": "ExecTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
         "need": "Need",
         "portal": "Portal",
         "session": "Session Sessions",
+        "sign": "SignTool",
         "skills": "SearchTool SkillTool",
+        "web": "FetchTool WebSearchTool",
         "workspace": "Workspace",
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
