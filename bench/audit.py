@@ -2,6 +2,8 @@
 
 `./x bench audit [--records N] [--appends N] [--rounds N] [--directory DIR]` measures wall time in
 fresh processes, rounds interleaved. DIR says whose disk is measured; without it a temporary one.
+The log that is verified is rotated at 50 MB as any other, so most of it stands in archives. Each
+call has arguments of its own, and the records come with the checkpoints that belong to them.
 """
 
 from __future__ import annotations
@@ -47,16 +49,19 @@ def main() -> None:
             },
             rounds=options.rounds,
         )
-        size = log.stat().st_size / options.records
+        plain = log.stat().st_size
+        files = sorted(log.with_name("long-archive").glob("*.gz"))
+        packed = sum(each.stat().st_size for each in files)
         seconds = found["verify, a record"].said["us"] * options.records / 1e6
     rows = [(name, f"{usage.said['us']:.1f}") for name, usage in found.items()]
     print(markdown_table(("case", "µs"), rows))
-    print(f"\n{options.records:,} records of {size:.0f} bytes verify in {seconds:.2f} s")
+    print(f"\n{options.records:,} records verify in {seconds:.2f} s: {plain / 1e6:.1f} MB in the")
+    print(f"active file, {packed / 1e6:.1f} MB in {len(files)} archives")
 
 
-def draft_of_a_call() -> AuditDraft:
+def draft_of_a_call(number: int = 0) -> AuditDraft:
     needed = DecidedPermission(
-        action="exec", resource="git status", effect="allow", layer="user", rule_index=2
+        action="exec", resource=f"git show {number}", effect="allow", layer="user", rule_index=2
     )
     return AuditDraft(
         kind="intent",
@@ -64,27 +69,38 @@ def draft_of_a_call() -> AuditDraft:
         agent="default",
         user="someone",
         channel="mcp",
-        arguments={"command": "git status", "cwd": "work/project"},
+        arguments={"command": f"git show {number}", "cwd": "work/project"},
         permissions=(needed,),
     )
 
 
 def write_calls(path: Path, count: int) -> None:
     """Write `count` records: intents, each with its outcome."""
-    draft = draft_of_a_call()
     with AuditLog(path) as log:
-        for _ in range(count // 2):
-            record = log.append(draft, durable=False)
-            done = replace(draft, kind="outcome", status="ok", intent=record.id, duration_ms=12)
-            log.append(done, durable=False)
+        for number in range(count // 2):
+            draft = draft_of_a_call(number)
+            made = log.write(draft, durable=False)
+            done = replace(draft, kind="outcome", status="ok", intent=made, duration_ms=12)
+            log.write(done, durable=False)
 
 
-def append(path: Path, count: int, *, durable: bool = False) -> float:
-    """Append a usual call `count` times; return the microseconds of one append."""
-    draft = draft_of_a_call()
-    with AuditLog(path) as log:
-        log.append(draft, durable=durable)
-        return timed(lambda: log.append(draft, durable=durable), count)
+SECRETS = tuple(f"a-secret-of-the-house-{number:04}" for number in range(10))
+
+
+def append(
+    path: Path,
+    count: int,
+    *,
+    durable: bool = False,
+    secrets: tuple[str, ...] = (),
+    whole: bool = False,
+) -> float:
+    """Write different calls `count` times; return the microseconds of one."""
+    drafts = iter([draft_of_a_call(number) for number in range(count)])
+    with AuditLog(path, secrets=lambda: secrets) as log:
+        log.write(draft_of_a_call(), durable=durable)
+        once = log.append if whole else log.write
+        return timed(lambda: once(next(drafts), durable=durable), count)
 
 
 def write(path: Path, count: int, *, durable: bool = False) -> float:
@@ -103,7 +119,7 @@ def verify(directory: Path, count: int) -> float:
     start = time.perf_counter()
     found = verify_log(directory / "long.jsonl")
     seconds = time.perf_counter() - start
-    assert (found.records, found.problems) == (count, ())
+    assert (found.records - 2 * found.archives, found.problems) == (count, ())
     return seconds / count * 1e6
 
 
@@ -115,8 +131,14 @@ def timed(work: Callable[[], object], count: int) -> float:
 
 
 CASES: dict[str, Callable[[Path, int], float]] = {
-    "append": lambda place, count: append(place / "append.jsonl", count),
-    "append with fsync": lambda place, count: append(place / "sync.jsonl", count, durable=True),
+    "write": lambda place, count: append(place / "write.jsonl", count),
+    "write, ten known secrets": lambda place, count: append(
+        place / "secrets.jsonl", count, secrets=SECRETS
+    ),
+    "append, which returns the record": lambda place, count: append(
+        place / "append.jsonl", count, whole=True
+    ),
+    "write with fsync": lambda place, count: append(place / "sync.jsonl", count, durable=True),
     "write of a line alone": lambda place, count: write(place / "raw", count),
     "write and fsync alone": lambda place, count: write(place / "raw-sync", count, durable=True),
     "verify, a record": verify,

@@ -53,6 +53,10 @@ CONTRACT = {
         "(layers: Sequence[Layer], permission: Permission, *, default: Effect = Effect.ASK)"
         " -> Decision"
     ),
+    "judge_command": (
+        "(command: str, *, allow: Sequence[str] = (), deny: Sequence[str] = (),"
+        " cwd: Path | None = None, writable: Sequence[Path] = ()) -> CommandVerdict"
+    ),
     "wire_name": "(skill: str, tool: str) -> str",
 }
 """The signatures of DESIGN.md ("Public contract"); a name joins when its room is built."""
@@ -139,6 +143,13 @@ def test_the_face_alone_is_cheap():
     loaded = fresh_modules("import skillhouse")
     assert {name for name in loaded if name.startswith("skillhouse")} == {"skillhouse"}
     assert not loaded & {"msgspec", "yaml", "yaml_rs", "sqlite3", "pathlib", "asyncio", "json"}
+
+
+def test_the_parser_of_command_lines_is_loaded_when_a_line_is_judged():
+    loaded = fresh_modules("import skillhouse; skillhouse.decide; skillhouse.Skillhouse")
+    assert not {name for name in loaded if name.startswith("tree_sitter")}
+    judged = fresh_modules("import skillhouse; skillhouse.judge_command('ls')")
+    assert "tree_sitter_bash" in judged
 
 
 def test_no_public_name_is_the_name_of_a_room():

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from skillhouse.floor import open_beneath as open_beneath
     from skillhouse.floor import tree_digest as tree_digest
     from skillhouse.floor import wire_name as wire_name
+    from skillhouse.permission import CommandVerdict as CommandVerdict
     from skillhouse.permission import Decision as Decision
     from skillhouse.permission import Effect as Effect
     from skillhouse.permission import Layer as Layer
     from skillhouse.permission import Permission as Permission
     from skillhouse.permission import Rule as Rule
     from skillhouse.permission import decide as decide
+    from skillhouse.permission import judge_command as judge_command
     from skillhouse.retrieval import Hit as Hit
     from skillhouse.retrieval import SearchIndex as SearchIndex
     from skillhouse.retrieval import search as search
@@ -73,7 +75,7 @@ else:
             "SkillhouseError StateError UnknownSkillError confine digest open_beneath "
             "tree_digest wire_name"
         ),
-        "permission": "Decision Effect Layer Permission Rule decide",
+        "permission": "CommandVerdict Decision Effect Layer Permission Rule decide judge_command",
         "retrieval": "Hit SearchIndex search",
         "runtime": "Config Skillhouse",
         "sandbox": "Limits SandboxProfile SandboxUnavailableError",

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
+import shutil
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from skillhouse.audit import AuditDraft, AuditError, AuditLog, read_records, verify_log
+from skillhouse.audit import (
+    AuditDraft,
+    AuditError,
+    AuditLog,
+    read_records,
+    redacted,
+    verify_log,
+)
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -99,21 +111,136 @@ def test_a_rewritten_history_shows(
     assert verify_log(ours.path).problems != ()
 
 
-def test_a_history_written_anew_differs_from_the_head_that_was_kept(
+def forge(directory: Path, key: bytes | None) -> AuditLog:
+    """Write another history of as many calls, with a key of its own or one that was stolen."""
+    directory.mkdir()
+    with AuditLog(directory / "audit.jsonl", key=key) as forged:
+        for tool, what in CALLS:
+            arguments: dict[str, object] = {"what": what.replace("rm -rf", "ls -la")}
+            draft = AuditDraft(kind="intent", tool=tool, arguments=arguments)
+            forged.append(draft, durable=True)
+    return forged
+
+
+def test_a_history_written_anew_needs_the_key(tmp_path: Path, ours: AuditLog) -> None:
+    """Who writes both files could once forge a whole log: a hash alone is known to everybody."""
+    chained = unkeyed_chain([what for _, what in CALLS])
+    assert chain_is_whole(chained)
+    assert chain_is_whole(unkeyed_chain(["harmless"] * 4))
+    forged = forge(tmp_path / "forged", None)
+    for name in ("audit.jsonl", "audit.jsonl.head"):
+        os.replace(forged.path.with_name(name), ours.path.with_name(name))
+    assert verify_log(ours.path).problems != ()
+    with pytest.raises(AuditError):
+        AuditLog(ours.path).append(AuditDraft(kind="intent", tool="exec"), durable=True)
+
+
+def unkeyed_chain(calls: list[str]) -> list[tuple[str, str]]:
+    """Return calls, each with the hash of itself and the one before, as many logs have them."""
+    before, chain = "", []
+    for what in calls:
+        before = hashlib.sha256((before + what).encode()).hexdigest()
+        chain.append((what, before))
+    return chain
+
+
+def chain_is_whole(chain: list[tuple[str, str]]) -> bool:
+    return chain == unkeyed_chain([what for what, _ in chain])
+
+
+def test_a_history_forged_with_a_stolen_key_differs_from_the_second_place(
     tmp_path: Path, ours: AuditLog
 ) -> None:
-    """Who writes both files can forge a whole log; the head that was kept elsewhere shows it."""
+    """Who has the key can forge the log; the checkpoints and the head kept elsewhere show it."""
+    ours.close()
+    elsewhere = tmp_path / "another-machine"
+    shutil.copytree(ours.checkpoints, elsewhere)
     kept = verify_log(ours.path).head
-    with AuditLog(tmp_path / "forged.jsonl") as forged:
-        for tool, what in CALLS:
-            draft = AuditDraft(kind="intent", tool=tool, arguments={"what": what})
-            forged.append(draft, durable=True)
-    os.replace(forged.path, ours.path)
-    assert verify_log(ours.path).problems != ()
-    os.replace(tmp_path / "forged.jsonl.head", tmp_path / "audit.jsonl.head")
-    found = verify_log(ours.path)
-    assert found.problems == ()
-    assert found.head != kept
+    stolen = bytes.fromhex(json.loads(ours.path.with_name("audit.jsonl.key").read_text())["key"])
+    forged = forge(tmp_path / "forged", stolen)
+    for name in ("audit.jsonl", "audit.jsonl.head"):
+        os.replace(forged.path.with_name(name), ours.path.with_name(name))
+    shutil.rmtree(ours.checkpoints)
+    assert verify_log(ours.path).problems == ()
+    assert verify_log(ours.path).head != kept
+    found = verify_log(ours.path, checkpoints=elsewhere)
+    assert [problem.code for problem in found.problems] == ["checkpoint-mismatch"]
+
+
+def test_a_log_put_back_to_yesterday_is_found_and_not_continued(
+    tmp_path: Path, ours: AuditLog
+) -> None:
+    """A copy of log and side file taken earlier fits itself; only the second place knows better."""
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    for name in ("audit.jsonl", "audit.jsonl.head"):
+        shutil.copy(ours.path.with_name(name), backup)
+    ours.append(AuditDraft(kind="intent", tool="exec", arguments={"what": "worse"}), durable=True)
+    ours.close()
+    for name in ("audit.jsonl", "audit.jsonl.head"):
+        shutil.copy(backup / name, ours.path.with_name(name))
+    assert [problem.code for problem in verify_log(ours.path).problems] == ["truncated"]
+    with pytest.raises(AuditError) as caught:
+        AuditLog(ours.path).append(AuditDraft(kind="intent", tool="read"), durable=True)
+    assert caught.value.code == "log-truncated"
+    shutil.rmtree(ours.checkpoints)
+    assert verify_log(ours.path).problems == ()
+
+
+def test_a_cut_log_with_a_side_file_to_match_needs_the_key(ours: AuditLog) -> None:
+    """All that the side file says stands in the log, so without a seal anybody could write it."""
+    lines = ours.path.read_bytes().splitlines(keepends=True)
+    last = json.loads(lines[1])
+    cut = b"".join(lines[:2])
+    said = {"durable": 2, "hash": last["hash"], "seq": 2, "size": len(cut)}
+    head = json.dumps(said, separators=(",", ":")).encode().ljust(255) + b"\n"
+    ours.path.write_bytes(cut)
+    ours.path.with_name("audit.jsonl.head").write_bytes(head)
+    assert [problem.code for problem in verify_log(ours.path).problems] == ["head-unreadable"]
+    with pytest.raises(AuditError):
+        AuditLog(ours.path).append(AuditDraft(kind="intent", tool="read"), durable=True)
+
+
+def test_a_known_secret_in_any_dress_does_not_stay_in_the_log(
+    tmp_path: Path, naive: NaiveLog
+) -> None:
+    """Patterns know how secrets usually look; this one looks like nothing and travels coded."""
+    secret = "correct horse battery/staple+9"
+    raw = secret.encode()
+    dressed = [
+        secret,
+        raw.hex(),
+        raw.hex().upper(),
+        quote(secret, safe=""),
+        quote_plus(secret).lower(),
+        "".join(f"%{byte:02x}" for byte in raw),
+        quote(quote(secret, safe=""), safe=""),
+        json.dumps({"x": secret}),
+        "\n".join(textwrap.wrap(base64.b64encode(raw * 3).decode(), 16)),
+        *(base64.b64encode(b"xyz"[:n] + raw + b"tail").decode() for n in range(3)),
+        *(base64.urlsafe_b64encode(b"xyz"[:n] + raw + b"?>").decode() for n in range(3)),
+    ]
+    log = AuditLog(tmp_path / "audit.jsonl", secrets=lambda: [secret])
+    for text in dressed:
+        naive.append("exec", {"command": redacted({"x": text})["x"]})
+        draft = AuditDraft(
+            kind="outcome",
+            tool=text,
+            arguments={"x": ["a", {text: text}], "url": f"https://h/{text}?q={text}"},
+            reason=f"failed with {text}.",
+            error=text,
+            trace=text,
+            user=text,
+            status="error",
+            detail={"stderr": f"lines\n{text}\nmore"},
+        )
+        log.append(draft, durable=False)
+    left = [text for text in dressed if json.dumps(text)[1:-1] in naive.path.read_text()]
+    assert len(left) > 8
+    written = log.path.read_text()
+    assert [text for text in dressed if json.dumps(text)[1:-1] in written] == []
+    for piece in (secret, "correct", raw.hex(), base64.b64encode(raw).decode()[:-4]):
+        assert piece not in written
 
 
 def test_a_log_led_elsewhere_by_a_link_writes_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit.head import Head, head_bytes, head_path
+from skillhouse.audit.keys import read_keys
 from skillhouse.audit.tail import torn_facts
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
@@ -65,37 +66,61 @@ print(json.dumps([found.records, len(found.problems), [r.id == kept.id for r in 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, room: int) -> None:
     # RLIMIT_FSIZE takes a part of a write before it refuses, as a full disk does.
     printed = finished(in_process(FULL, tmp_path / "audit.jsonl", room))
-    assert json.loads(printed) == [3, 0, [True]]
+    # The second effect that was refused is told by a record of its own.
+    assert json.loads(printed) == [4, 0, [True]]
 
 
 SMALL_DISK = """
 import json
 from pathlib import Path
-from skillhouse.audit import AuditDraft, AuditError, AuditLog, verify_log
+from skillhouse.audit import AuditDraft, AuditError, AuditLog, read_records, verify_log
 path = Path(sys.argv[1]) / "audit.jsonl"
-log = AuditLog(path)
-written = 0
+said = []
+log = AuditLog(path, warn=said.append)
 draft = AuditDraft(kind="refusal", tool="t", status="denied", reason="x" * 900)
-try:
-    while written < 1_000:
+last = log.append(AuditDraft(kind="intent", tool="write", tier="3"), durable=True)
+written, code = 1, ""
+while written < 1_000:
+    try:
         log.append(draft, durable=True)
-        written += 1
-except AuditError as error:
-    code = error.code
+    except AuditError as error:
+        code = error.code
+        break
+    written += 1
 full = verify_log(path)
-filler = path.with_name("filler")
-filler.unlink()
+# The effect that was under way ends, and reads go on; other effects are refused.
+kept = [log.append_read(AuditDraft(kind="outcome", tool="write", intent=last.id, status="ok"))]
+kept += [log.append_read(AuditDraft(kind="intent", tool="read", reason="x" * 900))
+         for _ in range(50)]
+refused = 0
+for tier in ("", "3", "1"):
+    draft = AuditDraft(kind="intent", tool="exec", tier=tier)
+    try:
+        log.append_read(draft) if tier else log.append(draft, durable=True)
+    except AuditError:
+        refused += 1
+down = log.degraded
+(path.parent / "filler").unlink()
 log.append(draft, durable=True)
 again = verify_log(path)
-print(json.dumps([code, full.records == written, full.problems, again.problems, again.notes]))
+ids = {entry.record.id for entry in read_records(path)} | {
+    entry.outcome.id for entry in read_records(path) if entry.outcome}
+print(json.dumps({
+    "code": code, "whole": full.records == written, "problems": len(full.problems),
+    "refused": refused, "down": [down.code, down.buffered, down.refused],
+    "after": [len(again.problems), again.records - written, log.degraded is None],
+    "lost": [each.id for each in kept if each.id not in ids],
+    "outcome_on_stderr": sum(kept[0].id in line for line in said),
+}))
 """
 
 
-def test_a_disk_that_fills_up_leaves_a_log_that_goes_on(
+@pytest.mark.req("S000-113", "S000-114", "S000-116", "S000-117")
+def test_a_full_disk_refuses_effects_lets_reads_go_on_and_loses_nothing(
     tmp_path: Path, need: Callable[[object, str], None]
 ) -> None:
     mount = (
-        f"mount -t tmpfs -o size=256k none {tmp_path} && head -c 16k /dev/zero > {tmp_path}/filler"
+        f"mount -t tmpfs -o size=512k none {tmp_path} && head -c 192k /dev/zero > {tmp_path}/filler"
     )
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     tried = shutil.which("unshare") and subprocess.run(
@@ -108,7 +133,17 @@ def test_a_disk_that_fills_up_leaves_a_log_that_goes_on(
         [*command, script], input=source, capture_output=True, text=True, check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
-    assert json.loads(done.stdout) == ["log-unwritable", True, [], [], []]
+    # 51 that waited, a record of the four effects that were refused, and the one after.
+    assert json.loads(done.stdout) == {
+        "code": "log-unwritable",
+        "whole": True,
+        "problems": 0,
+        "refused": 3,
+        "down": ["log-unwritable", 51, 4],
+        "after": [0, 53, True],
+        "lost": [],
+        "outcome_on_stderr": 1,
+    }
 
 
 def test_a_record_that_does_not_reach_the_disk_is_taken_back(
@@ -122,8 +157,10 @@ def test_a_record_that_does_not_reach_the_disk_is_taken_back(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", broken)
         assert refused(log) == "log-unwritable"
-    assert log.append(refusal(), durable=True).seq == 5
+    assert log.append(refusal(), durable=True).seq == 6
     assert verify_log(log.path).problems == ()
+    down = json.loads(log.path.read_bytes().splitlines()[-2])
+    assert (down["kind"], down["detail"]["refused_effects"]) == ("repair", 1)
 
 
 READ_ONLY = """
@@ -289,7 +326,7 @@ def test_a_side_file_far_behind_its_log_is_read_up_to(tmp_path: Path) -> None:
 
 def test_a_side_file_from_before_the_first_record_is_read_up_to(tmp_path: Path) -> None:
     log = small_log(tmp_path / "audit.jsonl")
-    head_path(log.path).write_bytes(head_bytes(Head()))
+    head_path(log.path).write_bytes(head_bytes(Head(), read_keys(log.path, None)))
     assert log.append(refusal(), durable=False).seq == 5
     assert verify_log(log.path).problems == ()
 
@@ -328,7 +365,7 @@ def test_a_part_of_a_line_is_taken_back(tmp_path: Path) -> None:
         assert refused(log) == "log-unwritable"
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert log.append(refusal(), durable=True).seq == 5
+    assert log.append(refusal(), durable=True).seq == 6
 
 
 def test_a_long_last_record_is_chained_to(tmp_path: Path) -> None:
@@ -403,4 +440,4 @@ def test_a_lock_that_is_never_released_is_an_error_and_no_hang(
         assert kept.seq == 0
     finally:
         os.close(handle)
-    assert log.append(refusal(), durable=True).seq == 6
+    assert log.append(refusal(), durable=True).seq == 7

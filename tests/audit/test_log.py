@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import hmac
 import json
 import os
 import threading
@@ -19,10 +21,14 @@ from skillhouse.audit import (
     AuditError,
     AuditLog,
     AuditRecord,
+    Confirmation,
     DecidedPermission,
+    Transaction,
     read_records,
     verify_log,
 )
+from skillhouse.audit.keys import key_path
+from skillhouse.audit.record import PUBLISHED
 from skillhouse.floor import canonical_json
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 
@@ -36,7 +42,7 @@ def sequence(found: Iterable[dict[str, object]], key: str = "seq") -> list[objec
 
 
 @pytest.mark.req("S000-118")
-def test_a_record_is_one_line_of_canonical_json_with_its_hash(tmp_path: Path) -> None:
+def test_a_record_is_one_line_of_json_sealed_with_a_key(tmp_path: Path) -> None:
     log = log_at(tmp_path / "audit.jsonl")
     arguments = {"command": "git status", "apiKey": "k"}
     record = log.append(replace(intent(), arguments=arguments), durable=True)
@@ -44,7 +50,7 @@ def test_a_record_is_one_line_of_canonical_json_with_its_hash(tmp_path: Path) ->
         id=record.id,
         seq=1,
         ts="2026-01-01T00:00:00.000Z",
-        version=1,
+        version=2,
         kind="intent",
         tool="exec",
         agent="default",
@@ -64,11 +70,20 @@ def test_a_record_is_one_line_of_canonical_json_with_its_hash(tmp_path: Path) ->
         detail={},
         prev="0" * 64,
         hash=record.hash,
+        preview_digest=record.preview_digest,
+        monotonic_ns=record.monotonic_ns,
+        boot=record.boot,
     )
+    # As docs/decisions/0110 says, so that anybody who has the key can check it.
     line = log.path.read_bytes()
-    value = json.loads(line)
-    assert line == canonical_json(value) + b"\n"
-    assert value.pop("hash") == hashlib.sha256(canonical_json(value)).hexdigest()
+    hashed, _, rest = line.partition(b',"hash":"')
+    secret = bytes.fromhex(json.loads(key_path(log.path).read_bytes())["key"])
+    key = hmac.digest(secret, b"skillhouse audit records", "sha256")
+    assert record.hash == hmac.digest(key, hashed, "sha256").hex() == rest[:64].decode()
+    preview = rest.removeprefix(record.hash.encode() + b'",').removesuffix(b"}\n")
+    assert record.preview_digest == hashlib.sha256(preview).hexdigest()
+    whole = json.loads(json.dumps(dataclasses.asdict(record)))
+    assert json.loads(line).items() <= whole.items()
 
 
 @pytest.mark.req("S000-118")
@@ -96,12 +111,17 @@ def test_the_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         path.name: path.stat().st_mode & 0o777
         for path in [log.path.parent, *log.path.parent.iterdir()]
     }
-    assert modes == {"state": 0o700, "audit.jsonl": 0o600, "audit.jsonl.head": 0o600}
+    assert modes == {
+        "state": 0o700,
+        "audit.jsonl": 0o600,
+        "audit.jsonl.head": 0o600,
+        "audit.jsonl.key": 0o600,
+    }
 
 
 def test_a_log_is_continued_by_the_next_process(tmp_path: Path) -> None:
     small_log(tmp_path / "audit.jsonl").close()
-    with AuditLog(tmp_path / "audit.jsonl") as log:
+    with log_at(tmp_path / "audit.jsonl") as log:
         assert log.append(refusal(), durable=True).seq == 5
     assert verify_log(log.path).problems == ()
 
@@ -336,7 +356,8 @@ def test_a_thousand_reads_are_kept_and_the_oldest_dropped_first(tmp_path: Path) 
     log.path.rmdir()
     log.flush()
     gap, *rest = records(log.path)
-    assert (gap["kind"], gap["detail"]) == ("repair", {"dropped_records": 3})
+    since = "2026-01-01T00:00:00.000Z"
+    assert (gap["kind"], gap["detail"]) == ("repair", {"dropped_records": 3, "since": since})
     assert sequence(rest, "arguments") == [{"number": number} for number in range(3, 1_003)]
     assert (log.dropped, verify_log(log.path).problems) == (0, ())
 
@@ -376,3 +397,142 @@ def test_closing_twice_is_no_error_and_a_closed_log_opens_again(tmp_path: Path) 
     log.close()
     assert log.append(refusal(), durable=False).seq == 5
     assert os.path.exists(log.path)
+
+
+@pytest.mark.req("S000-120")
+@pytest.mark.parametrize("published", PUBLISHED)
+def test_each_published_result_is_recorded_and_read_back(tmp_path: Path, published: str) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    begun = log.append(intent(), durable=False)
+    log.append(outcome(begun.id, PUBLISHED[published]), durable=False)
+    (entry,) = read_records(log.path, status=published)
+    assert entry.result == published
+
+
+ALL_FIELDS = AuditDraft(
+    kind="outcome",
+    tool="wallet__transfer",
+    agent="trader",
+    user="u1",
+    channel="discord",
+    arguments={"to": "0x" + "aB" * 20, "amount": 7},
+    reason="done",
+    status="ok",
+    intent="01ARYZ6S410000000000000000",
+    duration_ms=31,
+    detail={"gate": "tier"},
+    tier="3",
+    effective_tier="2",
+    security_level="sign",
+    error="none",
+    device="phone",
+    session="s1",
+    trace="t1",
+    request="r1",
+    amount_usd="12.50",
+    session_key="sk1",
+    signer_tier="2",
+    skill="project:pay",
+    skill_version="1.2.0",
+    skill_digest="sha256:" + "0" * 64,
+    confirmation=Confirmation(
+        channel="inline",
+        requested_at="2026-01-01T00:00:00.000Z",
+        responded_at="2026-01-01T00:00:01.000Z",
+        approved=True,
+        latency_ms=1_000,
+        approval="a1",
+    ),
+    transaction=Transaction(
+        tx_hash="0x" + "0f" * 32, chain_id=1, block_number=2, gas_used="21000", gas_price="9" * 30
+    ),
+)
+
+
+def test_every_field_of_a_draft_is_read_back(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    record = log.append(ALL_FIELDS, durable=False)
+    for field in dataclasses.fields(ALL_FIELDS):
+        assert getattr(record, field.name) == getattr(ALL_FIELDS, field.name), field.name
+    assert read_records(log.path)[0].record == record
+
+
+@pytest.mark.parametrize(
+    "changed", [{"tier": "4"}, {"effective_tier": "x"}, {"security_level": "admin"}, {"trace": 7}]
+)
+def test_a_field_with_a_value_of_no_kind_is_refused(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    with pytest.raises(AuditError, match="cannot be recorded"):
+        log_at(tmp_path / "audit.jsonl").append(
+            replace(intent(), **changed),  # type: ignore[arg-type]
+            durable=True,
+        )
+
+
+def test_write_returns_the_id_of_what_it_wrote(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    written = log.write(intent(), durable=True)
+    assert read_records(log.path)[0].record.id == written
+
+
+@pytest.mark.req("S000-117")
+@pytest.mark.parametrize("tier", ["3", "2", "1"])
+def test_while_the_log_is_down_what_has_a_tier_is_blocked(tmp_path: Path, tier: str) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    log.append_read(replace(intent("read"), tier="none"))
+    with pytest.raises(AuditError):
+        log.append_read(replace(intent("swap"), tier=tier))
+    assert log.degraded is not None
+    assert (log.degraded.code, log.degraded.buffered, log.degraded.refused) == (
+        "log-not-a-file",
+        1,
+        1,
+    )
+
+
+@pytest.mark.req("S000-114")
+def test_an_outcome_that_cannot_be_written_is_told_without_its_secrets(tmp_path: Path) -> None:
+    told: list[str] = []
+    log = AuditLog(tmp_path / "audit.jsonl", warn=told.append)
+    down(log.path)
+    log.append_read(intent("read"))
+    kept = log.append_read(replace(outcome("x"), detail={"password": "CANARY", "exit_code": 0}))
+    assert [line.startswith("[AUDIT-DEGRADED] ") for line in told] == [True, True]
+    assert kept.id in told[1]
+    assert "CANARY" not in "".join(told)
+    log.path.rmdir()
+    log.flush()
+    assert told[2] == "[AUDIT-DEGRADED] over: the audit log is written again"
+    assert log.degraded is None
+
+
+def test_a_flush_that_fails_loses_nothing(tmp_path: Path) -> None:
+    log = log_at(tmp_path / "audit.jsonl")
+    down(log.path)
+    kept = [log.append_read(intent("read", n=number)).id for number in range(3)]
+    for _ in range(2):
+        with pytest.raises(AuditError):
+            log.flush()
+        log.close()
+    assert log.buffered == 3
+    log.path.rmdir()
+    log.flush()
+    assert sequence(records(log.path), "id") == kept
+
+
+@pytest.mark.slow
+def test_what_waits_is_written_without_a_call_when_the_log_is_back(tmp_path: Path) -> None:
+    back = threading.Event()
+    log = AuditLog(
+        tmp_path / "audit.jsonl",
+        retry_seconds=0.05,
+        warn=lambda line: back.set() if " over: " in line else None,
+    )
+    down(log.path)
+    log.append_read(intent("read"))
+    log.path.rmdir()
+    assert back.wait(30)
+    log.close()
+    assert len(records(log.path)) == 1

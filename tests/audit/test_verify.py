@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from skillhouse.audit import AuditError, AuditLog, Problem, Verification, verify_log
 from skillhouse.audit.head import head_path
+from skillhouse.audit.keys import key_path
 from tests.audit.logs import Change, intent, log_at, outcome, refusal, small_log
 
 # Left out of the fast part: it starts processes or tries every byte.
@@ -166,7 +168,8 @@ def test_a_log_without_its_side_file_is_a_problem(path: Path) -> None:
 
 def test_a_log_that_was_removed_is_a_problem(path: Path) -> None:
     path.unlink()
-    assert codes(path) == ["truncated"]
+    # The side file and the checkpoint both know more.
+    assert codes(path) == ["truncated", "truncated"]
 
 
 def test_a_side_file_of_another_log_is_a_problem(path: Path, tmp_path: Path) -> None:
@@ -195,6 +198,8 @@ def test_a_side_file_that_a_crash_left_behind_is_a_note(tmp_path: Path) -> None:
 
 
 def test_a_record_with_a_hash_of_its_own_does_not_follow(tmp_path: Path, path: Path) -> None:
+    key = key_path(path).with_name("forged.jsonl.key")
+    shutil.copy(key_path(path), key)
     log = AuditLog(tmp_path / "forged.jsonl")
     for _ in range(5):
         forged = log.append(refusal(), durable=False)

@@ -16,12 +16,13 @@ from typing import Any
 import anyio
 import pytest
 
+from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import Level, detect
 from tests.runtime.places import make_places, write_skill
-from tests.tools.houses import house_at
+from tests.tools.houses import Person, house_at
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -199,7 +200,7 @@ HIDDEN = """
 import json, sys
 from pathlib import Path
 from skillhouse.permission import Effect, Rule
-from tests.tools.houses import house_at
+from tests.tools.houses import Person, house_at
 
 
 allow = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
@@ -233,3 +234,175 @@ def test_without_a_sandbox_nothing_runs_and_the_hint_says_what_to_do(
     assert "bubblewrap is not installed" in content
     assert "apt-get install bubblewrap" in content
     assert not (tmp_path / "project/made").exists()
+
+
+ALLOW_WRITE = Rule(effect=Effect.ALLOW, action="write", pattern="*")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Skillhouse]:
+    """A house that allows any program, and writing, with files to work on."""
+    with house_at(tmp_path, ALLOW_EXEC, ALLOW_WRITE) as made:
+        (tmp_path / "project/a.txt").write_text("c\na\nb\n")
+        (tmp_path / "project/sub").mkdir()
+        (tmp_path / "project/sub/x.py").write_text("1\n")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "content"),
+    [
+        ("sort a.txt | head -n 2", "ok", "a\nb\n"),
+        ("false || echo no; true && echo yes", "ok", "no\nyes\n"),
+        ("false && echo no", "error", "exit code 1"),
+        ("sort a.txt > out.txt && cat out.txt", "ok", "a\nb\nc\n"),
+        ("echo d >> a.txt; wc -l < a.txt", "ok", "4\n"),
+        ("cat <<'EOF'\n$HOME `id`\nEOF", "ok", "$HOME `id`\n"),
+        ("cd sub && ls", "ok", "x.py\n"),
+        ("echo ./*.txt ./*.none", "ok", "./a.txt ./*.none\n"),
+        ("ls none 2>&1 | wc -l", "ok", "1\n"),
+        ("LANG=C env | grep LANG", "ok", "LANG=C\n"),
+        ("yes | head -n 1", "ok", "y\n"),
+        ("no-such-program && echo no", "error", "exit code 127\n[stderr]\n"),
+        ("echo '$(id)' ';' '|' | cat", "ok", "$(id) ; |\n"),
+        (": && command echo yes", "ok", "yes\n"),
+        ("printf ab | cat | cat", "ok", "ab"),
+        ("FOO=1 env | grep FOO", "ok", "FOO=1\n"),
+        ("ls *.txt", "ok", "a.txt\n"),
+    ],
+)
+def test_a_line_runs_as_its_plan_without_a_shell(
+    shop: Skillhouse, line: str, status: str, content: str
+) -> None:
+    result = shop.call_sync("exec", {"command": line})
+    assert result.status == status
+    assert result.content.startswith(content)
+
+
+def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
+    ls = Rule(effect=Effect.ALLOW, action="exec", pattern="ls *")
+    person = Person([Answer.ONCE])
+    with house_at(tmp_path, ls, person=person) as house:
+        result = house.call_sync("exec", {"command": "ls . && touch made | cat > out.txt"})
+        assert result.status == "ok"
+        (asked,) = person.asked
+        assert asked.always == (
+            "exec touch made",
+            "exec cat",
+            f"write {tmp_path}/project/*",
+        )
+        record = read_records(house.audit_log.path, limit=1)[0].record
+        assert [(p.action, p.resource, p.effect) for p in record.permissions] == [
+            ("exec", "ls .", "allow"),
+            ("exec", "touch made", "ask"),
+            ("exec", "cat", "ask"),
+            ("write", f"{tmp_path}/project/out.txt", "ask"),
+        ]
+        facts = dict(asked.facts)
+        assert facts["plan"].splitlines() == [
+            '["ls", "."]',
+            f'if that succeeds: ["touch", "made"] | ["cat"] 1> "{tmp_path}/project/out.txt"',
+        ]
+        assert facts["plan digest"].startswith("sha256:")
+    assert (tmp_path / "project/made").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("echo x > .git/config", "`.git/config` is protected"),
+        ("echo x > ../out.txt", "lies outside the workspace"),
+        ("echo x > /tmp/out.txt", "lies outside the workspace"),
+        ("ls; rm -rf /", "no rule allows this: `rm` of `/`"),
+        ("echo $(sudo id)", "`sudo` changes who runs it"),
+        ("ls | ./tool", "name a program, not a path"),
+        ("echo 'unclosed", "unparseable"),
+        ("LD_PRELOAD=./evil.so ls", "`LD_PRELOAD` decides what programs run or load"),
+    ],
+)
+def test_what_no_yes_can_allow_is_refused_without_a_question(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    person = Person([Answer.ONCE] * 3)
+    with house_at(tmp_path, ALLOW_EXEC, ALLOW_WRITE, person=person) as house:
+        result = house.call_sync("exec", {"command": line})
+        assert (result.status, person.asked) == ("denied", [])
+        assert message in result.content
+
+
+def test_a_shell_runs_only_after_a_yes_that_holds_once(tmp_path: Path) -> None:
+    everything = Rule(effect=Effect.ALLOW, action="*", pattern="*")
+    person = Person([Answer.ALWAYS, Answer.ONCE])
+    line = "for word in a b; do echo $word > /outside; echo $word; done; touch made; id -u"
+    with house_at(tmp_path, everything, person=person) as house:
+        for _ in range(2):
+            result = house.call_sync("exec", {"command": line})
+            # The shell is in the sandbox like everything else.
+            assert result.content.startswith("a\nb\n65534\n")
+        assert [asked.always for asked in person.asked] == [(), ()]
+        assert [asked.title for asked in person.asked] == [f"exec: {line}"] * 2
+        record = read_records(house.audit_log.path, limit=1)[0].record
+        assert [(p.action, p.effect) for p in record.permissions] == [("shell", "ask")]
+
+
+def test_a_wildcard_does_not_cover_what_it_cannot_have_meant(tmp_path: Path) -> None:
+    rules = [
+        Rule(effect=Effect.ALLOW, action="exec", pattern=pattern)
+        for pattern in ("python3 *", "sort *", "env *", "python3 exact.py")
+    ]
+    person = Person([Answer.ONCE] * 9)
+    with house_at(tmp_path, *rules, person=person) as house:
+        (tmp_path / "project/exact.py").write_text("print('exact')\n")
+        (tmp_path / "project/a.txt").write_text("a\n")
+        calls: list[tuple[dict[str, Any], list[str]]] = [
+            ({"command": "python3 exact.py"}, []),
+            ({"command": "sort -r a.txt"}, []),
+            ({"command": "python3", "params": ["-c", "print(1)"]}, ["exec-once"]),
+            ({"command": "python3 -c 'print(1)'"}, ["exec-once"]),
+            ({"command": "sort --outp=b.txt a.txt"}, ["exec-once"]),
+            ({"command": "env FOO=1 sort a.txt"}, ["exec-once"]),
+            ({"command": "env cat a.txt"}, ["exec"]),
+            ({"command": "FOO=1 sort a.txt"}, ["exec-once"]),
+        ]
+        for arguments, expected in calls:
+            house.call_sync("exec", arguments)
+            record = read_records(house.audit_log.path, limit=1)[0].record
+            asked = [p.action for p in record.permissions if p.effect == "ask"]
+            assert (arguments, asked) == (arguments, expected)
+
+
+def test_an_ask_among_the_rules_is_not_lifted_by_a_later_allow(tmp_path: Path) -> None:
+    """Decision 6: for commands the strictest of all rules wins; only a lasting yes answers it."""
+    rules = [
+        Rule(effect=Effect.ASK, action="exec", pattern="git push *"),
+        Rule(effect=Effect.ALLOW, action="exec", pattern="git *"),
+    ]
+    person = Person([Answer.ONCE])
+    with house_at(tmp_path, *rules, person=person) as house:
+        house.call_sync("exec", {"command": "git log -1"})
+        assert person.asked == []
+        house.call_sync("exec", {"command": "git push origin"})
+        assert person.asked[0].reasons == ("rule `exec git push *` of user policy",)
+
+
+def test_a_file_that_became_a_link_is_not_written_through(tmp_path: Path) -> None:
+    """The plan names the file that was judged; a link put there by the plan itself is not it."""
+    with house_at(tmp_path, ALLOW_EXEC, ALLOW_WRITE) as house:
+        project = tmp_path / "project"
+        (project / "kept.txt").write_text("kept\n")
+        result = house.call_sync("exec", {"command": "ln -s kept.txt out; echo evil > out"})
+        assert result.is_error
+        (project / "dir").mkdir()
+        (project / "dir/kept.txt").write_text("kept\n")
+        line = "mv dir gone; ln -s gone dir; echo evil > dir/kept.txt"
+        assert house.call_sync("exec", {"command": line}).is_error
+        assert (project / "kept.txt").read_text() == "kept\n"
+        assert (project / "gone/kept.txt").read_text() == "kept\n"
+
+
+def test_network_is_for_a_line_only_when_each_of_its_commands_has_it(tmp_path: Path) -> None:
+    network = Rule(effect=Effect.ALLOW, action="network", pattern="echo *")
+    with house_at(tmp_path, ALLOW_EXEC, network) as house:
+        for line, recorded in (("echo a; echo b", "host"), ("echo a | cat", "none")):
+            house.call_sync("exec", {"command": line})
+            assert newest_detail(house)["network"] == recorded

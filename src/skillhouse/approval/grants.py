@@ -24,6 +24,8 @@ INTERPRETERS = frozenset(
     "env xargs find nohup timeout nice watch ssh sudo su doas make eval exec busybox".split()
 )
 """Programs that run what their arguments or a file say: a lasting yes would cover anything."""
+ONE_TIME = frozenset({"shell", "exec-once"})
+"""Actions that are allowed once, each time (the rules' own `ONE_TIME`; a test compares them)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tupl
     >>> grant_patterns("write", "/home/mika/site/a.txt")
     ('/home/mika/site/*',)
     """
-    if "*" in resource or "?" in resource:
+    if action in ONE_TIME or "*" in resource or "?" in resource:
         return ()
     if action == "exec":
         if _has_subcommand(argv):

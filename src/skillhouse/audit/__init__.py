@@ -1,10 +1,23 @@
 """Remembers what was decided and what came of it, so that a change shows."""
 
+from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
+from skillhouse.audit.keys import checkpoint_key
 from skillhouse.audit.log import AuditLog
-from skillhouse.audit.reading import AuditEntry, find_record, read_records
-from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, DecidedPermission
+from skillhouse.audit.reading import AuditEntry, Query, entries_of, find_record, read_records
+from skillhouse.audit.record import (
+    AuditDraft,
+    AuditError,
+    AuditRecord,
+    Confirmation,
+    DecidedPermission,
+    Transaction,
+)
 from skillhouse.audit.redaction import redacted
-from skillhouse.audit.verify import Problem, Verification, verify_log
+from skillhouse.audit.retention import Retention
+from skillhouse.audit.stats import Stats, stats_of
+from skillhouse.audit.verify import Verification, verify_log
+from skillhouse.audit.waiting import Degraded
+from skillhouse.audit.walk import Problem
 
 __all__ = [
     "AuditDraft",
@@ -12,11 +25,23 @@ __all__ = [
     "AuditError",
     "AuditLog",
     "AuditRecord",
+    "Confirmation",
     "DecidedPermission",
+    "Degraded",
     "Problem",
+    "Query",
+    "Retention",
+    "Stats",
+    "Transaction",
     "Verification",
+    "checkpoint_key",
+    "csv_lines",
+    "entries_of",
     "find_record",
+    "json_lines",
     "read_records",
     "redacted",
+    "stats_of",
     "verify_log",
+    "write_gate_lines",
 ]

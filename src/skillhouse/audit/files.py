@@ -1,4 +1,4 @@
-"""The two files of a log, opened without following links."""
+"""The files of a log, opened without following links."""
 
 from __future__ import annotations
 
@@ -33,23 +33,41 @@ def open_file(path: Path, flags: int) -> int:
     return handle
 
 
-def is_at(handle: int, path: Path) -> bool:
-    """Return whether the open file is still the one at `path`."""
+def identity(found: os.stat_result) -> tuple[int, int]:
+    """Return what tells one file from another."""
+    return (found.st_dev, found.st_ino)
+
+
+def stat_at(path: Path) -> os.stat_result | None:
+    """Return what stands at `path` now, a link by itself, or None."""
     try:
-        there = os.stat(path, follow_symlinks=False)
+        return os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
-        return False
-    here = os.fstat(handle)
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+        return None
 
 
 def read_at(handle: int, start: int, size: int) -> bytes:
     """Return `size` bytes from `start`, fewer where the file ends."""
-    os.lseek(handle, start, os.SEEK_SET)
-    found = b""
-    while len(found) < size and (piece := os.read(handle, size - len(found))):
+    found = _read_once(handle, start, size)
+    if len(found) == size:
+        return found
+    while 0 < len(found) < size and (
+        piece := _read_once(handle, start + len(found), size - len(found))
+    ):
         found += piece
     return found
+
+
+if hasattr(os, "pread"):
+
+    def _read_once(handle: int, start: int, size: int) -> bytes:
+        return os.pread(handle, size, start)
+
+else:  # pragma: no cover - Windows
+
+    def _read_once(handle: int, start: int, size: int) -> bytes:
+        os.lseek(handle, start, os.SEEK_SET)
+        return os.read(handle, size)
 
 
 def write_all(handle: int, data: bytes) -> None:
@@ -62,6 +80,18 @@ def write_all(handle: int, data: bytes) -> None:
     while written < len(data):
         # The next call says why the one before stopped, or goes on after a signal.
         written += os.write(handle, data[written:])
+
+
+def write_at_start(handle: int, data: bytes) -> None:
+    """Replace the first bytes of a file that is not appended to.
+
+    Raises:
+        OSError: they cannot all be written.
+    """
+    if hasattr(os, "pwrite") and os.pwrite(handle, data, 0) == len(data):
+        return
+    os.lseek(handle, 0, os.SEEK_SET)
+    write_all(handle, data)
 
 
 def sync_directory(directory: Path) -> None:

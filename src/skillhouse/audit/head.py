@@ -7,25 +7,37 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.audit.files import is_at, open_file, read_at, sync_directory, write_all
+from skillhouse.audit.files import (
+    identity,
+    open_file,
+    read_at,
+    stat_at,
+    sync_directory,
+    write_at_start,
+)
+from skillhouse.audit.keys import Keys, seal
 from skillhouse.audit.record import ZEROS, AuditError
 from skillhouse.floor import DecodeError, shaped
 
 HEAD_BYTES = 256
 """Always this many, written in place: less than a sector, which a disk writes whole."""
+_MAC_HEX = 32
+"""Hex digits of the seal, 128 bits, so that the file keeps its length."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Head:
-    """Where the log ended after the last append."""
+    """Where the log ended after the last append. Not frozen, since each append makes one."""
 
     seq: int = 0
     size: int = 0
-    """Bytes of the log."""
+    """Bytes of the file that was appended to."""
     hash: str = ZEROS
     """Hash of the last record."""
     durable: int = 0
     """The last record that was on the disk; those after it a power cut may take."""
+    mac: str = ""
+    """Seal of the rest; empty in a side file from before logs had keys."""
 
 
 def head_path(log: Path) -> Path:
@@ -37,23 +49,37 @@ def head_path(log: Path) -> Path:
     return log.with_name(log.name + ".head")
 
 
-def head_bytes(head: Head) -> bytes:
+def head_bytes(head: Head, keys: Keys | None) -> bytes:
     """Return the content of the side file: canonical JSON, filled up with spaces.
 
-    >>> head_bytes(Head(seq=1, size=9, hash="ab", durable=1)).rstrip()
+    >>> head_bytes(Head(seq=1, size=9, hash="ab", durable=1), None).rstrip()
     b'{"durable":1,"hash":"ab","seq":1,"size":9}'
     """
-    text = f'{{"durable":{head.durable},"hash":"{head.hash}","seq":{head.seq},"size":{head.size}}}'
+    front = f'{{"durable":{head.durable},"hash":"{head.hash}"'
+    behind = f'"seq":{head.seq},"size":{head.size}}}'
+    if keys is None:
+        text = f"{front},{behind}"
+    else:
+        mac = seal(keys.heads, f"{front},{behind}".encode())[:_MAC_HEX]
+        text = f'{front},"mac":"{mac}",{behind}'
     return text.encode().ljust(HEAD_BYTES - 1) + b"\n"
 
 
-def head_of(data: bytes) -> Head | None:
-    """Return the head that the bytes of a side file say, or None: one changed byte is enough."""
+def head_of(data: bytes, keys: Keys | None) -> Head | None:
+    """Return the head that the bytes of a side file say, or None: one changed byte is enough.
+
+    Without keys, a seal is passed over. A side file without a seal is one from before there were
+    keys, and right only where the key says that the log is older than itself.
+    """
     try:
         head = shaped(json.loads(data.decode("ascii")), Head)
     except (ValueError, RecursionError, DecodeError):
         return None
-    return head if head_bytes(head) == data else None
+    if head.mac and keys is None:
+        return head
+    if not head.mac and keys is not None and head.seq > keys.since:
+        return None
+    return head if head_bytes(head, keys if head.mac else None) == data else None
 
 
 class HeadFile:
@@ -62,56 +88,71 @@ class HeadFile:
     def __init__(self, log: Path) -> None:
         self.path = head_path(log)
         self._handle = -1
+        self._identity = (0, 0)
         self._known = (b"", Head())
 
-    def read(self, *, new_log: bool) -> Head:
-        """Return the head; the first one is made where the log is new.
+    def is_known(self) -> bool:
+        """Return whether the file is there and still says what was last written here."""
+        found = stat_at(self.path)
+        return (
+            found is not None
+            and (found.st_dev, found.st_ino) == self._identity
+            and read_at(self._handle, 0, HEAD_BYTES + 1) == self._known[0]
+        )
+
+    def known(self) -> Head:
+        """Return what was last written here, where `is_known`."""
+        return self._known[1]
+
+    def data(self, *, new_log: bool) -> bytes:
+        """Return the bytes of the file, which is made where the log is new.
 
         Raises:
-            AuditError: the file is missing, no longer readable as a head, or a link.
+            AuditError: the file is missing, or a link.
             OSError: it cannot be opened or made.
         """
-        if self._handle != -1 and not is_at(self._handle, self.path):
-            self.close()
-        if self._handle == -1:
-            try:
-                self._handle = open_file(self.path, os.O_RDWR)
-            except FileNotFoundError:
-                if not new_log:
-                    raise AuditError(
-                        "head-missing",
-                        "the log's side file is gone; move the log aside to start a new one",
-                        self.path,
-                    ) from None
-                self._handle = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        data = read_at(self._handle, 0, HEAD_BYTES + 1)
-        if new_log and not data:
-            self.write(Head())
-            # A side file that a power cut takes would look like one that was removed.
-            os.fsync(self._handle)
-            sync_directory(self.path.parent)
-            return Head()
-        known, head = self._known
-        if data == known:
-            return head
-        found = head_of(data)
-        if found is None:
-            raise AuditError("head-unreadable", "the log's side file was changed", self.path)
-        return found
+        self.close()
+        try:
+            self._handle = open_file(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            if not new_log:
+                raise AuditError(
+                    "head-missing",
+                    "the log's side file is gone; move the log aside to start a new one",
+                    self.path,
+                ) from None
+            self._handle = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        self._identity = identity(os.fstat(self._handle))
+        return read_at(self._handle, 0, HEAD_BYTES + 1)
 
-    def write(self, head: Head) -> None:
+    def begin(self, keys: Keys) -> Head:
+        """Write the head of a new log, so that a power cut does not take the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.write(Head(), keys)
+        self.sync()
+        sync_directory(self.path.parent)
+        return Head()
+
+    def write(self, head: Head, keys: Keys) -> None:
         """Replace the head.
 
         Raises:
             OSError: it cannot be written.
         """
-        data = head_bytes(head)
-        os.lseek(self._handle, 0, os.SEEK_SET)
-        write_all(self._handle, data)
+        data = head_bytes(head, keys)
+        write_at_start(self._handle, data)
         self._known = (data, head)
 
+    def sync(self) -> None:
+        """Make what was written durable."""
+        os.fsync(self._handle)
+
     def close(self) -> None:
-        """Close the file; the next `read` opens it again."""
+        """Close the file; the next `data` opens it again."""
         if self._handle != -1:
             os.close(self._handle)
             self._handle = -1
+            self._identity = (0, 0)

@@ -6,45 +6,36 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.audit.files import is_at, open_file, write_all
-from skillhouse.audit.head import Head, HeadFile
-from skillhouse.audit.line import said, sealed
-from skillhouse.audit.record import (
-    KINDS,
-    STATUSES,
-    AuditDraft,
-    AuditError,
-    AuditRecord,
-    timestamp,
-    ulid,
-)
-from skillhouse.audit.tail import Tail, read_tail, torn_facts
-from skillhouse.floor import DecodeError
-from skillhouse.floor.lock import lock, unlock
+from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile
+from skillhouse.audit.checkpoints import default_directory
+from skillhouse.audit.known import KnownSecrets, Secrets
+from skillhouse.audit.line import Said, id_of, record_of, said, unsealed
+from skillhouse.audit.moment import timestamp, ulid
+from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
+from skillhouse.audit.retention import Retention
+from skillhouse.audit.tail import torn_facts
+from skillhouse.audit.tidier import Tidier
+from skillhouse.audit.verify import Progress, Verification, verify_log
+from skillhouse.audit.waiting import Degraded, Pending, boot_id, to_stderr
 
 MAX_BUFFERED = 1_000
-"""Records kept in memory while the log is down (decision 9)."""
-
-_OPEN_TRIES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A record that still lacks its place in the chain."""
-
-    milliseconds: int
-    fields: dict[str, object]
-    id: str = ""
-    """Given while the record waits, so that its outcome can name it."""
+"""Records kept in memory while the log is down (decision 9, S000-115)."""
+RETRY_SECONDS = 10.0
+"""Time after which records that wait are tried again, without a call that does it (S000-116)."""
+_WRITE_TRIES = 16
 
 
 class AuditLog:
     """The log of a house. Threads and processes may share it; each process opens its own files."""
+
+    _chain: ChainFile
+    _mutex: threading.Lock
+    _timer: threading.Timer | None
+    _tidier: Tidier
 
     def __init__(
         self,
@@ -52,26 +43,67 @@ class AuditLog:
         *,
         clock: Callable[[], float] = time.time,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        key: bytes | None = None,
+        checkpoints: Path | None = None,
+        secrets: Secrets | None = None,
+        retention: Retention | None = None,
+        max_bytes: int = MAX_FILE_BYTES,
+        retry_seconds: float = RETRY_SECONDS,
+        warn: Callable[[str], None] = to_stderr,
     ) -> None:
         """Name the log; nothing is opened before the first append.
 
         Args:
-            path: The JSONL file; `<name>.head` stands beside it.
+            path: The JSONL file; `<name>.head` and `<name>.key` stand beside it.
             clock: Seconds since 1970.
             random_bytes: Returns that many bytes that nobody can guess.
+            key: The secret that seals the log; made once and kept beside the log when None.
+            checkpoints: Directory for signed checkpoints, best on another machine or for another
+                user; one beside the log when None.
+            secrets: Returns the values that must not be recorded, asked before each record.
+            retention: How long what is kept; 30 and 90 days when None.
+            max_bytes: Bytes after which a file is closed and the next one begun.
+            retry_seconds: Time after which records that wait are tried again.
+            warn: Takes a line for people when the log goes down, and each record of an effect
+                that could not be written, without its secrets.
         """
         self.path = path
+        self.checkpoints = checkpoints or default_directory(path)
         self._clock = clock
         self._random_bytes = random_bytes
-        self._buffer: deque[_Pending] = deque(maxlen=MAX_BUFFERED)
+        self.key = key
+        self._secrets = secrets
+        self._known = KnownSecrets()
+        self._retention = retention or Retention()
+        self._max_bytes = max_bytes
+        self._retry_seconds = retry_seconds
+        self._warn = warn
+        self._buffer: deque[Pending] = deque(maxlen=MAX_BUFFERED)
         self._dropped = 0
-        self._degraded = False
+        self._refused = 0
+        self._down: tuple[str, str, str] | None = None
+        self._boot = boot_id()
         self._start()
+
+    @property
+    def degraded(self) -> Degraded | None:
+        """Why the log cannot be written, or None when it can; what has a tier must not happen."""
+        if self._down is None:
+            return None
+        code, message, since = self._down
+        return Degraded(
+            code=code,
+            message=message,
+            since=since,
+            buffered=len(self._buffer),
+            dropped=self._dropped,
+            refused=self._refused,
+        )
 
     @property
     def is_degraded(self) -> bool:
         """Whether the last attempt to write failed, or records wait to be written."""
-        return self._degraded or bool(self._buffer)
+        return self._down is not None or bool(self._buffer)
 
     @property
     def buffered(self) -> int:
@@ -83,6 +115,12 @@ class AuditLog:
         """Records that found no room in memory and whose number the log does not say yet."""
         return self._dropped
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What stops no record but needs a person: a second place or an archive that is stuck."""
+        found = (self._chain.checkpoint_error, self._chain.rotation_error, self._tidier.error)
+        return tuple(each for each in found if each)
+
     def append(self, draft: AuditDraft, *, durable: bool) -> AuditRecord:
         """Write a record, after those that wait; when this returns it is in the log.
 
@@ -93,23 +131,44 @@ class AuditLog:
         Raises:
             AuditError: nothing was recorded, and what needs the record must not happen.
         """
+        return record_of(self._append(draft, durable=durable))
+
+    def write(self, draft: AuditDraft, *, durable: bool) -> str:
+        """Do as `append` does, and return the id alone, which takes less time.
+
+        Raises:
+            AuditError: nothing was recorded, and what needs the record must not happen.
+        """
+        return id_of(self._append(draft, durable=durable))
+
+    def _append(self, draft: AuditDraft, *, durable: bool) -> bytes:
         pending = self._pending(draft)
-        with self._mine():
-            return self._write(pending, durable=durable)
+        self._claim()
+        with self._mutex:
+            try:
+                return self._write(pending, durable=durable)
+            except AuditError as error:
+                self._refused += error.code != "record-invalid"
+                raise
 
     def append_read(self, draft: AuditDraft) -> AuditRecord:
         """Write a record that nothing waits for; where the log is down it is kept in memory.
 
         For reads inside the allowed places, and for the outcome of an effect that has happened.
-        A record that was kept has its id, and 0 as `seq` until it is written.
+        A record that was kept has its id, and 0 as `seq` until it is written. An intent with a
+        tier is never kept: what it stands for must not happen (S000-117).
 
         Raises:
-            AuditError: `record-invalid`, the draft cannot be recorded by any log.
+            AuditError: `record-invalid`, the draft cannot be recorded by any log; or any other
+                for an intent with a tier.
         """
+        if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
+            return self.append(draft, durable=True)
         pending = self._pending(draft)
-        with self._mine():
+        self._claim()
+        with self._mutex:
             try:
-                return self._write(pending, durable=False)
+                return record_of(self._write(pending, durable=False))
             except AuditError as error:
                 if error.code == "record-invalid":
                     raise
@@ -121,14 +180,33 @@ class AuditLog:
         Raises:
             AuditError: the log is still down.
         """
-        with self._mine():
-            if self._buffer:
-                self._write(self._buffer.pop(), durable=False)
+        self._claim()
+        with self._mutex:
+            self._write_waiting()
+
+    def verify(self, *, progress: Progress | None = None) -> Verification:
+        """Return what the log holds and where it was changed; see `verify_log`.
+
+        Raises:
+            AuditError: a file cannot be opened, or is a link.
+        """
+        return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
 
     def close(self) -> None:
-        """Close the files; a later append opens them again."""
-        with self._mine():
-            self._close()
+        """Write what waits and a checkpoint, and close the files; a later append opens them again.
+
+        Records that cannot be written yet go on waiting.
+        """
+        self._claim()
+        self._tidier.wait()
+        with self._mutex:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            with suppress(AuditError):
+                self._write_waiting()
+            self._last_checkpoint()
+            self._chain.close()
 
     def __enter__(self) -> AuditLog:
         return self
@@ -139,137 +217,160 @@ class AuditLog:
     def _start(self) -> None:
         self._process = os.getpid()
         self._mutex = threading.Lock()
-        self._handle = -1
-        self._head = HeadFile(self.path)
+        self._timer = None
+        self._is_tidied = False
+        self._tidier = Tidier(self.path, self._retention, self._clock, self.append_read)
+        self._chain = ChainFile(
+            self.path,
+            key=self.key,
+            checkpoints=self.checkpoints,
+            max_bytes=self._max_bytes,
+            random_bytes=self._random_bytes,
+        )
 
-    @contextmanager
-    def _mine(self) -> Iterator[None]:
-        if self._process != os.getpid():
-            # A lock belongs to the open file, which a forked child shares with its parent: the
-            # child opens its own. The records that wait are the parent's to write.
-            self._close()
-            self._start()
-            self._buffer.clear()
-            self._dropped = 0
-        with self._mutex:
-            yield
+    def _claim(self) -> None:
+        if self._process == os.getpid():
+            return
+        # A lock belongs to the open file, which a forked child shares with its parent: the
+        # child opens its own. The records that wait are the parent's to write.
+        self._chain.close()
+        self._start()
+        self._buffer.clear()
+        self._dropped = self._refused = 0
 
-    def _pending(self, draft: AuditDraft) -> _Pending:
+    def _pending(self, draft: AuditDraft) -> Pending:
         if draft.kind not in KINDS or draft.status not in STATUSES:
             message = f"no such record: kind {draft.kind!r}, status {draft.status!r}"
             raise AuditError("record-invalid", message, self.path)
         try:
-            return _Pending(round(self._clock() * 1_000), said(draft))
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            milliseconds = round(self._clock() * 1_000)
+            ts = timestamp(milliseconds)
+            told = said(draft, self._known_secrets(), boot=self._boot)
+            return Pending(milliseconds, ts, told)
+        except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
             message = f"arguments of `{draft.tool}` cannot be recorded"
             raise AuditError("record-invalid", message, self.path) from error
 
-    def _keep(self, pending: _Pending) -> AuditRecord:
-        record = self._sealed(pending, Tail(size=0))[0]
+    def _known_secrets(self) -> KnownSecrets:
+        if self._secrets is not None:
+            values = tuple(self._secrets())
+            if values != self._known.values:
+                self._known = KnownSecrets(values)
+        return self._known
+
+    def _keep(self, pending: Pending) -> AuditRecord:
+        after = self._buffer[-1].id if self._buffer else ""
+        made = ulid(pending.milliseconds, self._random_bytes(10), after=after)
         if len(self._buffer) == MAX_BUFFERED:
             self._dropped += 1
-        self._buffer.append(replace(pending, id=record.id))
-        return replace(record, seq=0, prev="", hash="")
+        self._buffer.append(pending._replace(id=made))
+        if b',"kind":"outcome",' in pending.told.front:
+            # The effect has happened: should this process end now, this line is what is left.
+            front, behind = pending.told.front.decode(), pending.told.behind.decode()
+            self._warn(f'[AUDIT-DEGRADED] {{"id":"{made}",{front},{behind}}}')
+        self._retry_later()
+        return unsealed(pending.told, record_id=made, ts=pending.ts)
 
-    def _write(self, pending: _Pending, *, durable: bool) -> AuditRecord:
+    def _write(self, pending: Pending, *, durable: bool) -> bytes:
         """Write what waits and then `pending`; what could not be written goes on waiting."""
         try:
-            with self._locked() as head:
-                tail = read_tail(self._handle, head, self.path)
-                if tail.is_open or tail.lost:
-                    _, head, tail = self._append(self._repair(tail), head, tail, durable=durable)
-                if self._dropped:
-                    _, head, tail = self._append(self._gap(), head, tail, durable=False)
-                    self._dropped = 0
-                while self._buffer:
-                    _, head, tail = self._append(self._buffer[0], head, tail, durable=False)
-                    self._buffer.popleft()
-                record, head, tail = self._append(pending, head, tail, durable=durable)
+            line = self._written(pending, durable=durable)
         except AuditError as error:
-            self._degraded = self._degraded or error.code != "record-invalid"
+            if error.code != "record-invalid":
+                self._fail(error.code, error.message, pending)
             raise
         except OSError as error:
-            self._degraded = True
             message = f"the audit log cannot be written ({error.strerror or error})"
+            self._fail("log-unwritable", message, pending)
             raise AuditError("log-unwritable", message, self.path) from error
-        self._degraded = False
-        return record
+        if self._down is not None:
+            self._down = None
+            self._warn("[AUDIT-DEGRADED] over: the audit log is written again")
+        if not self._is_tidied:
+            self._is_tidied = True
+            self._tidier.start(self._chain.keys)
+        return line
 
-    def _append(
-        self, pending: _Pending, head: Head, tail: Tail, *, durable: bool
-    ) -> tuple[AuditRecord, Head, Tail]:
-        record, line = self._sealed(pending, tail)
-        # Torn bytes stay where they are, on a line of their own: the log is only appended to.
-        data = b"\n" + line if tail.is_open else line
-        size = tail.size + len(data)
-        after = Head(
-            seq=record.seq,
-            size=size,
-            hash=record.hash,
-            durable=record.seq if durable else head.durable,
-        )
-        # INVARIANT: the record is whole, and on the disk where it must be, before the side file
-        # says so and before the caller acts; on any failure the log is as it was.
-        try:
-            write_all(self._handle, data)
-            if durable:
-                os.fsync(self._handle)
-            self._head.write(after)
-        except BaseException:
-            with suppress(OSError):
-                os.ftruncate(self._handle, tail.size)
-                self._head.write(head)
-            raise
-        return record, after, Tail(seq=record.seq, hash=record.hash, id=record.id, size=size)
-
-    def _sealed(self, pending: _Pending, tail: Tail) -> tuple[AuditRecord, bytes]:
-        milliseconds = pending.milliseconds
-        try:
-            return sealed(
-                {
-                    **pending.fields,
-                    "id": pending.id or ulid(milliseconds, self._random_bytes(10), after=tail.id),
-                    "seq": tail.seq + 1,
-                    "ts": timestamp(milliseconds),
-                    "prev": tail.hash,
-                }
-            )
-        except (TypeError, ValueError, OverflowError, DecodeError) as error:
-            message = f"a call of `{pending.fields['tool']}` cannot be recorded"
-            raise AuditError("record-invalid", message, self.path) from error
-
-    def _repair(self, tail: Tail) -> _Pending:
-        detail = torn_facts(tail.torn) | {"lost_records": tail.lost}
-        draft = AuditDraft(
-            kind="repair", tool="audit", reason="the log ended in a torn record", detail=detail
-        )
-        return self._pending(draft)
-
-    def _gap(self) -> _Pending:
-        detail = {"dropped_records": self._dropped}
-        reason = "reads found no room in memory while the log was down"
-        return self._pending(AuditDraft(kind="repair", tool="audit", reason=reason, detail=detail))
-
-    @contextmanager
-    def _locked(self) -> Iterator[Head]:
-        """Hold the lock of the file that stands at the path now, and read its side file."""
-        for _ in range(_OPEN_TRIES):
-            if self._handle == -1:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._handle = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-            lock(self._handle)
+    def _written(self, pending: Pending, *, durable: bool) -> bytes:
+        chain, milliseconds = self._chain, pending.milliseconds
+        for _ in range(_WRITE_TRIES):
+            tail = chain.begin()
             try:
-                if is_at(self._handle, self.path):
-                    yield self._head.read(new_log=os.fstat(self._handle).st_size == 0)
-                    return
+                if tail.is_open or tail.lost:
+                    detail = torn_facts(tail.torn) | {"lost_records": tail.lost}
+                    repair = self._note("the log ended in a torn record", detail)
+                    chain.append(repair, milliseconds, durable=durable)
+                if tail.size == 0 and tail.seq:
+                    chain.open_next(milliseconds)
+                elif chain.is_due(milliseconds):
+                    chain.rotate(milliseconds)
+                    self._is_tidied = False
+                    if not chain.rotation_error:
+                        continue
+                if self._dropped or self._refused:
+                    chain.append(self._gap(), milliseconds, durable=False)
+                    self._dropped = self._refused = 0
+                while self._buffer:
+                    first = self._buffer[0]
+                    chain.append(first.told, first.milliseconds, record_id=first.id, durable=False)
+                    self._buffer.popleft()
+                line = chain.append(
+                    pending.told, milliseconds, record_id=pending.id, durable=durable
+                )
+                chain.checkpoint(milliseconds)
+                return line
             finally:
-                unlock(self._handle)
-            # Rotated or replaced since it was opened.
-            self._close()
-        raise AuditError("log-replaced", "the audit log is replaced all the time", self.path)
+                chain.end()
+        raise AuditError("log-replaced", "the audit log is rotated all the time", self.path)
 
-    def _close(self) -> None:
-        self._head.close()
-        if self._handle != -1:
-            os.close(self._handle)
-            self._handle = -1
+    def _fail(self, code: str, message: str, pending: Pending) -> None:
+        if self._down is None:
+            self._warn(f"[AUDIT-DEGRADED] {code}: {message}; effects are refused until it is")
+            self._down = (code, message, pending.ts)
+        else:
+            self._down = (code, message, self._down[2])
+
+    def _retry_later(self) -> None:
+        if self._timer is None and self._retry_seconds > 0:
+            self._timer = threading.Timer(self._retry_seconds, self._retry)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _retry(self) -> None:
+        with self._mutex:
+            self._timer = None
+            try:
+                self._write_waiting()
+            except AuditError:
+                self._retry_later()
+
+    def _write_waiting(self) -> None:
+        if not self._buffer:
+            return
+        last = self._buffer.pop()
+        try:
+            self._write(last, durable=False)
+        except BaseException:
+            self._buffer.append(last)
+            raise
+
+    def _gap(self) -> Said:
+        detail: dict[str, object] = {"since": self._down[2] if self._down else ""}
+        if self._dropped:
+            detail["dropped_records"] = self._dropped
+        if self._refused:
+            detail["refused_effects"] = self._refused
+        return self._note("the log was down", detail)
+
+    def _note(self, reason: str, detail: dict[str, object]) -> Said:
+        draft = AuditDraft(kind="repair", tool="audit", reason=reason, detail=detail)
+        return said(draft, KnownSecrets(), boot=self._boot)
+
+    def _last_checkpoint(self) -> None:
+        with suppress(AuditError, OSError):
+            if self._chain.has_news:
+                self._chain.begin()
+                try:
+                    self._chain.checkpoint(round(self._clock() * 1_000), now=True)
+                finally:
+                    self._chain.end()

@@ -1,17 +1,22 @@
-"""Looks records up, with each outcome joined to its intent."""
+"""Looks records up, with each outcome joined to its intent, in the active file and the archives."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.audit.files import open_file, read_at
-from skillhouse.audit.line import MAX_LINE, LineError, opened
-from skillhouse.audit.record import AuditError, AuditRecord
+from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.line import opened
+from skillhouse.audit.lines import backwards
+from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
+from skillhouse.audit.reduced import archive_lines
+from skillhouse.audit.snapshot import Snapshot, take_snapshot
+from skillhouse.audit.unreadable import LineError
 
-_CHUNK = 1 << 18
+_PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +29,44 @@ class AuditEntry:
     status: str
     """That of the outcome or of the record itself; "unknown" for an intent without outcome."""
 
+    @property
+    def result(self) -> str:
+        """The status as the published design calls it; "unknown" or empty where it has none."""
+        return _PUBLISHED_AS.get(self.status, self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which entries are wanted: those that fit every field that is given."""
+
+    tool: str | None = None
+    status: str | None = None
+    """One of our statuses, a published result, or "unknown"."""
+    since: str | None = None
+    """UTC time or its beginning ("2026-01-31"); earlier records are left out."""
+    until: str | None = None
+    """UTC time or its beginning; records after all that begins so are left out."""
+    agent: str | None = None
+    user: str | None = None
+    tier: str | None = None
+    """The tier after escalation, or the tier where there was none."""
+    kind: str | None = None
+
+    def fits(self, entry: AuditEntry) -> bool:
+        """Return whether an entry is wanted."""
+        record = entry.record
+        tier = record.effective_tier or record.tier
+        return (
+            (self.tool is None or record.tool == self.tool)
+            and (self.status is None or self.status in (entry.status, entry.result))
+            and (self.since is None or record.ts >= self.since)
+            and (self.until is None or record.ts[: len(self.until)] <= self.until)
+            and (self.agent is None or record.agent == self.agent)
+            and (self.user is None or record.user == self.user)
+            and (self.tier is None or tier == self.tier)
+            and (self.kind is None or record.kind == self.kind)
+        )
+
 
 def read_records(
     path: Path,
@@ -31,54 +74,64 @@ def read_records(
     tool: str | None = None,
     status: str | None = None,
     since: str | None = None,
+    until: str | None = None,
     agent: str | None = None,
+    user: str | None = None,
+    tier: str | None = None,
     limit: int | None = None,
     newest_first: bool = True,
+    key: bytes | None = None,
 ) -> tuple[AuditEntry, ...]:
     """Return the entries that fit every filter; lines that are no records are passed over.
 
     Args:
         path: The log; one that is missing has no entries.
         tool: Name of the tool.
-        status: ok, error, denied, pending, or "unknown".
+        status: One of the statuses, a published result, or "unknown".
         since: UTC time or its beginning ("2026-01-31"); earlier records are left out.
+        until: UTC time or its beginning; later records are left out.
         agent: Name of the agent.
+        user: Name of the user.
+        tier: none, 3, 2 or 1, after escalation.
         limit: At most so many.
         newest_first: False gives them as they stand in the log.
+        key: The log's secret where an operator gave one.
 
     Raises:
-        AuditError: the log cannot be read.
+        AuditError: the log cannot be read, or its key is gone.
     """
-
-    def fits(entry: AuditEntry) -> bool:
-        return (
-            (tool is None or entry.record.tool == tool)
-            and (status is None or entry.status == status)
-            and (since is None or entry.record.ts >= since)
-            and (agent is None or entry.record.agent == agent)
-        )
-
-    found: list[AuditEntry] = []
+    query = Query(
+        tool=tool, status=status, since=since, until=until, agent=agent, user=user, tier=tier
+    )
     # From the end, so that the newest few of a long log are found at once.
-    for entry in _entries(path):
-        if newest_first and limit is not None and len(found) >= limit:
-            break
-        if fits(entry):
-            found.append(entry)
-    return tuple(found if newest_first else found[::-1][:limit])
+    entries = entries_of(path, query, key=key)
+    if newest_first:
+        return tuple(entries if limit is None else itertools.islice(entries, limit))
+    return tuple(list(entries)[::-1][:limit])
 
 
-def find_record(path: Path, id_prefix: str) -> AuditEntry | None:
+def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterator[AuditEntry]:
+    """Yield the entries that a query wants, newest first, without holding them all.
+
+    Raises:
+        AuditError: the log cannot be read, or its key is gone.
+    """
+    return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
+
+
+def find_record(path: Path, id_prefix: str, *, key: bytes | None = None) -> AuditEntry | None:
     """Return the entry whose record, or whose outcome, has an id that begins so, or None.
 
     Raises:
         AuditError: `record-ambiguous`, or the log cannot be read.
     """
     prefix = id_prefix.upper()
+    if not prefix.isalnum() or not prefix.isascii():
+        return None
     marks = (f'"id":"{prefix}'.encode(), f'"intent":"{prefix}'.encode())
-    entries = list(_entries(path, wanted=lambda line: any(mark in line for mark in marks)))
+    entries = _entries(path, key, wanted=lambda line: any(mark in line for mark in marks))
     found = [entry for entry in entries if entry.record.id.startswith(prefix)]
-    if not prefix or not found:
+    if not found:
         return None
     if len(found) > 1:
         message = f"`{id_prefix}` fits {len(found)} records, give more of it"
@@ -87,22 +140,29 @@ def find_record(path: Path, id_prefix: str) -> AuditEntry | None:
     if whole.record.kind == "outcome" and whole.record.intent:
         # The id of an outcome was given, so its intent has another.
         mark = f'"id":"{whole.record.intent}"'.encode()
-        for entry in _entries(path, wanted=lambda line: mark in line):
+        for entry in _entries(path, key, wanted=lambda line: mark in line):
             return replace(entry, outcome=whole.record, status=whole.record.status)
     return whole
 
 
 def _entries(
-    path: Path, *, wanted: Callable[[bytes], bool] = lambda line: True
+    path: Path,
+    key: bytes | None,
+    *,
+    since: str | None = None,
+    wanted: Callable[[bytes], bool] = lambda line: True,
 ) -> Iterator[AuditEntry]:
     """Yield the entries from the last to the first, and then outcomes whose intent is gone."""
     outcomes: dict[str, AuditRecord] = {}
-    for line in _lines_backwards(path):
+    taken, keys = _taken(path, key)
+    for line, is_reduced in _lines_backwards(path, taken, keys, since):
         if not wanted(line):
             continue
         try:
-            record = opened(line)
-        except LineError:
+            record = opened(line, keys, summaries=is_reduced)
+        except LineError as error:
+            if error.code == "key-missing":
+                raise AuditError(error.code, str(error), path) from error
             continue
         if record.kind == "outcome" and record.intent:
             outcomes[record.intent] = record
@@ -116,25 +176,52 @@ def _entries(
         yield AuditEntry(record=record, outcome=None, status=record.status)
 
 
-def _lines_backwards(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a log without their newlines, the last one first."""
+def _taken(path: Path, key: bytes | None) -> tuple[Snapshot, Keys | None]:
     try:
-        handle = open_file(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
+        taken = take_snapshot(path)
+        try:
+            # After the files: the key of a log is there before its first record.
+            return taken, read_keys(path, key)
+        except BaseException:
+            if taken.handle != -1:
+                os.close(taken.handle)
+            raise
     except OSError as error:
-        message = f"the audit log cannot be read ({error.strerror})"
-        raise AuditError("log-unreadable", message, path) from error
+        raise _unreadable(path, error) from error
+
+
+def _lines_backwards(
+    path: Path, taken: Snapshot, keys: Keys | None, since: str | None
+) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a log without their newlines, the last one first.
+
+    With each comes whether previews may have been taken out of its file.
+    """
     try:
-        end = os.fstat(handle).st_size
-        rest = b""
-        while end:
-            start = max(0, end - _CHUNK)
-            first, *lines = (read_at(handle, start, end - start) + rest).split(b"\n")
-            yield from reversed(lines)
-            # No record is that long; what is dropped would be passed over anyway.
-            rest = first if len(first) <= 2 * MAX_LINE else b"?"
-            end = start
-        yield rest
-    finally:
-        os.close(handle)
+        if taken.handle != -1:
+            try:
+                for line in backwards(taken.handle, taken.size):
+                    yield line, False
+            finally:
+                os.close(taken.handle)
+        for archive in reversed(taken.archives):
+            # Its records are of that day, or of earlier ones after the clock was set.
+            if since is not None and archive.day < since[:10]:
+                continue
+            archive, found = archive_lines(archive, keys)
+            lines: list[bytes] = []
+            try:
+                lines.extend(found)
+            except AuditError as error:
+                # `verify_log` says so; each record is checked by itself.
+                if error.code != "archive-changed":
+                    raise
+            for line in reversed(lines):
+                yield line.rstrip(b"\n"), bool(archive.stage)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> AuditError:
+    message = f"the audit log cannot be read ({error.strerror or error})"
+    return AuditError("log-unreadable", message, path)

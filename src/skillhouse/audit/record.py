@@ -1,24 +1,33 @@
-"""What one record says, and the values it is made from."""
+"""What one record says, and what a caller gives for it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from skillhouse.floor import SkillhouseError
 
-VERSION = 1
-"""Version of the record's shape; a reader refuses others."""
+VERSION = 2
+"""Version of the record's shape; a reader knows this one and 1, which had no key, and no other."""
 ZEROS = "0" * 64
 """`prev` of the first record."""
-KINDS = ("intent", "outcome", "refusal", "repair")
-STATUSES = ("", "ok", "error", "denied", "pending")
-
-_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_TIME_BITS = 48
-_RANDOM_BITS = 80
+KINDS = ("intent", "outcome", "refusal", "event", "repair", "rotation")
+"""An event is no call: an emergency stop, a change of policy or trust, a key. The last two are the
+log's own."""
+PUBLISHED = {
+    "success": "ok",
+    "denied": "denied",
+    "timeout": "timeout",
+    "error": "error",
+    "escalated": "escalated",
+    "emergency-stopped": "emergency-stopped",
+    "pending": "pending",
+}
+"""Results as the published design calls them, and our status for each (S000-120)."""
+STATUSES = ("", *PUBLISHED.values())
+TIERS = ("", "none", "3", "2", "1")
+LEVELS = ("", "read", "write", "sign")
 
 
 class AuditError(SkillhouseError):
@@ -27,6 +36,7 @@ class AuditError(SkillhouseError):
     def __init__(self, code: str, message: str, path: Path) -> None:
         super().__init__(f"{message}: `{path}`")
         self.code = code
+        self.message = message
         self.path = path
 
 
@@ -45,11 +55,39 @@ class DecidedPermission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """How a person was asked about the call."""
+
+    required: bool = True
+    channel: str = ""
+    """inline, companion-app, notification, or the name of a channel."""
+    requested_at: str = ""
+    """UTC, as `AuditRecord.ts`; empty when nobody was asked."""
+    responded_at: str = ""
+    approved: bool | None = None
+    """None when nobody answered."""
+    latency_ms: int = 0
+    approval: str = ""
+    """Id of the approval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """What was sent to a chain; amounts of gas are texts, since they outgrow 64 bits."""
+
+    tx_hash: str = ""
+    chain_id: int = 0
+    block_number: int = 0
+    gas_used: str = ""
+    gas_price: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
     """What a caller wants remembered, with the full arguments: the log hides their secrets."""
 
     kind: str
-    """intent, outcome, refusal; "repair" is the log's own."""
+    """intent, outcome, refusal or event; "repair" and "rotation" are the log's own."""
     tool: str
     agent: str = ""
     user: str = ""
@@ -58,22 +96,47 @@ class AuditDraft:
     permissions: tuple[DecidedPermission, ...] = ()
     reason: str = ""
     status: str = ""
-    """Empty for an intent; ok, error, denied or pending for the others."""
+    """Empty for an intent; one of `STATUSES` for the others."""
     intent: str = ""
     """Id of the intent whose outcome this is."""
     duration_ms: int = 0
     detail: Mapping[str, object] = field(default_factory=dict)
     """exit_code, sandbox level, skill id and tree digest, answer of an approval, …"""
+    tier: str = ""
+    """none, 3, 2 or 1; empty where no tier was asked for."""
+    effective_tier: str = ""
+    """The tier after escalation."""
+    security_level: str = ""
+    """read, write or sign."""
+    error: str = ""
+    """What went wrong, where `reason` says why something was refused."""
+    device: str = ""
+    session: str = ""
+    trace: str = ""
+    """Id that joins the calls of one task."""
+    request: str = ""
+    """Id of the message or HTTP request from which the call came."""
+    amount_usd: str = ""
+    """Decimal number as text."""
+    session_key: str = ""
+    """Id of the session key, never the key."""
+    signer_tier: str = ""
+    skill: str = ""
+    skill_version: str = ""
+    skill_digest: str = ""
+    """Digest of the skill's tree, for a call that a skill made."""
+    confirmation: Confirmation | None = None
+    transaction: Transaction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One line of the log."""
+    """One line of the log; fields of the same name are those of the draft."""
 
     id: str
     """ULID: 26 characters that sort as the lines of the log do."""
     seq: int
-    """Place in the log, from 1."""
+    """Place in the log, from 1, over all its files."""
     ts: str
     """When it happened: UTC, ISO 8601 with milliseconds and Z."""
     version: int = VERSION
@@ -95,40 +158,29 @@ class AuditRecord:
     prev: str
     """Hash of the record before; zeros for the first."""
     hash: str
-    """SHA-256 (hex) of the canonical JSON of the record without this field."""
-
-
-def ulid(milliseconds: int, random: bytes, *, after: str = "") -> str:
-    """Return a ULID of this moment, greater than the ULID `after`.
-
-    Where the clock stands still or goes back, it is the one that follows `after`, as the ULID
-    specification says under "Monotonicity", so that ids sort as the lines of the log do.
-
-    Raises:
-        ValueError: a moment before 1970, or one that needs more than 48 bits.
-
-    >>> ulid(1469918176385, bytes(10))
-    '01ARYZ6S410000000000000000'
-    >>> ulid(0, bytes(10), after="01ARYZ6S410000000000000000")
-    '01ARYZ6S410000000000000001'
-    """
-    if milliseconds >> _TIME_BITS:
-        raise ValueError(f"no time of a ULID: {milliseconds}")
-    value = milliseconds << _RANDOM_BITS | int.from_bytes(random[:10])
-    if after:
-        before = 0
-        for character in after:
-            before = before << 5 | _ALPHABET.index(character)
-        if milliseconds <= before >> _RANDOM_BITS:
-            value = before + 1
-    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
-
-
-def timestamp(milliseconds: int) -> str:
-    """Return milliseconds since 1970 as UTC text.
-
-    >>> timestamp(1469918176385)
-    '2016-07-30T22:36:16.385Z'
-    """
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03}Z"
+    """HMAC-SHA-256 (hex) of what stands before it in the line; see docs/decisions/0110."""
+    preview_digest: str = ""
+    """SHA-256 (hex) of what stands behind the hash: the arguments and the detail. It stays when
+    a record is summarised, so that its hash can still be checked."""
+    monotonic_ns: int = 0
+    """Of the machine's clock that is never set, since `boot`."""
+    boot: str = ""
+    """Beginning of the id that the system gave itself when it started."""
+    is_summary: bool = False
+    """Whether the arguments and detail were taken out after `Retention.summary_days`."""
+    tier: str = ""
+    effective_tier: str = ""
+    security_level: str = ""
+    error: str = ""
+    device: str = ""
+    session: str = ""
+    trace: str = ""
+    request: str = ""
+    amount_usd: str = ""
+    session_key: str = ""
+    signer_tier: str = ""
+    skill: str = ""
+    skill_version: str = ""
+    skill_digest: str = ""
+    confirmation: Confirmation | None = None
+    transaction: Transaction | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-HIDDEN = "[REDACTED]"
+from skillhouse.audit.known import HIDDEN, NO_SECRETS, KnownSecrets
+
 CUT = "...[truncated]"
 MAX_TEXT = 200
 """Characters of a text that is kept whole (S000-123)."""
@@ -20,6 +22,10 @@ MAX_ITEMS = 256
 MAX_VALUES = 1_000
 """Values in all, so that a large call does not cost seconds; those after them are cut."""
 
+_MAX_WORDS = 1_024
+"""Names whose clean form is remembered."""
+_SHORTEST = 6
+"""Characters of the shortest text that a pattern fits: `a://b@`."""
 _LOOKED_AT = 4_096
 """Characters that are searched for secrets: more than any secret that begins in the kept part."""
 
@@ -35,11 +41,24 @@ _VALUES = re.compile(
     r"|\bsk-[A-Za-z0-9_-]{16,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}"
     r"|\bAKIA[0-9A-Z]{16}\b"
-    r"|\bxox[baprs]-[A-Za-z0-9-]{8,}"
+    r"|\b(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{8,}"
+    r"|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:npm|hf|dop_v1|shpat)_[A-Za-z0-9]{16,}|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    r"|\bAIza[A-Za-z0-9_-]{30,}|\bya29\.[A-Za-z0-9_-]{16,}"
+    r"|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
+    r"|\bAGE-SECRET-KEY-1[A-Z0-9]{16,}"
+    r"|\b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|(?<=://)[^/\s@]+(?=@)",
     re.DOTALL,
 )
+_VALUE_MARKS = (
+    "-----BEGIN sk- gh _pat_ AKIA xox xapp- glpat- npm_ hf_ dop_v1_ shpat_ k_live_ k_test_ AIza "
+    "ya29. SG. AGE- eyJ :"
+).split()
+"""One of these stands in every text in which `_VALUES` finds anything."""
+_MARKS_OF_ONE_WORD = ("AKIA", "AIza")
+"""Those of patterns that need neither a hyphen nor an underscore, colon or full stop."""
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z0-9_-])(-{0,2})"
     r"([A-Za-z0-9_-]{0,48}(?:key|seed|mnemonic|secrets?|passw(?:or)?ds?|passphrase|token"
@@ -48,11 +67,14 @@ _ASSIGNED = re.compile(
     r"((?:(?:Bearer|Basic|Token)\s{1,3})?(?:\"[^\"]*\"?|'[^']*'?|[^\s&;,'\"]+))",
     re.IGNORECASE,
 )
+_NAME_MARKS = "key seed mnemonic secret passw passphrase token auth cookie credential".split()
 # Line separators and direction marks, which would let one record look like two in a viewer.
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
-def redacted(arguments: Mapping[str, object]) -> dict[str, object]:
+def redacted(
+    arguments: Mapping[str, object], *, known: KnownSecrets = NO_SECRETS
+) -> dict[str, object]:
     """Return a preview of `arguments`: without secrets, with long texts cut, JSON types only.
 
     A value is hidden when the last words of its key are a secret name (`SECRET_NAMES`), whatever
@@ -61,21 +83,60 @@ def redacted(arguments: Mapping[str, object]) -> dict[str, object]:
     >>> redacted({"apiKey": "x", "github_token": "x", "author": "a", "tokenAddress": "0x1"})
     {'apiKey': '[REDACTED]', 'github_token': '[REDACTED]', 'author': 'a', 'tokenAddress': '0x1'}
     """
-    return _Preview().map(arguments, 1)
+    return _Preview(known).map(arguments, 1)
 
 
-def clean_text(text: str, *, limit: int = MAX_TEXT, kept: int = KEPT_TEXT) -> str:
+def clean_text(
+    text: str, *, limit: int = MAX_TEXT, kept: int = KEPT_TEXT, known: KnownSecrets = NO_SECRETS
+) -> str:
     """Return `text` without what looks like a secret; over `limit` characters only its beginning.
 
     >>> clean_text("curl -H 'Authorization: Bearer abc' https://me:pw@example.org/?api_key=abc&q=1")
     "curl -H 'Authorization: [REDACTED]' https://[REDACTED]@example.org/?api_key=[REDACTED]&q=1"
     """
-    found = _VALUES.sub(HIDDEN, text[:_LOOKED_AT])
-    if "=" in found or ":" in found or "-" in found:
-        found = _ASSIGNED.sub(_without_value, found)
-    if len(text) > limit:
+    long = len(text) > limit
+    # A secret that begins in the kept part is seen whole.
+    found = text[: max(_LOOKED_AT, limit + known.longest)] if long else text
+    if known:
+        found = known.hide(found)
+    if len(found) >= _SHORTEST:
+        found = _without_patterns(found)
+    if long:
         found = found[:kept] + CUT
+    if found.isascii() and "\x7f" not in found:
+        return found
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+
+
+def clean_word(text: str, known: KnownSecrets) -> str:
+    """Return a short text as `clean_text` does; names come again and again, so it is remembered.
+
+    >>> clean_word("exec", KnownSecrets())
+    'exec'
+    """
+    found = known.words.get(text)
+    if found is None:
+        found = clean_text(text, known=known)
+        if len(text) <= MAX_KEY:
+            if len(known.words) >= _MAX_WORDS:
+                known.words.clear()
+            known.words[text] = found
+    return found
+
+
+def _without_patterns(text: str) -> str:
+    # Most texts hold none of these, and looking for plain texts costs a tenth of the patterns.
+    joined = "-" in text or "_" in text or ":" in text or "." in text
+    for mark in _VALUE_MARKS if joined else _MARKS_OF_ONE_WORD:
+        if mark in text:
+            text = _VALUES.sub(HIDDEN, text)
+            break
+    if "=" in text or ":" in text or "-" in text:
+        lower = text.lower()
+        for mark in _NAME_MARKS:
+            if mark in lower:
+                return _ASSIGNED.sub(_without_value, text)
+    return text
 
 
 def is_secret_name(name: str) -> bool:
@@ -84,7 +145,12 @@ def is_secret_name(name: str) -> bool:
     >>> [is_secret_name(n) for n in ("X-Api-Key", "PRIVATE_KEY", "author", "max_tokens", "monkey")]
     [True, True, False, False, False]
     """
-    words = [word.lower() for word in _WORD.findall(name[-MAX_TEXT:])]
+    return _is_secret_name(name[-MAX_TEXT:])
+
+
+@lru_cache(maxsize=1_024)
+def _is_secret_name(name: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(name)]
     return any("".join(words[-count:]) in SECRET_NAMES for count in (1, 2) if words)
 
 
@@ -100,8 +166,9 @@ def _without_value(match: re.Match[str]) -> str:
 class _Preview:
     """One preview in the making, which stops looking when it has seen enough."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: KnownSecrets) -> None:
         self._left = MAX_VALUES
+        self._known = known
 
     def map(self, values: Mapping[str, object], depth: int) -> dict[str, object]:
         kept: dict[str, object] = {}
@@ -109,10 +176,13 @@ class _Preview:
             if place == MAX_ITEMS or self._left <= 0:
                 kept[CUT] = len(values) - place
                 break
-            name = clean_text(str(key), limit=MAX_KEY)
-            # Canonical JSON has ASCII keys only.
-            name = name.encode("ascii", "backslashreplace").decode()
-            kept[name] = HIDDEN if is_secret_name(str(key)) else self._value(value, depth)
+            text = str(key)
+            name = clean_word(text, self._known) if len(text) <= MAX_KEY else None
+            if name is None:
+                name = clean_text(text, limit=MAX_KEY, known=self._known)
+            if not name.isascii():
+                name = name.encode("ascii", "backslashreplace").decode()
+            kept[name] = HIDDEN if is_secret_name(text) else self._value(value, depth)
         return kept
 
     def _list(self, values: Sequence[object], depth: int) -> list[object]:
@@ -135,14 +205,16 @@ class _Preview:
     def _value(self, value: object, depth: int) -> object:
         self._left -= 1
         if isinstance(value, str):
-            return clean_text(value)
+            return clean_text(value, known=self._known)
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
             bits = value.bit_length()
-            return value if bits <= MAX_TEXT else f"{bits} bits{CUT}"
+            if bits > MAX_TEXT:
+                return f"{bits} bits{CUT}"
+            return HIDDEN if self._known and self._known.hide(str(value)) != str(value) else value
         if isinstance(value, float):
-            return repr(value)
+            return clean_text(repr(value), known=self._known)
         if isinstance(value, Mapping | list | tuple) and depth >= MAX_DEPTH:
             return CUT
         if isinstance(value, Mapping):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from skillhouse.audit.files import read_at
 from skillhouse.audit.head import Head
-from skillhouse.audit.line import MAX_LINE, LineError, opened
+from skillhouse.audit.keys import Keys
+from skillhouse.audit.line import MAX_LINE, opened
 from skillhouse.audit.record import ZEROS, AuditError, AuditRecord
+from skillhouse.audit.unreadable import LineError
 
 MAX_BEHIND = 16 * 1024 * 1024
 """Bytes by which a side file may be behind its log; more is no crash."""
@@ -18,9 +20,9 @@ MAX_BEHIND = 16 * 1024 * 1024
 _FIRST_LOOK = 4_096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Tail:
-    """The end of the log, as an append finds it under the lock."""
+    """The end of the log, as an append finds it under the lock. Not frozen, as `Head` is not."""
 
     seq: int = 0
     hash: str = ZEROS
@@ -33,10 +35,12 @@ class Tail:
     """Whether the file does not end with a newline."""
     lost: int = 0
     """Records that were written but not durable, and are gone."""
+    line: bytes = b""
+    """The last line where this process wrote it: an append finds it still there, or looks anew."""
 
 
-def read_tail(handle: int, head: Head, path: Path) -> Tail:
-    """Return the end of the log, compared with what the side file remembers.
+def read_tail(handle: int, head: Head, path: Path, keys: Keys | None) -> Tail:
+    """Return the end of the file, compared with what the side file remembers.
 
     Raises:
         AuditError: the end is not one that appends and a power cut leave.
@@ -45,72 +49,73 @@ def read_tail(handle: int, head: Head, path: Path) -> Tail:
     if size == 0 and head.seq == 0:
         return Tail(size=0)
     if size >= head.size:
-        tail = _behind(handle, head, size, path)
+        tail = _behind(handle, head, size, path, keys)
     else:
-        tail = _cut(handle, head, size, path)
+        tail = _cut(handle, head, size, path, keys)
     if b"\n" in tail.torn[-1:] or len(tail.torn) > 2 * MAX_LINE:
         raise AuditError("log-foreign", "the log ends with what is no record", path)
     return tail
 
 
-def _behind(handle: int, head: Head, size: int, path: Path) -> Tail:
+def _behind(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -> Tail:
     """Return the tail of a log that reaches to where the side file says, or further."""
     if size - head.size > MAX_BEHIND:
         raise AuditError("log-foreign", "the log is longer than its side file says", path)
-    seq, last_hash, last_id = 0, ZEROS, ""
-    if head.seq:
-        last = last_record(handle, head.size)
+    seq, last_hash, last_id = head.seq, head.hash, ""
+    # A file that follows an archive begins behind the record which the side file names.
+    if head.seq and head.size:
+        last = last_record(handle, head.size, keys)
         if last is None or (last.seq, last.hash) != (head.seq, head.hash):
             raise AuditError("log-changed", "the last record is not the one written", path)
-        seq, last_hash, last_id = last.seq, last.hash, last.id
+        last_id = last.id
     rest = read_at(handle, head.size, size - head.size) if size > head.size else b""
     while rest:
         line, newline, after = rest.partition(b"\n")
-        record = chained(line, seq, last_hash) if newline else None
+        record = chained(line, seq, last_hash, keys) if newline else None
         if record is None:
             break
         seq, last_hash, last_id, rest = record.seq, record.hash, record.id, after
-    return _ended(Tail(seq=seq, hash=last_hash, id=last_id, size=size, torn=rest))
+    return _ended(Tail(seq=seq, hash=last_hash, id=last_id, size=size, torn=rest), keys)
 
 
-def _cut(handle: int, head: Head, size: int, path: Path) -> Tail:
+def _cut(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -> Tail:
     """Return the tail of a log that is shorter than the side file says."""
     data = read_at(handle, max(0, size - 2 * MAX_LINE), 2 * MAX_LINE)
     whole = data.rfind(b"\n") + 1
-    last = last_record(handle, size - len(data) + whole)
+    last = last_record(handle, size - len(data) + whole, keys)
     if last is None or last.seq < head.durable:
         raise AuditError("log-truncated", f"expected {head.seq} records, the end is gone", path)
     tail = Tail(seq=last.seq, hash=last.hash, id=last.id, size=size, torn=data[whole:])
-    tail = _ended(tail)
+    tail = _ended(tail, keys)
     return replace(tail, lost=head.seq - tail.seq)
 
 
-def _ended(tail: Tail) -> Tail:
+def _ended(tail: Tail, keys: Keys | None) -> Tail:
     """Return the tail with a last record that lacks but its newline, which a repair gives it."""
     tail = replace(tail, is_open=bool(tail.torn))
-    record = chained(tail.torn, tail.seq, tail.hash) if tail.torn else None
+    record = chained(tail.torn, tail.seq, tail.hash, keys) if tail.torn else None
     if record is None:
         return tail
     return replace(tail, seq=record.seq, hash=record.hash, id=record.id, torn=b"")
 
 
-def last_record(handle: int, end: int) -> AuditRecord | None:
+def last_record(handle: int, end: int, keys: Keys | None) -> AuditRecord | None:
     """Return the record whose line ends at byte `end`, or None where that is none."""
     for look in (_FIRST_LOOK, MAX_LINE + 1):
         data = read_at(handle, max(0, end - look), min(look, end))
         start = data.rfind(b"\n", 0, -1) + 1
         if start or len(data) == end:
             try:
-                return opened(data[start:-1]) if data.endswith(b"\n") else None
+                return opened(data[start:-1], keys) if data.endswith(b"\n") else None
             except LineError:
                 return None
     return None
 
 
-def chained(line: bytes, seq: int, last_hash: str) -> AuditRecord | None:
+def chained(line: bytes, seq: int, last_hash: str, keys: Keys | None) -> AuditRecord | None:
     """Return the record of a line that follows the record `seq` with that hash, or None."""
     try:
-        record = opened(line)
+        record = opened(line, keys)
     except LineError:
         return None
     return record if (record.seq, record.prev) == (seq + 1, last_hash) else None

@@ -1,33 +1,27 @@
-"""Reads a whole log and says where it was changed."""
+"""Reads a whole log, archives first, and says where it was changed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.audit.files import open_file, read_at
-from skillhouse.audit.head import HEAD_BYTES, head_of, head_path
-from skillhouse.audit.line import MAX_LINE, LineError, opened
-from skillhouse.audit.record import ZEROS, AuditError, AuditRecord
-from skillhouse.audit.tail import torn_facts
-from skillhouse.floor.lock import lock, unlock
+from skillhouse.audit.archives import Archive, size_of
+from skillhouse.audit.checkpoints import checkpoint_path, default_directory, read_checkpoints
+from skillhouse.audit.head import Head, head_of
+from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.lines import chunks, split
+from skillhouse.audit.record import AuditError, AuditRecord
+from skillhouse.audit.reduced import archive_lines
+from skillhouse.audit.snapshot import take_snapshot
+from skillhouse.audit.walk import Problem, Walk
 
-MAX_PROBLEMS = 1_000
-"""Problems that are told one by one; a log with more is told to have more."""
+_REPORT_EVERY = 10_000
 
-_CHUNK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A place at which the log is not what was written."""
-
-    line: int
-    """Line of the log, from 1; 0 where it is about the whole."""
-    code: str
-    message: str
+Progress = Callable[[int, int], None]
+"""Takes the bytes that were read so far and those that there are, now and then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,187 +37,147 @@ class Verification:
     """Intents without an outcome: stopped by a crash, or still running."""
     head: str
     """Hash of the last record; kept elsewhere, it shows a log that was written anew."""
+    removed: int = 0
+    """Records that retention took out of archives."""
+    summaries: int = 0
+    """Records without their arguments, taken out by retention."""
+    archives: int = 0
+    checkpoints: int = 0
+    """Checkpoints of the second place that the log fits."""
 
 
-def verify_log(path: Path) -> Verification:
+def verify_log(
+    path: Path,
+    *,
+    key: bytes | None = None,
+    checkpoints: Path | None = None,
+    progress: Progress | None = None,
+) -> Verification:
     """Return what the log holds and where it was changed, whatever its bytes are.
 
-    It finds every changed, removed, added or moved byte of a log whose side file is left. Who can
-    write both files can write a new history: only a `head` that was kept elsewhere shows that.
+    It finds every changed, removed, added or moved byte of a log and its archives, by whomever
+    has not the key. Who has the key can write a new history: only checkpoints, or a `head`, that
+    were kept where that person does not write show it.
+
+    Args:
+        path: The active file.
+        key: The secret of the log where an operator gave one; else the file beside it is read.
+        checkpoints: Directory of the second place; the one beside the log when None.
+        progress: Told how far the work is.
 
     Raises:
         AuditError: a file cannot be opened, or is a link.
     """
     try:
-        return _verified(path)
+        return _Verifier(path, key, checkpoints or default_directory(path), progress).run()
     except OSError as error:
         raise AuditError(
             "log-unreadable", f"the audit log cannot be read ({error.strerror})", path
         ) from error
 
 
-def _verified(path: Path) -> Verification:
+def archive_problem(archive: Archive, keys: Keys) -> Problem | None:
+    """Return what is wrong within one archive, or None.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    walk = Walk(keys=keys, is_middle=True)
+    _walk_archive(walk, archive, keys)
+    return walk.problems[0] if walk.problems else None
+
+
+def _walk_archive(walk: Walk, archive: Archive, keys: Keys | None) -> None:
+    walk.begin_file(archive.path.name)
     try:
-        handle = open_file(path, os.O_RDONLY)
-    except FileNotFoundError:
-        chain = _Chain()
-        _compare(chain, _head_data(path), 0)
-        return chain.verification()
-    try:
-        # Under the lock the two files fit each other; what is appended later is not looked at.
-        lock(handle, shared=True)
-        try:
-            size = os.fstat(handle).st_size
-            head_data = _head_data(path)
-        finally:
-            unlock(handle)
-        head = head_of(head_data or b"")
-        chain = _Chain(head_size=-1 if head is None else head.size)
-        for raw in _lines(handle, size):
-            chain.add(raw)
-        chain.finish()
-        _compare(chain, head_data, size)
-        return chain.verification()
-    finally:
-        os.close(handle)
+        archive, lines = archive_lines(archive, keys)
+        walk.begin_file(archive.path.name, reduced=bool(archive.stage))
+        for raw in lines:
+            walk.add(raw)
+    except AuditError as error:
+        walk.problem(error.code, error.message)
+    walk.finish()
 
 
-def _head_data(path: Path) -> bytes | None:
-    try:
-        handle = open_file(head_path(path), os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        return read_at(handle, 0, HEAD_BYTES + 1)
-    finally:
-        os.close(handle)
+class _Verifier:
+    def __init__(
+        self, path: Path, key: bytes | None, checkpoints: Path, progress: Progress | None
+    ) -> None:
+        self._path = path
+        self._key = key
+        self._directory = checkpoints
+        self._progress = progress or (lambda done, of: None)
 
-
-def _lines(handle: int, size: int) -> Iterator[bytes]:
-    """Yield the lines of the first `size` bytes with their newlines; overlong ones in pieces."""
-    os.lseek(handle, 0, os.SEEK_SET)
-    rest = b""
-    while size and (chunk := os.read(handle, min(_CHUNK, size))):
-        size -= len(chunk)
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            yield line + b"\n"
-        if len(rest) > 2 * MAX_LINE:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
-
-
-@dataclass(slots=True)
-class _Chain:
-    """What is known after the lines so far."""
-
-    head_size: int = -1
-    """Bytes after which the side file says the log ends."""
-    head_seen: tuple[int, str] = (0, ZEROS)
-    """Place and hash of the last record when `head_size` bytes had been read."""
-    line: int = 0
-    size: int = 0
-    records: int = 0
-    seq: int = 0
-    hash: str = ZEROS
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
-    intents: dict[str, AuditRecord] = field(default_factory=dict)
-    strange: bytes = b""
-    """Lines that are no records and that a repair record may account for."""
-    strange_line: int = 0
-    strange_error: LineError | None = None
-
-    def add(self, raw: bytes) -> None:
-        """Look at the next line."""
-        self.line += 1
-        self.size += len(raw)
-        # Without its newline even a whole record is not finished.
-        line = raw[:-1] if raw.endswith(b"\n") else raw + b"?"
-        try:
-            record = opened(line)
-        except LineError as error:
-            if not self.strange:
-                self.strange_line, self.strange_error = self.line, error
-            self.strange += raw
-            if len(self.strange) > 4 * MAX_LINE:
-                self._report_strange()
-            return
-        self._chain(record)
-        if self.size == self.head_size:
-            self.head_seen = (self.seq, self.hash)
-
-    def finish(self) -> None:
-        """Say what the end of the log shows."""
-        if self.strange and not self.strange.endswith(b"\n"):
-            self.strange_error = LineError("torn", "the last line is not finished")
-        self._report_strange()
-
-    def verification(self) -> Verification:
+    def run(self) -> Verification:
+        with ExitStack() as stack:
+            taken = take_snapshot(self._path)
+            if taken.handle != -1:
+                stack.callback(os.close, taken.handle)
+            size, head_data, archives = taken.size, taken.head, taken.archives
+            keys = read_keys(self._path, self._key)
+            head = head_of(head_data or b"", keys)
+            walk = Walk(keys=keys)
+            self._checkpoints(walk, keys)
+            if keys is None and head is not None and head.mac:
+                walk.problem("key-missing", "the log was written with a key, which is gone")
+            total = size + sum(size_of(each) for each in archives)
+            done = 0
+            for archive in archives:
+                _walk_archive(walk, archive, keys)
+                done += size_of(archive)
+                self._progress(done, total)
+            if head is not None and (head.seq, head.hash) == (walk.seq, walk.hash):
+                # A rotation that a crash stopped: the side file speaks of the newest archive.
+                walk.head_seen = (walk.seq, walk.hash)
+                head = Head(seq=head.seq, hash=head.hash, size=0) if archives else head
+            walk.begin_file("", head_size=-1 if head is None else head.size)
+            for number, raw in enumerate(split(chunks(taken.handle, size)) if size else ()):
+                walk.add(raw)
+                if number % _REPORT_EVERY == 0:
+                    self._progress(done + walk.size, total)
+            walk.finish()
+            self._progress(total, total)
+        _compare(walk, head_data, head, size)
+        met = walk.compare_checkpoints()
         return Verification(
-            records=self.records,
-            problems=tuple(self.problems),
-            notes=tuple(self.notes),
-            unknown=tuple(self.intents.values()),
-            head=self.hash,
+            records=walk.records,
+            problems=tuple(walk.problems),
+            notes=tuple(walk.notes),
+            unknown=tuple(walk.intents.values()),
+            head=walk.hash,
+            removed=walk.removed,
+            summaries=walk.summaries,
+            archives=len(archives),
+            checkpoints=met,
         )
 
-    def problem(self, code: str, message: str, *, line: int = 0) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(line=line, code=code, message=message))
-        elif len(self.problems) == MAX_PROBLEMS:
-            self.problems.append(Problem(line=line, code="more", message="there are more"))
-
-    def _chain(self, record: AuditRecord) -> None:
-        follows = (record.seq, record.prev) == (self.seq + 1, self.hash)
-        if record.kind == "repair":
-            self._repair(record, follows=follows)
-        self._report_strange()
-        if not follows and record.seq != self.seq + 1:
-            message = f"expected record {self.seq + 1}, got {record.seq}"
-            self.problem("sequence", message, line=self.line)
-        elif not follows:
-            message = "the record does not follow the one before it"
-            self.problem("chain", message, line=self.line)
-        self.records += 1
-        self.seq, self.hash = record.seq, record.hash
-        if record.kind == "intent":
-            self.intents[record.id] = record
-        elif record.kind == "outcome":
-            self.intents.pop(record.intent, None)
-
-    def _repair(self, record: AuditRecord, *, follows: bool) -> None:
-        # The newline that ends the torn bytes came with the repair record.
-        facts = torn_facts(self.strange[:-1])
-        if self.strange and follows and facts.items() <= record.detail.items():
-            self.strange = b""
-        self.notes.append(Problem(line=self.line, code="repair", message=record.reason))
-
-    def _report_strange(self) -> None:
-        if self.strange and self.strange_error:
-            error = self.strange_error
-            self.problem(error.code, str(error), line=self.strange_line)
-        self.strange = b""
+    def _checkpoints(self, walk: Walk, keys: Keys | None) -> None:
+        """Give the walk what the second place knows."""
+        if keys is None:
+            return
+        path = checkpoint_path(self._directory, keys)
+        for line, one in enumerate(read_checkpoints(path, keys), start=1):
+            if one is None:
+                message = "a checkpoint was changed"
+                walk.problem("checkpoint-changed", message, file=path.name, line=line)
+            else:
+                walk.expected[one.seq] = one.hash
 
 
-def _compare(chain: _Chain, data: bytes | None, size: int) -> None:
+def _compare(walk: Walk, data: bytes | None, head: Head | None, size: int) -> None:
     """Compare the end of the log with the side file."""
     if data is None:
-        if size:
-            chain.problem("head-missing", "the log has no side file")
+        if walk.size or walk.seq:
+            walk.problem("head-missing", "the log has no side file")
         return
-    head = head_of(data)
     if head is None:
         if size or data:
-            chain.problem("head-unreadable", "the side file was changed")
-    elif head.size > size or head.seq > chain.seq:
+            walk.problem("head-unreadable", "the side file was changed, or has another key")
+    elif head.size > size or head.seq > walk.seq:
         message = f"expected {head.seq} records in {head.size} bytes, got {size} bytes"
-        chain.problem("truncated", message)
-    elif chain.head_seen != (head.seq, head.hash):
-        chain.problem("head-mismatch", "the side file is not that of this log")
-    elif head.seq < chain.seq:
-        message = f"the side file is behind by {chain.seq - head.seq} records after a crash"
-        chain.notes.append(Problem(line=0, code="head-behind", message=message))
+        walk.problem("truncated", message)
+    elif walk.head_seen != (head.seq, head.hash):
+        walk.problem("head-mismatch", "the side file is not that of this log")
+    elif head.seq < walk.seq:
+        message = f"the side file is behind by {walk.seq - head.seq} records after a crash"
+        walk.notes.append(Problem(line=0, code="head-behind", message=message))

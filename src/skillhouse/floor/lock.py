@@ -38,6 +38,19 @@ def lock(handle: int, *, shared: bool = False, tries: int = LOCK_TRIES) -> None:
     raise TimeoutError("another process holds the lock")
 
 
+def try_lock(handle: int) -> bool:
+    """Hold the lock of the open file if nobody else does; whether it is held.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    try:
+        _try_lock(handle, shared=False)
+    except BlockingIOError:
+        return False
+    return True
+
+
 if sys.platform == "win32":  # pragma: no cover - Windows
     # Locks of Windows keep others from reading, so the byte is one that no log reaches.
     _FAR = 1 << 62

@@ -1,21 +1,70 @@
-"""Decides, purely, whether something may happen."""
+"""Decides, purely, whether something may happen.
 
-from skillhouse.permission.command import command_resource
-from skillhouse.permission.decide import decide, explain
-from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
-from skillhouse.permission.wildcard import Dialect, matches, matches_in
+What judges command lines is loaded when it is first used, because few commands of a house need it.
+"""
 
-__all__ = [
-    "Decision",
-    "Dialect",
-    "Effect",
-    "Layer",
-    "Permission",
-    "Rule",
-    "Spoke",
-    "command_resource",
-    "decide",
-    "explain",
-    "matches",
-    "matches_in",
-]
+from typing import TYPE_CHECKING
+
+from skillhouse.permission.command import command_resource as command_resource
+from skillhouse.permission.decide import decide as decide
+from skillhouse.permission.decide import explain as explain
+from skillhouse.permission.rules import ONE_TIME as ONE_TIME
+from skillhouse.permission.rules import STRICTNESS as STRICTNESS
+from skillhouse.permission.rules import Decision as Decision
+from skillhouse.permission.rules import Effect as Effect
+from skillhouse.permission.rules import Layer as Layer
+from skillhouse.permission.rules import Permission as Permission
+from skillhouse.permission.rules import Rule as Rule
+from skillhouse.permission.rules import Spoke as Spoke
+from skillhouse.permission.rules import strictest as strictest
+from skillhouse.permission.wildcard import Dialect as Dialect
+from skillhouse.permission.wildcard import covers as covers
+from skillhouse.permission.wildcard import matches as matches
+from skillhouse.permission.wildcard import matches_in as matches_in
+
+if TYPE_CHECKING:
+    from skillhouse.permission.judge import judge_argv as judge_argv
+    from skillhouse.permission.judge import judge_command as judge_command
+    from skillhouse.permission.judge import judge_line as judge_line
+    from skillhouse.permission.lint import RuleFinding as RuleFinding
+    from skillhouse.permission.lint import lint_rules as lint_rules
+    from skillhouse.permission.places import Places as Places
+    from skillhouse.permission.plan import CommandPlan as CommandPlan
+    from skillhouse.permission.plan import CommandVerdict as CommandVerdict
+    from skillhouse.permission.plan import JudgedCommand as JudgedCommand
+    from skillhouse.permission.plan import Pipeline as Pipeline
+    from skillhouse.permission.plan import Redirect as Redirect
+    from skillhouse.permission.plan import SimpleCommand as SimpleCommand
+    from skillhouse.permission.plan import plan_text as plan_text
+    from skillhouse.permission.rulebook import ArgumentRules as ArgumentRules
+    from skillhouse.permission.rulebook import CommandRuleError as CommandRuleError
+    from skillhouse.permission.rulebook import Cover as Cover
+    from skillhouse.permission.rulebook import LayerRules as LayerRules
+    from skillhouse.permission.rulebook import Rulebook as Rulebook
+    from skillhouse.permission.rulebook import Ruling as Ruling
+else:
+    import importlib
+
+    _FILES = {
+        "judge": "judge_argv judge_command judge_line",
+        "lint": "RuleFinding lint_rules",
+        "places": "Places",
+        "plan": (
+            "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
+        ),
+        "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    _LOADED = (
+        "ONE_TIME STRICTNESS Decision Dialect Effect Layer Permission Rule Spoke command_resource "
+        "covers decide explain matches matches_in strictest"
+    ).split()
+    __all__ = sorted([*_FILE_OF, *_LOADED])
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.permission` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.permission.{file}"), name)
+        globals()[name] = value
+        return value

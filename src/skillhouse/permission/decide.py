@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
+from skillhouse.permission.rules import ONE_TIME, Decision, Effect, Layer, Permission, Rule, Spoke
 from skillhouse.permission.wildcard import matches, matches_in
 
 
@@ -83,8 +83,7 @@ def _verdict(layer: Layer, permission: Permission) -> int | None:
 
 def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
     """Whether the rule matches; an untrusted layer's allow is as if it were not there."""
-    if not layer.trusted and rule.effect is Effect.ALLOW:
+    if rule.effect is Effect.ALLOW and (not layer.trusted or permission.action in ONE_TIME):
         return False
-    return matches(rule.action, permission.action) and matches_in(
-        layer.dialect, rule.pattern, permission.resource
-    )
+    is_about = rule.action == permission.action or matches(rule.action, permission.action)
+    return is_about and matches_in(layer.dialect, rule.pattern, permission.resource)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,20 @@ class Effect(enum.StrEnum):
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
+
+
+ONE_TIME = frozenset({"shell", "exec-once"})
+"""Actions that a person allows once, each time: no rule and no lasting yes allows one.
+`shell` is a line that only a shell can run; `exec-once` a command that a rule with a wildcard
+covers in words but not in meaning."""
+
+STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
+"""The effects, mildest first."""
+
+
+def strictest(effects: Iterable[Effect]) -> Effect:
+    """Return the strictest of some effects; allow when there is none."""
+    return max(effects, key=STRICTNESS.index, default=Effect.ALLOW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -44,6 +45,10 @@ def matches_in(dialect: Dialect, pattern: str, text: str) -> bool:
     )
 
 
+_TRIES_MAX = 1_024
+"""Texts that `covers` tries at most."""
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether `pattern` matches the whole of `text`; case counts.
 
@@ -55,8 +60,12 @@ def matches(pattern: str, text: str) -> bool:
     >>> matches("git *", "git status"), matches("git *", "git")
     (True, False)
     """
-    if "*" not in pattern:
+    first = pattern.find("*")
+    if first < 0:
         return _fits(pattern, text)
+    if first == len(pattern) - 1 and "?" not in pattern:
+        # Most rules have this form.
+        return text.startswith(pattern[:-1])
     head, *parts, tail = pattern.split("*")
     at, end = len(head), len(text) - len(tail)
     if at > end or not _fits(head, text[:at]) or not _fits(tail, text[end:]):
@@ -84,3 +93,28 @@ def _find(part: str, text: str, at: int, end: int) -> int:
         return text.find(part, at, end)
     found = re.compile(".".join(map(re.escape, part.split("?"))), re.DOTALL).search(text, at, end)
     return -1 if found is None else found.start()
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether `wide` matches every text that `narrow` matches.
+
+    A True is sure; a False may only mean that there was too much to try.
+
+    >>> covers("git *", "git log *"), covers("git *", "git*")
+    (True, False)
+    """
+    # A sign that stands in neither pattern takes the place of what a wildcard of `narrow`
+    # matches, so that only a wildcard of `wide` can match it.
+    sign = next((c for c in "\ue000\ue001\ue002" if c not in wide + narrow), None)
+    if wide == narrow or sign is None:
+        return wide == narrow
+    head, *parts = narrow.replace("?", sign).split("*")
+    # Without `?` in `wide` a star takes the sign, and then any run. With some, runs of other
+    # lengths may fall to them, so each length is tried until a star must take part.
+    lengths = range(wide.count("?") + 2) if "?" in wide else (1,)
+    if len(lengths) ** len(parts) > _TRIES_MAX:
+        return False
+    return all(
+        matches(wide, head + "".join(sign * n + part for n, part in zip(tried, parts, strict=True)))
+        for tried in itertools.product(lengths, repeat=len(parts))
+    )

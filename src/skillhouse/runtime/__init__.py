@@ -7,7 +7,13 @@ from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
-from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime.rehearsal import (
+    JudgedLine,
+    MentionVerdict,
+    Rehearsal,
+    judged_line,
+    rehearse,
+)
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
@@ -17,6 +23,7 @@ __all__ = [
     "Config",
     "Difference",
     "Explanation",
+    "JudgedLine",
     "Look",
     "Management",
     "MentionVerdict",
@@ -36,6 +43,7 @@ __all__ = [
     "View",
     "configured",
     "file_kind",
+    "judged_line",
     "load_config",
     "register_tools",
     "rehearse",

@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillhouse.discovery import Catalog
-from skillhouse.permission import Effect, Permission, command_resource
+from skillhouse.permission import (
+    CommandVerdict,
+    Effect,
+    LayerRules,
+    Permission,
+    Places,
+    Spoke,
+    command_resource,
+    judge_line,
+    strictest,
+)
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
 from skillhouse.sandbox import PROTECTED, SandboxStatus
-from skillhouse.skill import Mention, Skill, SkillContent, find_mentions, load, plain_words
+from skillhouse.skill import Mention, Skill, SkillContent, find_mentions, load
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -34,7 +44,9 @@ class MentionVerdict:
     layer: str
     reason: str
     argv: tuple[str, ...] | None = None
-    """The words of a command that needs no shell."""
+    """The words of a line that is one command."""
+    reasons: tuple[str, ...] = ()
+    """Everything that was said about a command line, the strictest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,22 +107,72 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedLine:
+    """A command line as `exec` would take it, with the rules that spoke about each command."""
+
+    line: str
+    effect: Effect
+    layer: str
+    """The layer that decided; "judge" when the line itself is why, "default" when nobody spoke."""
+    reason: str
+    reasons: tuple[str, ...]
+    verdict: CommandVerdict
+    spoke: tuple[tuple[str, tuple[Spoke, ...]], ...]
+    """Each command as rules see it, and every rule that matched it."""
+
+
+def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> JudgedLine:
+    """Return what a command line would meet: the judge's verdict and that of the rules.
+
+    Redirections are judged as writes and reads of their files when the line is called.
+    """
+    rules = LayerRules(house.policy.layers(agent))
+    workspace = house.config.places.start
+    verdict = judge_line(line, rules, Places(workspace, writable=(workspace,)))
+    found = [
+        house.explain(
+            Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
+        )
+        for judged in verdict.commands
+    ]
+    effect = strictest([verdict.effect, *(each.decision.effect for each in found)])
+    deciding = next((e for e in found if e.decision.effect is effect), None)
+    by_rule = deciding is not None and deciding.decision.rule_index is not None
+    plain = len(verdict.commands) == 1 and not verdict.concerns and not verdict.needs_shell
+    uncovered = plain and not by_rule and not verdict.commands[0].scrutiny
+    if deciding is not None and (by_rule or uncovered or verdict.effect is not effect):
+        layer, reason = deciding.decision.layer, deciding.reason
+    else:
+        layer, reason = "judge", verdict.reasons[0]
+    return JudgedLine(
+        line=line,
+        effect=effect,
+        layer=layer,
+        reason=reason,
+        reasons=tuple(dict.fromkeys((reason, *verdict.reasons))),
+        verdict=verdict,
+        spoke=tuple((each.permission.resource, each.spoke) for each in found),
+    )
+
+
 def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
-    argv = None
-    wanted = Permission(action=mention.text, resource="")
-    default = TOOL_DEFAULTS.get(mention.text, Effect.ASK)
     if mention.kind == "command":
-        argv = plain_words(mention.text)
-        if argv is None:
-            return MentionVerdict(
-                mention=mention, effect=Effect.ASK, layer="default", reason="not judged yet"
-            )
-        wanted = Permission(action="exec", resource=command_resource(argv))
-    found = house.explain(wanted, default=default)
+        judged = judged_line(house, mention.text)
+        plan = judged.verdict.plan
+        return MentionVerdict(
+            mention=mention,
+            effect=judged.effect,
+            layer=judged.layer,
+            reason=judged.reason,
+            argv=plan[0] if plan is not None and len(plan) == 1 else None,
+            reasons=judged.reasons,
+        )
+    default = TOOL_DEFAULTS.get(mention.text, Effect.ASK)
+    found = house.explain(Permission(action=mention.text, resource=""), default=default)
     return MentionVerdict(
         mention=mention,
         effect=found.decision.effect,
         layer=found.decision.layer,
         reason=found.reason,
-        argv=argv,
     )

@@ -170,6 +170,7 @@ class View:
             toolbox.ExecTool(
                 workspace,
                 launcher,
+                layers=self._policy.layers,
                 network=self._network,
                 environment={
                     name: environment[name]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from skillhouse.sandbox import bridge
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import SandboxProfile
 from skillhouse.sandbox.shield import Cover
@@ -29,14 +30,9 @@ _DEVICE_LINKS = {
 }
 _ETC = ("alternatives", "ld.so.cache")
 """What ordinary programs need of /etc, where the host has it; nothing of it is secret."""
-_ETC_NETWORK = (
-    "resolv.conf",
-    "hosts",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "pki/tls",
-    "ca-certificates",
-)
+_ETC_TRUST = ("ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
+"""Whose certificates are believed, for runs that reach servers."""
+_ETC_NETWORK = ("resolv.conf", "hosts")
 _ETC_FILES = {
     "/etc/passwd": f"nobody:x:{UID}:{UID}:nobody:{HOME}:/bin/sh\n",
     "/etc/group": f"nogroup:x:{UID}:\n",
@@ -51,7 +47,10 @@ _SYSTEM = tuple(
 
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
     """Return the texts of the files that a run gets instead of the host's."""
-    return _ETC_FILES if profile.network else _ETC_FILES | _ETC_HOSTS
+    if profile.network:
+        return _ETC_FILES
+    bridged = {bridge.SCRIPT: bridge.script()} if profile.proxy_socket else {}
+    return _ETC_FILES | _ETC_HOSTS | bridged
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:
@@ -94,17 +93,22 @@ def options(
 
 
 def _environment(profile: SandboxProfile) -> Mapping[str, str]:
-    return {"LANG": "C.UTF-8", **profile.environment, "PATH": PROGRAM_PATH, "HOME": HOME}
+    proxied = bridge.environment() if profile.proxy_socket else {}
+    own = {"PATH": PROGRAM_PATH, "HOME": HOME}
+    return {"LANG": "C.UTF-8", **profile.environment, **proxied, **own}
 
 
 def _own(profile: SandboxProfile, files: Mapping[str, int]) -> Iterator[str]:
     """Yield what is made anew for each run: most of /etc, /proc, /dev and /tmp."""
-    for name in _ETC + (_ETC_NETWORK if profile.network else ()):
+    reaching = _ETC_TRUST if profile.network or profile.proxy_socket else ()
+    for name in _ETC + reaching + (_ETC_NETWORK if profile.network else ()):
         path = f"/etc/{name}"
         if os.path.exists(path):
             yield from ("--ro-bind", path, path)
     for path, descriptor in files.items():
         yield from ("--perms", "0444", "--file", str(descriptor), path)
+    if profile.proxy_socket:
+        yield from ("--ro-bind", str(profile.proxy_socket), bridge.SOCKET)
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
     # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
     # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.

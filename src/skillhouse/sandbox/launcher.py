@@ -11,7 +11,7 @@ from typing import Protocol
 
 import anyio
 
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
 from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
@@ -48,7 +48,13 @@ class BubblewrapLauncher:
     """Runs by bubblewrap and seccomp, with control groups or with rlimits."""
 
     def __init__(
-        self, program: Path, seccomp: bytes, *, place: CgroupPlace | None, stash: Stash
+        self,
+        program: Path,
+        seccomp: bytes,
+        *,
+        place: CgroupPlace | None,
+        stash: Stash,
+        bridge_seccomp: bytes,
     ) -> None:
         """Make a launcher.
 
@@ -57,10 +63,12 @@ class BubblewrapLauncher:
             seccomp: The filter for this machine.
             place: Where control groups can be made; None for rlimits.
             stash: Makes the placeholders of protected paths.
+            bridge_seccomp: The filter for the bridge to a proxy, which may make Unix sockets.
         """
         self.level = Level.CGROUP if place else Level.RLIMITS
         self._program = program
         self._seccomp = seccomp
+        self._bridge_seccomp = bridge_seccomp
         self._place = place
         self._stash = stash
 
@@ -71,6 +79,7 @@ class BubblewrapLauncher:
         _check_argv(argv)
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
+        profile = bridge.prepared(profile)
         async with shield(str(profile.workspace), profile.protected, stash=self._stash) as covers:
             guard = self._guard(profile)
             try:
@@ -101,8 +110,8 @@ class BubblewrapLauncher:
 
         return Command(
             program=self._program,
-            argv=argv,
-            files={"seccomp": self._seccomp}
+            argv=bridge.wrapped(argv, self._seccomp) if profile.proxy_socket else argv,
+            files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
             | {path: text.encode() for path, text in texts.items()},
             options=options,
         )
@@ -160,5 +169,9 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
             raise SandboxUnavailableError(("the control group is gone",), status.hint)
         sweep(place)
     return BubblewrapLauncher(
-        program, filter_program(around.machine), place=place, stash=Stash(state)
+        program,
+        filter_program(around.machine),
+        place=place,
+        stash=Stash(state),
+        bridge_seccomp=filter_program(around.machine, unix_sockets=True),
     )

@@ -89,6 +89,9 @@ class SandboxProfile:
     that exist."""
     network: bool = False
     """True: the host's network, unfiltered."""
+    proxy_socket: Path | None = None
+    """Unix socket of an HTTP proxy: the run's only way out, offered by `HTTP_PROXY` and the like;
+    not together with `network`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """All variables beside PATH, HOME and LANG."""
     limits: Limits = field(default_factory=Limits)

@@ -35,6 +35,7 @@ _FAMILIES = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK. Not AF_UNIX: sockets in the workspace would be reachable, and
 abstract ones where the network is the host's; socketpair needs no `socket`. Not AF_VSOCK: no
 namespace holds it."""
+_AF_UNIX = 1
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226)."""
 
@@ -144,8 +145,12 @@ ARCHITECTURES = {
 _Instruction = tuple[int, int, int, int]
 
 
-def program(machine: str) -> bytes:
+def program(machine: str, *, unix_sockets: bool = False) -> bytes:
     """Return the filter for `machine`, as an array of struct sock_filter.
+
+    Args:
+        unix_sockets: Allow AF_UNIX too, for the bridge to a proxy; what it starts gets the other
+            filter as well, and the kernel then takes the stricter answer.
 
     Raises:
         KeyError: the machine is none of `ARCHITECTURES`.
@@ -155,6 +160,7 @@ def program(machine: str) -> bytes:
     """
     architecture = ARCHITECTURES[machine]
     column = architecture.column
+    families = (*_FAMILIES, _AF_UNIX) if unix_sockets else _FAMILIES
     code: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCH),
         (_JUMP_EQUAL, 1, 0, architecture.audit),
@@ -167,7 +173,7 @@ def program(machine: str) -> bytes:
     code += _answers(_numbers(_REFUSED, column), errno.EPERM)
     code += _answers(_numbers(_ABSENT, column), errno.ENOSYS)
     code += _call(architecture.clone, _any_bit(0, _NEW_NAMESPACES))
-    code += _call(architecture.socket, _other_than(0, _FAMILIES))
+    code += _call(architecture.socket, _other_than(0, families))
     code += _call(architecture.ioctl, _one_of(1, _TERMINAL_INPUT))
     for table, test in ((_MODE_ARGUMENT, _setid), (_OPEN_ARGUMENTS, _creates_setid)):
         for row in table.values():

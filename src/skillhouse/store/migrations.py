@@ -113,6 +113,53 @@ STATE = Schema(
             PRIMARY KEY (device, nonce)
         )
         """,
+        # What keys have spent: `spent` is a decimal integer of up to 256 bits.
+        """
+        CREATE TABLE sign_counter (
+            account TEXT NOT NULL,
+            currency TEXT NOT NULL,
+            hour INTEGER NOT NULL,
+            spent TEXT NOT NULL,
+            PRIMARY KEY (account, currency, hour)
+        )
+        """,
+        # The clocks of each keystore's last signature, so that a set clock shows.
+        """
+        CREATE TABLE sign_clock (
+            store_id TEXT NOT NULL PRIMARY KEY,
+            boot TEXT NOT NULL,
+            anchor_wall_ms INTEGER NOT NULL,
+            anchor_running_ms INTEGER NOT NULL,
+            high_water_ms INTEGER NOT NULL
+        )
+        """,
+        # Requests and approvals that were used; each is good for one signature.
+        """
+        CREATE TABLE sign_used (
+            token TEXT NOT NULL PRIMARY KEY,
+            until_ms INTEGER NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE session_key (
+            key_id TEXT NOT NULL PRIMARY KEY,
+            name TEXT NOT NULL,
+            created_ms INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            revoked_ms INTEGER,
+            reason TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE key_event (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            at_ms INTEGER NOT NULL,
+            key_id TEXT NOT NULL,
+            name TEXT NOT NULL,
+            event TEXT NOT NULL,
+            detail TEXT NOT NULL
+        )
+        """,
     ),
 )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
+    from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import RefusedError as RefusedError
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
     from skillhouse.tools.session import SkillCheck as SkillCheck
+    from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_gate import SkillGate as SkillGate
     from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.web import FetchTool as FetchTool
+    from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.wording import OUR_WORDS as OUR_WORDS
     from skillhouse.tools.wording import said as said
     from skillhouse.tools.workspace import Workspace as Workspace
@@ -57,7 +61,10 @@ else:
         "assets": (
             "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset script_path"
         ),
-        "call": ("OUTPUT_MAX Output Plan RefusedError Tool ToolCall ToolResult UnknownToolError"),
+        "call": (
+            "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
+            "UnknownToolError"
+        ),
         "command": "ExecTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
@@ -69,6 +76,8 @@ else:
         "skill_tools": "tool_about_skills",
         "skills": "SearchTool Shown SkillTool search_skills",
         "wording": "OUR_WORDS said",
+        "sign": "SignTool",
+        "web": "FetchTool WebSearchTool",
         "workspace": "Workspace",
         "write_gate": "WriteGate",
     }

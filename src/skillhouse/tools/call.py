@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
@@ -12,6 +13,9 @@ from skillhouse.tools.session import Session
 
 OUTPUT_MAX = 262_144
 """Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
+
+TRANSACTION_PAGE = "transaction"
+"""The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
 
 Status = Literal["ok", "error", "denied", "pending"]
 
@@ -87,6 +91,13 @@ class Plan:
     """What a person who is asked should see besides the arguments, such as a difference."""
     bound: tuple[tuple[str, str], ...] = ()
     """Files that the call depends on, with their digests: a yes is about these bytes too."""
+    page: str = ""
+    """Where alone a person may decide it, such as `TRANSACTION_PAGE`: no rule that allows, no other
+    channel and no lasting yes will do. Empty is anywhere."""
+    binding: str = ""
+    """Digest of the exact content that a yes is about, when the arguments do not say it all."""
+    spends: tuple[tuple[str, Decimal], ...] | None = ()
+    """What it spends, as currency and amount, decoded by us; None when nobody can know."""
 
 
 class Tool(Protocol):

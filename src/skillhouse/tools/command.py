@@ -1,11 +1,31 @@
-"""The tool `exec`: one program with its arguments, no shell, inside the sandbox."""
+"""The tool `exec`: a program with its arguments, or a shell line, inside the sandbox.
+
+A line is judged and taken apart; what runs is the plan that was judged, by our own runner. A shell
+runs only what nothing else can run, after a yes that holds once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from skillhouse.permission import Effect, Permission, command_resource
+from skillhouse.floor import digest, encode
+from skillhouse.permission import (
+    CommandPlan,
+    CommandVerdict,
+    Effect,
+    Layer,
+    LayerRules,
+    Permission,
+    Places,
+    command_resource,
+    decide,
+    judge_argv,
+    judge_line,
+    plan_text,
+)
 from skillhouse.sandbox import (
     Completed,
     Launcher,
@@ -13,30 +33,58 @@ from skillhouse.sandbox import (
     SandboxError,
     SandboxProfile,
     SandboxUnavailableError,
+    plan_argv,
+    plan_readable,
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.command_needs import needs_of, shell_need
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
+_SHELLS = ("bash", "sh")
+_SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A call worked out: what it needs, and the argv that does it."""
+
+    needs: tuple[Need, ...]
+    argv: tuple[str, ...]
+    programs: tuple[tuple[str, ...], ...]
+    """The argv of each program, for the rules about the network."""
+    facts: tuple[tuple[str, str], ...] = ()
+    is_planned: bool = False
+    """Whether our own runner runs it."""
 
 
 class ExecTool:
-    """Runs a program inside the sandbox."""
+    """Runs a program or a shell line inside the sandbox."""
 
     name = "exec"
     description = (
-        "Run one program in the workspace, inside a sandbox without network unless the user's "
-        "rules grant it. `command` is the program's name, `params` its arguments; there is no "
-        "shell, so no pipes, redirections or wildcards."
+        "Run a command in the workspace, inside a sandbox without network unless the user's rules "
+        "grant it. Give a shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
+        "`;` and `./*` patterns work; variables, substitutions, loops and `&` need a person's yes "
+        "each time. Or give a program's name as `command` and its arguments as `params`, which no "
+        "shell reads."
     )
     durable = True
     schema: Mapping[str, Any] = object_schema(
         {
-            "command": {"type": "string", "minLength": 1, "description": "a program's name"},
-            "params": {"type": "array", "items": {"type": "string"}, "default": []},
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "description": "a shell line; with `params` a program's name",
+            },
+            "params": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "the program's arguments, each as it is",
+            },
             "timeout_seconds": {"type": "integer", "minimum": 1, "maximum": EXEC_SECONDS},
         },
         required=("command",),
@@ -47,48 +95,109 @@ class ExecTool:
         workspace: Workspace,
         launcher: Callable[[], Awaitable[Launcher]],
         *,
+        layers: Callable[[str], Sequence[Layer]],
         network: Callable[[str, str], bool],
         environment: Mapping[str, str],
     ) -> None:
-        """Take the place, the sandbox, and what says whether an agent's command has network."""
+        """Take the place, the sandbox, an agent's rules, and who of its commands has network."""
         self._workspace = workspace
         self._launcher = launcher
+        self._layers = layers
         self._network = network
         self._environment = environment
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the command by its words."""
-        argv = (arguments["command"], *arguments.get("params", ()))
-        if "/" in argv[0]:
-            raise RefusedError("denied: name a program, not a path", denied=True)
-        if any("\0" in word for word in argv):
-            raise RefusedError("a NUL in the command")
-        resource = command_resource(argv)
-        network = self._network(session.agent, resource)
-        need = Need(
-            permission=Permission(action="exec", resource=resource),
-            default=Effect.ASK,
-            why="no rule speaks, and commands are asked about",
-            argv=argv,
+        """Judge the command: by its words, or as the line that it is."""
+        command: str = arguments["command"]
+        params = arguments.get("params")
+        rules = LayerRules(self._layers(session.agent))
+        places = Places(
+            self._workspace.root,
+            writable=(self._workspace.root,),
+            readable=tuple(session.loaded.values()),
         )
+        if params is None:
+            verdict = judge_line(command, rules, places)
+        else:
+            verdict = judge_argv(_checked((command, *params)), rules, places)
+        work = self._work(command, verdict, rules, session)
+        network = all(self._network(session.agent, command_resource(p)) for p in work.programs)
         profile = SandboxProfile(
             workspace=self._workspace.root,
-            readable=tuple(session.loaded.values()),
+            readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
             network=network,
             environment=self._environment,
             limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
         )
 
         async def run() -> Output:
+            if verdict.effect is Effect.DENY:
+                raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
+            # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             try:
                 launcher = await self._launcher()
-                done = await launcher.run(argv, profile, cwd=self._workspace.root)
+                done = await launcher.run(work.argv, profile, cwd=self._workspace.root)
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
             return _output(done, launcher.level, network=network)
 
-        facts = (("network", "the host's" if network else "none"),)
-        return Plan(needs=(need,), run=run, facts=facts)
+        facts = (("network", "the host's" if network else "none"), *work.facts)
+        return Plan(needs=work.needs, run=run, facts=facts)
+
+    def _work(
+        self, line: str, verdict: CommandVerdict, rules: LayerRules, session: Session
+    ) -> _Work:
+        """Return what a verdict comes to.
+
+        Raises:
+            RefusedError: it is denied, or it touches what no command may.
+        """
+        structure = verdict.structure
+        if structure is not None and any("/" in c.argv[0] for c in structure.commands()):
+            raise RefusedError("denied: name a program, not a path", denied=True)
+        if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
+            raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
+        said = tuple(("judge", reason) for reason in verdict.reasons)
+        if structure is None:
+            shell = (_shell(), "-c", line)
+            return _Work(
+                needs=(shell_need(line, verdict),), argv=shell, programs=(shell,), facts=said
+            )
+        needs = needs_of(structure, verdict, rules, self._workspace, session)
+        programs = tuple(found.argv for found in structure.commands())
+        plain = structure.plain()
+        if plain is not None:
+            concerns = said if any(c.scrutiny for c in verdict.commands) else ()
+            return _Work(needs=needs, argv=plain, programs=programs, facts=concerns)
+        facts = (("plan", plan_text(structure)), ("plan digest", _digest(structure)), *said)
+        argv = plan_argv(structure.value())
+        return _Work(needs=needs, argv=argv, programs=programs, facts=facts, is_planned=True)
+
+    def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
+        """Whether a rule denies a command just as it stands, so that the record names the rule."""
+        layers = self._layers(session.agent)
+        return verdict.structure is not None and any(
+            decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect
+            is Effect.DENY
+            for judged in verdict.commands
+        )
+
+
+def _checked(argv: tuple[str, ...]) -> tuple[str, ...]:
+    if "/" in argv[0]:
+        raise RefusedError("denied: name a program, not a path", denied=True)
+    if any("\0" in word for word in argv):
+        raise RefusedError("a NUL in the command")
+    return argv
+
+
+def _shell() -> str:
+    """Return the shell that the judge's grammar is of, or the one that is there."""
+    return next((s for s in _SHELLS if shutil.which(s, path=_SHELL_PATH)), _SHELLS[-1])
+
+
+def _digest(plan: CommandPlan) -> str:
+    return digest(encode(plan.value()))
 
 
 def _output(done: Completed, level: str, *, network: bool) -> Output:

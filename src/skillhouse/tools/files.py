@@ -57,7 +57,7 @@ class ReadTool:
             needs = session.needs_of(skill)
             session = session.with_loaded(skill)
         place = self._workspace.file(arguments["path"], session)
-        needs += (_need("read", place),)
+        needs += (read_need("read", place),)
 
         async def run() -> Output:
             text = _text(place)
@@ -150,7 +150,7 @@ class WriteTool:
                 detail={"content_digest": digest(data)},
             )
 
-        return Plan(needs=(_write_need(self._workspace, relative),), run=run)
+        return Plan(needs=(write_need(self._workspace, relative),), run=run)
 
 
 class EditTool:
@@ -202,13 +202,13 @@ class EditTool:
             )
         )
         return Plan(
-            needs=(_write_need(self._workspace, relative),),
+            needs=(write_need(self._workspace, relative),),
             run=run,
             facts=(("difference", difference[:OUTPUT_MAX]),),
         )
 
 
-def _need(action: str, place: Place) -> Need:
+def read_need(action: str, place: Place) -> Need:
     return Need(
         permission=Permission(action=action, resource=str(place.path)),
         default=Effect.ASK if place.concern else Effect.ALLOW,
@@ -216,7 +216,7 @@ def _need(action: str, place: Place) -> Need:
     )
 
 
-def _write_need(workspace: Workspace, relative: str) -> Need:
+def write_need(workspace: Workspace, relative: str) -> Need:
     return Need(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,

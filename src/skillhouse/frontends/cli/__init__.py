@@ -36,8 +36,9 @@ VERBS = {
     "mcp": ("mcp", "serve the tools to a coding agent over stdio"),
     "approvals": ("approvals", "list and answer what waits for a yes"),
     "audit": ("auditing", "list, show and verify what was called"),
-    "policy": ("policy", "explain what a permission would meet"),
+    "policy": ("policy", "explain what a permission would meet, or lint the rules"),
     "sandbox": ("sandboxing", "test the sandbox that commands run in"),
+    "keys": ("keys", "make, list and revoke the keys that sign"),
 }
 """Each verb's module in this package, and what it does in one line."""
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
 from skillhouse.floor import UnknownSkillError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import explanation_value
-from skillhouse.frontends.text import shown
-from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import Explanation, Skillhouse
+from skillhouse.frontends.text import counted, shown
+from skillhouse.permission import Effect, Permission, RuleFinding, Spoke, lint_rules
+from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
 
 EXAMPLES = """examples:
   skillhouse policy explain exec git status
   skillhouse policy explain exec "git status --short"
+  skillhouse policy explain exec "git log -5 | head > top.txt"
   skillhouse policy explain skill weather
+  skillhouse policy lint
 """
 
 
@@ -27,13 +31,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     explain.add_argument("action", help="skill, read, write, exec, …")
     explain.add_argument("resource", nargs="+", help="a skill's name, a path, a command")
+    explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
     add_json(explain)
     add_place(explain)
+    lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
+    add_json(lint)
+    add_place(lint)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the decision; 1 when it is deny."""
-    found = _explained(house_of(options), options.action, " ".join(options.resource))
+    """Print the decision, or the findings; 1 when it is deny, or there are some."""
+    with house_of(options) as house:
+        if options.verb == "lint":
+            return _lint(house, terminal, is_json=options.json)
+        resource = " ".join(options.resource)
+        if options.action == "exec":
+            judged = judged_line(house, resource, agent=options.agent)
+            if options.json:
+                terminal.json(_line_value(judged))
+            else:
+                _print_line(judged, terminal)
+            return 1 if judged.effect is Effect.DENY else 0
+        found = _explained(house, options.action, resource, options.agent)
     if options.json:
         terminal.json(explanation_value(found))
     else:
@@ -41,25 +60,111 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if found.decision.effect is Effect.DENY else 0
 
 
-def _explained(house: Skillhouse, action: str, resource: str) -> Explanation:
+def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
     if action == "skill":
         try:
-            return house.explain_skill(house.skill(resource))
+            return house.explain_skill(house.skill(resource), agent=agent)
         except UnknownSkillError:
             # Rules may be about skills that are not here yet.
-            return house.explain(Permission(action=action, resource=resource))
-    return house.explain(Permission(action=action, resource=resource))
+            return house.explain(Permission(action=action, resource=resource), agent=agent)
+    return house.explain(Permission(action=action, resource=resource), agent=agent)
 
 
 def _print(found: Explanation, terminal: Terminal) -> None:
     wanted = f"{found.permission.action} {found.permission.resource}"
     terminal.line(f"{terminal.effect(found.decision.effect)}  {shown(wanted)}")
     terminal.line(f"  {shown(found.reason)}")
-    if not found.spoke:
-        return
-    terminal.line()
-    terminal.heading("rules that match")
-    for spoke in found.spoke:
+    if found.spoke:
+        terminal.line()
+        terminal.heading("rules that match")
+        _spoke(found.spoke, terminal)
+
+
+def _spoke(rules: Sequence[Spoke], terminal: Terminal) -> None:
+    for spoke in rules:
         mark = "decides" if spoke.decided else "counts in its layer" if spoke.is_verdict else ""
         rule = f"{spoke.rule.effect} {spoke.rule.action} {spoke.rule.pattern}"
         terminal.line(f"  {spoke.layer} {spoke.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
+
+
+def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
+    terminal.line(f"{terminal.effect(judged.effect)}  {shown(f'exec {judged.line}')}")
+    for reason in judged.reasons:
+        terminal.line(f"  {shown(reason)}")
+    many = len(judged.spoke) > 1
+    if any(rules for _, rules in judged.spoke):
+        terminal.line()
+        terminal.heading("rules that match")
+    for command, rules in judged.spoke:
+        if many and rules:
+            terminal.line(f"  {shown(command)}")
+        _spoke(rules, terminal)
+
+
+def _line_value(judged: JudgedLine) -> dict[str, Any]:
+    verdict = judged.verdict
+    return {
+        "action": "exec",
+        "resource": judged.line,
+        "effect": judged.effect.value,
+        "layer": judged.layer,
+        "rule_index": _rule_index(judged),
+        "reason": judged.reason,
+        "reasons": list(judged.reasons),
+        "needs_shell": verdict.needs_shell,
+        "plan": None if verdict.structure is None else dict(verdict.structure.value()),
+        "rules": [
+            {
+                "command": command,
+                "layer": spoke.layer,
+                "rule_index": spoke.rule_index,
+                "effect": spoke.rule.effect.value,
+                "action": spoke.rule.action,
+                "pattern": spoke.rule.pattern,
+                "reason": spoke.rule.reason,
+                "is_verdict": spoke.is_verdict,
+                "decided": spoke.decided,
+            }
+            for command, rules in judged.spoke
+            for spoke in rules
+        ],
+    }
+
+
+def _rule_index(judged: JudgedLine) -> int | None:
+    """Return the place of the rule that decided, when one rule did."""
+    places = [
+        spoke.rule_index
+        for _, rules in judged.spoke
+        for spoke in rules
+        if spoke.decided and spoke.layer == judged.layer and spoke.rule.effect is judged.effect
+    ]
+    return places[0] if places else None
+
+
+def _lint(house: Skillhouse, terminal: Terminal, *, is_json: bool) -> int:
+    layers = (*house.config.layers, *house.config.agents.values())
+    findings = lint_rules(layers)
+    if is_json:
+        terminal.json({"findings": [_finding_value(found) for found in findings]})
+        return 1 if findings else 0
+    for found in findings:
+        rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
+        terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
+        terminal.line(f"  {shown(found.message)} [{found.code}]")
+    rules = sum(len(layer.rules) for layer in layers)
+    terminal.note(f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}")
+    return 1 if findings else 0
+
+
+def _finding_value(found: RuleFinding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "layer": found.layer,
+        "rule_index": found.rule_index,
+        "effect": found.rule.effect.value,
+        "action": found.rule.action,
+        "pattern": found.rule.pattern,
+        "message": found.message,
+        "by": found.by,
+    }

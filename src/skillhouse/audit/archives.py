@@ -1,0 +1,176 @@
+"""The closed files of a log: where they stand, what they are called, and how they are packed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillhouse.audit.files import open_file, stat_at, sync_directory
+from skillhouse.audit.lines import lines_of, open_lines, pack
+from skillhouse.audit.record import AuditError
+from skillhouse.floor.lock import try_lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A closed file of the log."""
+
+    log: Path
+    """The active file."""
+    path: Path
+    day: str
+    """UTC day of its first record; all of its records are of that day unless the clock was set."""
+    number: int
+    """Place among the archives; the chain goes through them in this order."""
+    stage: str = ""
+    """Empty while it is whole; "summary" without previews, "kept" with what is permanent."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is compressed."""
+        return self.path.suffix == ".gz"
+
+
+def archive_directory(log: Path) -> Path:
+    """Return where the closed files of a log stand.
+
+    >>> archive_directory(Path("audit.jsonl")).name
+    'audit-archive'
+    """
+    return log.with_name(f"{log.stem}-archive")
+
+
+def archives_of(log: Path) -> tuple[Archive, ...]:
+    """Return the closed files of a log, the oldest first.
+
+    Of one that is there twice, after a crash, the one is meant that was there first.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    pattern = re.compile(
+        re.escape(log.stem)
+        + r"-([0-9]{4}-[0-9]{2}-[0-9]{2})-([0-9]{6,12})(?:\.(summary|kept))?\.jsonl(\.gz)?"
+    )
+    found: dict[int, Archive] = {}
+    try:
+        names = os.listdir(archive_directory(log))
+    except FileNotFoundError:
+        return ()
+    for name in names:
+        if match := pattern.fullmatch(name):
+            one = Archive(
+                log=log,
+                path=archive_directory(log) / name,
+                day=match[1],
+                number=int(match[2]),
+                stage=match[3] or "",
+            )
+            other = found.get(one.number)
+            if other is None or _age(one) < _age(other):
+                found[one.number] = one
+    return tuple(found[number] for number in sorted(found))
+
+
+_TRIES = 3
+STAGES = ("", "summary", "kept")
+
+
+def _age(archive: Archive) -> tuple[int, bool, str]:
+    return (STAGES.index(archive.stage), archive.is_packed, archive.path.name)
+
+
+def next_archive(log: Path, day: str) -> Path:
+    """Return the path of the archive that comes next.
+
+    Raises:
+        OSError: the directory cannot be made or read.
+        AuditError: `log-link`, a link stands at its place.
+    """
+    directory = archive_directory(log)
+    directory.mkdir(exist_ok=True, mode=0o700)
+    if directory.is_symlink():
+        raise AuditError("log-link", "a symbolic link is no directory of archives", directory)
+    before = archives_of(log)
+    number = before[-1].number + 1 if before else 1
+    return directory / f"{log.stem}-{day}-{number:06}.jsonl"
+
+
+def open_archive(archive: Archive) -> tuple[Archive, int]:
+    """Return a descriptor of an archive, and the archive as it is now.
+
+    Raises:
+        OSError: it cannot be opened, or is gone.
+        AuditError: a link stands at its place.
+    """
+    for _ in range(_TRIES):
+        try:
+            return archive, open_file(archive.path, os.O_RDONLY)
+        except FileNotFoundError:
+            # Packed or shortened since it was listed.
+            same = [one for one in archives_of(archive.log) if one.number == archive.number]
+            if not same:
+                raise
+            archive = same[0]
+    return archive, open_file(archive.path, os.O_RDONLY)
+
+
+def size_of(archive: Archive) -> int:
+    """Return the bytes of an archive, 0 where it is just being replaced."""
+    found = stat_at(archive.path)
+    return 0 if found is None else found.st_size
+
+
+def last_lines(archive: Archive) -> list[bytes]:
+    """Return the last lines of an archive, without their newlines.
+
+    Raises:
+        OSError, AuditError: it cannot be read.
+    """
+    archive, handle = open_archive(archive)
+    lines = deque(lines_of(handle, archive.path), maxlen=2)
+    return [line.rstrip(b"\n") for line in lines]
+
+
+def pack_archive(archive: Archive) -> Archive:
+    """Compress an archive; at each moment a whole one is there.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    packed = archive.path.with_name(archive.path.name + ".gz")
+    replace_packed(packed, open_lines(archive.path))
+    archive.path.unlink()
+    return replace(archive, path=packed)
+
+
+def replace_packed(path: Path, lines: Iterator[bytes]) -> None:
+    """Write lines to a packed file, which then takes the place of the one before.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    made = path.with_name(path.name + ".new")
+    made.unlink(missing_ok=True)
+    pack(lines, made)
+    os.replace(made, path)
+    sync_directory(path.parent)
+
+
+@contextmanager
+def tidying(log: Path) -> Iterator[bool]:
+    """Keep other processes from tidying the archives; False where one does already.
+
+    Raises:
+        OSError: the lock file cannot be opened.
+    """
+    handle = open_file(archive_directory(log) / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        yield try_lock(handle)
+    finally:
+        os.close(handle)

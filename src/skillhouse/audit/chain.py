@@ -1,0 +1,367 @@
+"""The file that is appended to: under its lock, chained to its tail, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from skillhouse.audit.archives import archives_of, last_lines, next_archive
+from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, CheckpointFile
+from skillhouse.audit.files import identity, open_file, read_at, stat_at, sync_directory, write_all
+from skillhouse.audit.head import Head, HeadFile, head_of
+from skillhouse.audit.keys import KEY_BYTES, Keys, make_keys, read_keys
+from skillhouse.audit.known import KnownSecrets
+from skillhouse.audit.line import Said, opened, said, sealed
+from skillhouse.audit.lines import chunks, split
+from skillhouse.audit.moment import DAY_MILLISECONDS, day_number, day_of, timestamp, ulid
+from skillhouse.audit.record import AuditDraft, AuditError
+from skillhouse.audit.tail import Tail, read_tail
+from skillhouse.audit.unreadable import LineError
+from skillhouse.floor.lock import lock, unlock
+
+MAX_FILE_BYTES = 50_000_000
+"""Bytes after which a file is closed and the next one begun (S000-125)."""
+_OPEN_TRIES = 64
+_RETRY_SECONDS = 10.0
+"""Time after which a second place that could not be written is tried again."""
+_NEVER = 1 << 62
+
+
+class ChainFile:
+    """One log's active file with what stands beside it. `begin` and `end` bracket each use."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        key: bytes | None,
+        checkpoints: Path,
+        max_bytes: int,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        """Name the files; nothing is opened before `begin`."""
+        self.path = path
+        self.checkpoint_error = ""
+        """Why the second place could not be written; empty when it could."""
+        self.rotation_error = ""
+        """Why a file that was long enough could not be closed; empty when it could."""
+        self._given = key
+        self._keys: Keys | None = None
+        self._max_bytes = max_bytes
+        self._random_bytes = random_bytes
+        self._handle = -1
+        self._identity = (0, 0)
+        self._head = HeadFile(path)
+        self._tail: Tail | None = None
+        self._day_end = _NEVER
+        self._checkpoints = CheckpointFile(checkpoints)
+        self._checked: int | None = None
+        """`seq` of the newest checkpoint, once it was compared with the log."""
+        self._durable = False
+        self._retry_at = 0.0
+        self._rotate_at = 0.0
+
+    @property
+    def keys(self) -> Keys:
+        """The keys, known after the first `begin`."""
+        if self._keys is None:
+            raise AuditError("key-missing", "the log was not opened yet", self.path)
+        return self._keys
+
+    @property
+    def has_news(self) -> bool:
+        """Whether this process made a record durable that no checkpoint knows yet."""
+        return self._durable
+
+    def begin(self) -> Tail:
+        """Hold the lock of the file that stands at the path now, and return where it ends.
+
+        Raises:
+            AuditError: its end is not one that appends and a power cut leave, or its key is gone.
+            OSError: it cannot be opened, locked or read.
+        """
+        for _ in range(_OPEN_TRIES):
+            if self._handle == -1:
+                self._open()
+            lock(self._handle)
+            try:
+                there = stat_at(self.path)
+                if there is not None and (there.st_dev, there.st_ino) == self._identity:
+                    return self._tail_of(there.st_size)
+            except BaseException:
+                unlock(self._handle)
+                raise
+            unlock(self._handle)
+            # Rotated or replaced since it was opened.
+            self._close_log()
+        raise AuditError("log-replaced", "the audit log is replaced all the time", self.path)
+
+    def end(self) -> None:
+        """Let go of the lock."""
+        if self._handle != -1:
+            unlock(self._handle)
+
+    def append(self, told: Said, milliseconds: int, *, record_id: str = "", durable: bool) -> bytes:
+        """Write a record, between `begin` and `end`; return its line.
+
+        Raises:
+            OSError: it cannot be written, and the file is as it was.
+        """
+        tail = self._known_tail()
+        seq = tail.seq + 1
+        record_id = record_id or self.new_id(milliseconds, after=tail.id)
+        line, found = sealed(
+            told,
+            self.keys,
+            record_id=record_id,
+            seq=seq,
+            ts=timestamp(milliseconds),
+            prev=tail.hash,
+        )
+        # Torn bytes stay where they are, on a line of their own: the log is only appended to.
+        data = b"\n" + line if tail.is_open else line
+        size = tail.size + len(data)
+        before = self._head.known()
+        after = Head(seq=seq, size=size, hash=found, durable=seq if durable else before.durable)
+        # INVARIANT: the record is whole, and on the disk where it must be, before the side file
+        # says so and before the caller acts; on any failure the log is as it was.
+        try:
+            write_all(self._handle, data)
+            if durable:
+                os.fsync(self._handle)
+            self._head.write(after, self.keys)
+        except BaseException:
+            self._tail = None
+            with suppress(OSError):
+                os.ftruncate(self._handle, tail.size)
+                self._head.write(before, self.keys)
+            raise
+        if self._day_end == _NEVER:
+            self._day_end = _end_of_day(milliseconds)
+        self._durable = self._durable or durable
+        self._tail = Tail(seq=seq, hash=found, id=record_id, size=size, line=line)
+        return line
+
+    def new_id(self, milliseconds: int, *, after: str = "") -> str:
+        """Return an id for a record of that moment."""
+        return ulid(milliseconds, self._random_bytes(10), after=after)
+
+    def is_due(self, milliseconds: int) -> bool:
+        """Return whether the file is long or old enough to be closed before the next record."""
+        tail = self._known_tail()
+        if tail.size < self._max_bytes and milliseconds < self._day_end:
+            return False
+        return tail.size > 0 and time.monotonic() >= self._rotate_at
+
+    def rotate(self, milliseconds: int) -> None:
+        """Close the file with a record and put it among the archives; `begin` starts the next.
+
+        A crash at any moment leaves a log that goes on: `begin` sees from the side file that what
+        it names is the end of the newest archive. A file that cannot be moved is gone on with.
+
+        Raises:
+            AuditError, OSError: the record cannot be written.
+        """
+        day = day_of(self._day_end - 1 if self._day_end != _NEVER else milliseconds)
+        try:
+            target = next_archive(self.path, day)
+        except OSError as error:
+            self._put_off(error)
+            return
+        detail = {"event": "closed", "archive": target.name}
+        reason = "the log goes on in the next file"
+        told = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
+        self.append(told, milliseconds, durable=True)
+        self._head.sync()
+        try:
+            os.rename(self.path, target)
+        except OSError as error:
+            self._put_off(error)
+            return
+        self.rotation_error = ""
+        for directory in (target.parent, self.path.parent):
+            with suppress(OSError):
+                sync_directory(directory)
+        self.end()
+        self._close_log()
+
+    def open_next(self, milliseconds: int) -> None:
+        """Write the first record of a file that follows an archive, between `begin` and `end`.
+
+        Raises:
+            AuditError, OSError: it cannot be written.
+        """
+        tail = self._known_tail()
+        before = archives_of(self.path)
+        detail: dict[str, object] = {
+            "event": "opened",
+            "after": before[-1].path.name.removesuffix(".gz") if before else "",
+            "last_seq": tail.seq,
+            "last_hash": tail.hash,
+        }
+        reason = "the log goes on from the file before"
+        told = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
+        self.append(told, milliseconds, durable=True)
+
+    def checkpoint(self, milliseconds: int, *, now: bool = False) -> None:
+        """Note where the chain stands in the second place, when it is time; needs the lock.
+
+        What goes wrong there is kept in `checkpoint_error`: the log itself is whole.
+        """
+        tail, checked = self._known_tail(), self._checked or 0
+        due = tail.seq - checked >= CHECKPOINT_EVERY or (now and self._durable)
+        # A log from before there were keys is bound to its key at once.
+        due = due or (checked == 0 and self.keys.since > 0)
+        if not due or tail.seq == checked or (not now and time.monotonic() < self._retry_at):
+            return
+        try:
+            # INVARIANT: no checkpoint names a record that a power cut may still take.
+            os.fsync(self._handle)
+            self._checkpoints.write(tail.seq, tail.hash, timestamp(milliseconds), self.keys)
+        except (OSError, AuditError) as error:
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            self.checkpoint_error = f"no checkpoint can be written: {error}"
+            return
+        self.checkpoint_error = ""
+        self._checked, self._durable = tail.seq, False
+        if (head := self._head.known()).durable < tail.seq:
+            self._head.write(replace(head, durable=tail.seq), self.keys)
+
+    def close(self) -> None:
+        """Close the files; the next `begin` opens them again."""
+        self._head.close()
+        self._close_log()
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._handle = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        self._identity = identity(os.fstat(self._handle))
+        self._tail = None
+        self._day_end = _NEVER
+
+    def _close_log(self) -> None:
+        self._tail = None
+        if self._handle != -1:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _put_off(self, error: OSError) -> None:
+        self._rotate_at = time.monotonic() + _RETRY_SECONDS
+        self.rotation_error = f"the log cannot be archived ({error.strerror or error})"
+
+    def _known_tail(self) -> Tail:
+        if self._tail is None:
+            raise AuditError("log-unread", "the log's end is not known", self.path)
+        return self._tail
+
+    def _tail_of(self, size: int) -> Tail:
+        """Return the end of the file: what was written last if it is there, or read anew."""
+        tail = self._tail
+        if (
+            tail is not None
+            and tail.size == size
+            and tail.line
+            and self._head.is_known()
+            and read_at(self._handle, size - len(tail.line), len(tail.line)) == tail.line
+        ):
+            return tail
+        self._tail = None
+        head = self._read_head(size)
+        self._tail = tail = self._read_tail(head)
+        if self._checked is None:
+            self._compare(tail)
+        if self._day_end == _NEVER and size:
+            self._day_end = self._first_day_end(size)
+        return tail
+
+    def _read_head(self, size: int) -> Head:
+        """Return what the side file says, and know the keys after that."""
+        archives = archives_of(self.path) if size == 0 else ()
+        data = self._head.data(new_log=size == 0 and not archives)
+        if self._keys is None:
+            self._keys = read_keys(self.path, self._given)
+        is_new = size == 0 and not archives and not data
+        if self._keys is None:
+            self._keys = self._made_keys(b"" if is_new else data)
+        if is_new:
+            return self._head.begin(self._keys)
+        head = head_of(data, self._keys)
+        if head is None:
+            old = head_of(data, None)
+            if old is not None and not old.mac:
+                message = "the log is older than its key; move it aside to start a new one"
+                raise AuditError("log-unkeyed", message, self.path)
+            message = "the log's side file was changed, or belongs to another key"
+            raise AuditError("head-unreadable", message, self._head.path)
+        # What is written on a failure is this head.
+        self._head.write(head, self._keys)
+        return self._head.known()
+
+    def _made_keys(self, data: bytes) -> Keys:
+        """Make the key of a log that never had one."""
+        head = Head() if not data else head_of(data, None)
+        if head is None:
+            raise AuditError("head-unreadable", "the log's side file was changed", self._head.path)
+        if head.mac:
+            message = "the log was written with a key, which is gone; put it back, or move the log"
+            raise AuditError("key-missing", f"{message} aside to start a new one", self.path)
+        old = read_tail(self._handle, head, self.path, None)
+        return make_keys(
+            self.path, self._random_bytes(KEY_BYTES), since=old.seq, last_hash=old.hash
+        )
+
+    def _read_tail(self, head: Head) -> Tail:
+        try:
+            return read_tail(self._handle, head, self.path, self._keys)
+        except AuditError:
+            # After a crash in the middle of a rotation the side file speaks of the newest archive.
+            if not self._is_archived(head):
+                raise
+            return read_tail(self._handle, replace(head, size=0), self.path, self._keys)
+
+    def _is_archived(self, head: Head) -> bool:
+        archives = archives_of(self.path)
+        if not archives:
+            return False
+        for line in last_lines(archives[-1]):
+            with suppress(LineError):
+                record = opened(line, self._keys, summaries=True)
+                if (record.seq, record.hash) == (head.seq, head.hash):
+                    return True
+        return False
+
+    def _compare(self, tail: Tail) -> None:
+        """Compare the log with the newest checkpoint, once for each process.
+
+        Raises:
+            AuditError: `log-truncated`, or the checkpoints were changed.
+        """
+        try:
+            last = self._checkpoints.last(self.keys)
+        except OSError as error:
+            self.checkpoint_error = f"no checkpoint can be read: {error}"
+            return
+        if last is not None and (
+            last.seq > tail.seq or (last.seq == tail.seq and last.hash != tail.hash)
+        ):
+            message = f"a checkpoint knows {last.seq} records, the log has {tail.seq}"
+            raise AuditError("log-truncated", message, self.path)
+        self._checked = 0 if last is None else last.seq
+
+    def _first_day_end(self, size: int) -> int:
+        for line in split(chunks(self._handle, min(size, 1 << 20))):
+            with suppress(LineError):
+                return (day_number(opened(line[:-1], self._keys).ts[:10]) + 1) * DAY_MILLISECONDS
+        return _NEVER
+
+
+def _end_of_day(milliseconds: int) -> int:
+    return (milliseconds // DAY_MILLISECONDS + 1) * DAY_MILLISECONDS
+
+
+def _own(draft: AuditDraft) -> Said:
+    return said(draft, KnownSecrets())

@@ -1,0 +1,121 @@
+"""Writes entries for other programs: CSV as RFC 4180 says, or JSON."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Iterable, Iterator
+
+from skillhouse.audit.reading import AuditEntry
+
+COLUMNS = (
+    "id seq ts kind tool result tier effective_tier security_level agent user channel device "
+    "session trace request skill skill_version skill_digest permissions decision reason error "
+    "duration_ms arguments detail amount_usd tx_hash chain_id block_number gas_used gas_price "
+    "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
+    "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
+    "argument_digest outcome_id finalized_at hash"
+).split()
+
+_PATHS = frozenset(("path", "file", "filename", "directory"))
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""First characters by which a spreadsheet takes a cell for a formula, wide forms included."""
+
+
+def csv_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield CSV with a heading, CR LF at the ends of lines, and no cell that a spreadsheet runs."""
+    yield _csv_line(COLUMNS)
+    for entry in entries:
+        row = row_of(entry)
+        yield _csv_line([_cell(row[name]) for name in COLUMNS])
+
+
+def json_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield a JSON array of entries, one on each line, all of it ASCII."""
+    before = "[\n"
+    for entry in entries:
+        value = dataclasses.asdict(entry) | {"status": entry.status, "result": entry.result}
+        yield before + json.dumps(value, ensure_ascii=True, sort_keys=True)
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def write_gate_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield JSON lines as the published WriteGate design has them (S000-83, S000-84).
+
+    Of the arguments only those that name a path are left.
+    """
+    for entry in entries:
+        record, after = entry.record, entry.outcome or entry.record
+        line = {
+            "ts": record.ts,
+            "tool": record.tool,
+            "user": record.user,
+            "session": record.session,
+            "params": {name: value for name, value in record.arguments.items() if name in _PATHS},
+            "result": entry.result,
+            "durationMs": after.duration_ms,
+        }
+        yield json.dumps(line, ensure_ascii=True) + "\n"
+
+
+def row_of(entry: AuditEntry) -> dict[str, object]:
+    """Return an entry as one flat row; what came later fills in what came before."""
+    record = entry.record
+    after = entry.outcome or record
+    asked = after.confirmation or record.confirmation
+    sent = after.transaction or record.transaction
+    row: dict[str, object] = {
+        name: getattr(after, name, "") or getattr(record, name, "") for name in COLUMNS
+    }
+    return row | {
+        "id": record.id,
+        "seq": record.seq,
+        "ts": record.ts,
+        "kind": record.kind,
+        "hash": record.hash,
+        "argument_digest": record.argument_digest,
+        "arguments": _json(record.arguments),
+        "detail": _json(dict(record.detail) | dict(after.detail)),
+        "result": entry.result,
+        "duration_ms": after.duration_ms,
+        "permissions": "; ".join(f"{each.action} {each.resource}" for each in record.permissions),
+        "decision": "; ".join(f"{each.effect} ({each.layer})" for each in record.permissions),
+        "tx_hash": sent.tx_hash if sent else "",
+        "chain_id": sent.chain_id if sent else "",
+        "block_number": sent.block_number if sent else "",
+        "gas_used": sent.gas_used if sent else "",
+        "gas_price": sent.gas_price if sent else "",
+        "confirmation_required": _word(asked.required) if asked else "",
+        "confirmation_channel": asked.channel if asked else "",
+        "confirmation_requested_at": asked.requested_at if asked else "",
+        "confirmation_responded_at": asked.responded_at if asked else "",
+        "confirmation_approved": _word(asked.approved) if asked else "",
+        "confirmation_latency_ms": asked.latency_ms if asked else "",
+        "approval": asked.approval if asked else "",
+        "outcome_id": entry.outcome.id if entry.outcome else "",
+        "finalized_at": entry.outcome.ts if entry.outcome else "",
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _word(value: bool | None) -> str:  # noqa: FBT001 - a value of the log, no switch.
+    return "" if value is None else "true" if value else "false"
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    # OWASP, "CSV Injection": such a cell is text once it begins with an apostrophe.
+    return f"'{value}" if value.lstrip(" ").startswith(_FORMULA) else value
+
+
+def _csv_line(values: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(values)
+    return line.getvalue()

@@ -1,0 +1,51 @@
+"""Reaches the network under rules, or refuses.
+
+The face loads each name when it is first used, because most commands of a house reach nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.net.client import Response as Response
+    from skillhouse.net.client import fetch as fetch
+    from skillhouse.net.errors import NetError as NetError
+    from skillhouse.net.policy import METHODS as METHODS
+    from skillhouse.net.policy import HostRule as HostRule
+    from skillhouse.net.policy import NetLimits as NetLimits
+    from skillhouse.net.policy import NetPolicy as NetPolicy
+    from skillhouse.net.policy import host_rule as host_rule
+    from skillhouse.net.proxy import EgressDecision as EgressDecision
+    from skillhouse.net.proxy import EgressProxy as EgressProxy
+    from skillhouse.net.route import Route as Route
+    from skillhouse.net.search import BraveSearch as BraveSearch
+    from skillhouse.net.search import Found as Found
+    from skillhouse.net.search import SearchProvider as SearchProvider
+    from skillhouse.net.search import SearxngSearch as SearxngSearch
+    from skillhouse.net.secret import SecretBinding as SecretBinding
+    from skillhouse.net.secret import masked as masked
+    from skillhouse.net.secret import names_in as names_in
+    from skillhouse.net.url import Target as Target
+    from skillhouse.net.url import parse_url as parse_url
+else:
+    import importlib
+
+    _FILES = {
+        "client": "Response fetch",
+        "errors": "NetError",
+        "policy": "METHODS HostRule NetLimits NetPolicy host_rule",
+        "proxy": "EgressDecision EgressProxy",
+        "route": "Route",
+        "search": "BraveSearch Found SearchProvider SearxngSearch",
+        "secret": "SecretBinding masked names_in",
+        "url": "Target parse_url",
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    __all__ = sorted(_FILE_OF)
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.net` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.net.{file}"), name)
+        globals()[name] = value
+        return value

@@ -1,0 +1,184 @@
+"""`fetch`: one request under the policy, with its redirects, each judged like the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+import anyio
+
+from skillhouse.net.content import ACCEPTED, Body
+from skillhouse.net.errors import NetError
+from skillhouse.net.exchange import HOP_HEADERS, Exchange, Head, Headers
+from skillhouse.net.policy import METHODS, NetPolicy
+from skillhouse.net.route import Route
+from skillhouse.net.secret import filled
+from skillhouse.net.url import Target, parse_url
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_OURS = HOP_HEADERS | {"host", "content-length", "accept-encoding", "expect"}
+_NO_SECRETS = frozenset({"accept", "accept-language", "user-agent", "content-type", "range"})
+"""Headers that go along to another origin; whatever else a caller set may be a credential."""
+_USER_AGENT = ("User-Agent", "skillhouse")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What came back."""
+
+    status: int
+    url: str
+    """Where the answer is from, after redirects."""
+    headers: Headers
+    body: bytes
+    hops: tuple[str, ...] = ()
+    """The URLs before the last."""
+
+    def header(self, name: str) -> str:
+        """Return a header's values joined by commas; "" when there is none."""
+        return Head(status=self.status, headers=self.headers).get(name.lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    method: str
+    target: Target
+    headers: Headers
+    """With the names of secrets in them, not yet the secrets."""
+    body: bytes
+
+
+async def fetch(
+    url: str,
+    *,
+    policy: NetPolicy,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    route: Route | None = None,
+) -> Response:
+    """Make a request and return the whole answer, or refuse.
+
+    Args:
+        url: http or https; see `parse_url`.
+        policy: What may be reached; without a rule that allows it, nothing.
+        headers: `{{secret:NAME}}` in a value becomes a secret bound to the host.
+        route: How to connect; made anew when None.
+
+    Raises:
+        NetError: it is refused or failed; `code` says why.
+    """
+    limits = policy.limits
+    if method not in METHODS:
+        raise NetError("request-refused", f"expected one of {', '.join(METHODS)}, got {method!r}")
+    if len(body) > limits.request_bytes:
+        raise NetError("request-refused", f"a body of more than {limits.request_bytes} bytes")
+    request = _Request(
+        method=method, target=parse_url(url), headers=_checked(headers or {}), body=body
+    )
+    try:
+        with anyio.fail_after(limits.seconds):
+            return await _follow(request, policy, route or Route())
+    except TimeoutError as error:
+        raise NetError("timeout", f"no whole answer in {limits.seconds:g} s: {url}") from error
+
+
+def _checked(headers: Mapping[str, str]) -> Headers:
+    found = {name.lower() for name in headers}
+    if taken := sorted(found & _OURS):
+        raise NetError("request-refused", f"the header `{taken[0]}` is not the caller's to set")
+    if len(found) != len(headers):
+        raise NetError("request-refused", "expected each header once")
+    agent = () if "user-agent" in found else (_USER_AGENT,)
+    return (*headers.items(), *agent, ("Accept-Encoding", ACCEPTED))
+
+
+async def _follow(request: _Request, policy: NetPolicy, route: Route) -> Response:
+    hops: list[str] = []
+    seen: set[tuple[str, str]] = set()
+    while True:
+        try:
+            policy.check_origin(request.target, request.method)
+        except NetError as error:
+            if not hops:
+                raise
+            message = f"{hops[-1]} leads to {request.target.url}: {error}"
+            raise NetError("redirect-refused", f"{message}; ask for that URL by itself") from error
+        head, body = await _once(request, policy, route)
+        if not _leads_on(head):
+            return Response(
+                status=head.status,
+                url=request.target.url,
+                headers=tuple(h for h in head.headers if h[0].lower() != "set-cookie"),
+                body=body,
+                hops=tuple(hops),
+            )
+        hops.append(request.target.url)
+        seen.add((request.method, request.target.url))
+        request = _redirected(request, head)
+        if (request.method, request.target.url) in seen:
+            raise NetError("redirect-refused", f"a loop of redirects: {request.target.url}")
+        if len(hops) > policy.limits.redirects:
+            raise NetError("redirect-refused", f"more than {policy.limits.redirects} redirects")
+
+
+async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Head, bytes]:
+    """Make one request; the body of a redirect is not read."""
+    target, limits = request.target, policy.limits
+    sent = (f"{name}: {value}".encode() for name, value in request.headers)
+    policy.check_secrets(target, (*sent, request.body))
+    headers = _with_secrets(request, policy)
+    addresses = await route.addresses(target, policy)
+    encrypted = target.scheme == "https"
+    stream = await route.connect(target, addresses, limits, encrypted=encrypted)
+    try:
+        exchange = Exchange(stream, limits)
+        await exchange.send(request.method, target, headers, request.body)
+        head = await exchange.head()
+        if _leads_on(head):
+            return head, b""
+        whole = Body(head.get("content-encoding"), limits.body_bytes)
+        async for chunk in exchange.chunks():
+            whole.add(chunk)
+        return head, whole.end()
+    finally:
+        # What the other side still has to say is of no interest, nor is a polite end.
+        await anyio.aclose_forcefully(stream)
+
+
+def _with_secrets(request: _Request, policy: NetPolicy) -> Headers:
+    if not any("{{secret:" in value for _, value in request.headers):
+        return request.headers
+    bound = policy.bound_to(request.target)
+    return tuple((k, filled(v, bound, request.target.host)) for k, v in request.headers)
+
+
+def _leads_on(head: Head) -> bool:
+    return head.status in _REDIRECTS and bool(head.get("location"))
+
+
+def _redirected(request: _Request, head: Head) -> _Request:
+    """Return the request that a redirect asks for.
+
+    Raises:
+        NetError: "redirect-refused".
+    """
+    before = request.target
+    try:
+        target = parse_url(urljoin(before.url, head.get("location")))
+    except (NetError, ValueError) as error:
+        raise NetError("redirect-refused", f"{before.url} leads astray: {error}") from error
+    if before.scheme == "https" and target.scheme == "http":
+        raise NetError("redirect-refused", f"{before.url} leads from https to http")
+    method, body, headers = request.method, request.body, request.headers
+    if (head.status == 303 and method != "HEAD") or (
+        head.status in (301, 302) and method == "POST"
+    ):
+        # As the Fetch standard has it ("HTTP-redirect fetch").
+        method, body = "GET", b""
+        headers = tuple(h for h in headers if h[0].lower() != "content-type")
+    if target.origin != before.origin:
+        headers = tuple(h for h in headers if h[0].lower() in _NO_SECRETS | {"accept-encoding"})
+        headers = tuple(h for h in headers if "{{secret:" not in h[1])
+    return _Request(method=method, target=target, headers=headers, body=body)

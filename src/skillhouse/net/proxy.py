@@ -1,0 +1,241 @@
+"""The way out for a confined command: an HTTP proxy on a Unix socket that keeps the policy."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteStream, SocketStream, TaskStatus
+
+from skillhouse.net.errors import NetError
+from skillhouse.net.exchange import CHUNK, Exchange, end_to_end, received
+from skillhouse.net.hello import client_hello
+from skillhouse.net.policy import NetPolicy
+from skillhouse.net.route import Route
+from skillhouse.net.server import Incoming, text_answer
+from skillhouse.net.url import Target, parse_url
+
+CONNECTIONS = 32
+"""Connections at one time; a further one waits."""
+IDLE_SECONDS = 60.0
+"""Longest silence of both sides of a connection (DESIGN, bounds: exec 60 s)."""
+
+_AUTHORITY = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^/?#@\[\]:]+):[0-9]{1,5}")
+_STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, "timeout": 504}
+"""What a client is told of a failure; a refusal is 403."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressDecision:
+    """What was decided about one request of a confined command."""
+
+    allowed: bool
+    method: str
+    """`CONNECT` for https: what is said inside is not seen."""
+    origin: str
+    """Scheme, host and port; the text that the command sent where that cannot be read."""
+    addresses: tuple[str, ...] = ()
+    """Where the host may be, by the one look-up; empty when it came to none."""
+    reason: str = ""
+    """Why not."""
+
+
+Report = Callable[[EgressDecision], None]
+"""Is told each decision before anything is sent. What it raises refuses the request."""
+
+
+class EgressProxy:
+    """Lets through what a policy allows, for programs that know how to use an HTTP proxy.
+
+    It takes `CONNECT host:port`, which a rule must allow by that method, and requests for http
+    URLs. What goes through a tunnel must be TLS with the same host. Names are looked up here, once
+    for each request, so the command needs no DNS.
+    """
+
+    def __init__(self, policy: NetPolicy, *, report: Report, route: Route | None = None) -> None:
+        """Take the rules, what is told of each decision, and how to connect."""
+        self._policy = policy
+        self._report = report
+        self._route = route or Route()
+        self._places = anyio.Semaphore(CONNECTIONS)
+
+    @asynccontextmanager
+    async def listening(self, path: Path | None = None) -> AsyncIterator[Path]:
+        """Serve a new Unix socket for as long as the block lasts, and remove it.
+
+        Args:
+            path: Where; by default in a new directory of this user alone. Linux takes 107 bytes.
+
+        Raises:
+            OSError: there can be no socket, for example because the path is too long.
+        """
+        failure: Exception | None = None
+        with tempfile.TemporaryDirectory(prefix="skillhouse-") as directory:
+            path = path or Path(directory) / "proxy"
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.serve, path)
+                try:
+                    yield path
+                except Exception as error:  # noqa: BLE001 - raised again below, not in a group.
+                    failure = error
+                finally:
+                    tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def serve(
+        self, path: Path, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve a new Unix socket until cancelled; only this user may connect to it."""
+        listener = await anyio.create_unix_listener(path, mode=0o600)
+        try:
+            async with listener:
+                task_status.started()
+                await listener.serve(self._take)
+        finally:
+            path.unlink(missing_ok=True)  # noqa: ASYNC240 - one short call
+
+    async def _take(self, stream: SocketStream) -> None:
+        """Serve one connection; what goes wrong with it is its own matter."""
+        async with self._places:
+            try:
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
+                    await self._serve_one(stream)
+            finally:
+                await anyio.aclose_forcefully(stream)
+
+    async def _serve_one(self, stream: SocketStream) -> None:
+        incoming = Incoming(stream, self._policy.limits)
+        try:
+            request = await incoming.request()
+        except NetError as error:
+            await stream.send(text_answer(400, str(error)))
+            return
+        method = request.method.decode("ascii")
+        asked = request.target.decode("ascii")
+        began = False
+        try:
+            target = self._target(method, asked)
+            body = b"" if method == "CONNECT" else await incoming.body()
+            addresses = await self._allowed(method, target, incoming.fields(request, body))
+            upstream = await self._route.connect(
+                target, addresses, self._policy.limits, encrypted=False
+            )
+            try:
+                if method == "CONNECT":
+                    began = True
+                    await stream.send(b"HTTP/1.1 200 connected\r\n\r\n")
+                    await upstream.send(await self._greeting(stream, incoming.rest(), target))
+                    await _relay(stream, upstream)
+                    return
+                exchange = Exchange(upstream, self._policy.limits)
+                await exchange.send(method, target, incoming.headers(request), body)
+                head = await exchange.head()
+                began = True
+                await incoming.answer(head.status, end_to_end(head.headers), exchange.chunks())
+            finally:
+                await anyio.aclose_forcefully(upstream)
+        except NetError as error:
+            # Once an answer has begun, its missing end is what tells the client.
+            if not began:
+                status = 403 if error.refused else _STATUS.get(error.code, 502)
+                await stream.send(text_answer(status, f"{error}"))
+
+    async def _greeting(self, stream: ByteStream, data: bytes, target: Target) -> bytes:
+        """Return the first bytes of a tunnel, once they say that it leads where it was to lead.
+
+        Raises:
+            NetError: "host-refused", "protocol-error" or "timeout"; reported.
+        """
+        try:
+            with anyio.fail_after(self._policy.limits.head_seconds):
+                while (hello := client_hello(data)) is None:
+                    more = await received(stream)
+                    if not more:
+                        raise NetError("protocol-error", "the tunnel ended before its greeting")
+                    data += more
+            wanted = "" if target.is_address else target.host
+            if hello.name != wanted or hello.hides_name:
+                meant = "a hidden name" if hello.hides_name else f"`{hello.name[:255]}`"
+                raise NetError("host-refused", f"a tunnel to {target.host} asks for {meant}")
+        except (NetError, TimeoutError) as error:
+            reason = str(error) or "the tunnel did not begin"
+            self._tell(
+                EgressDecision(allowed=False, method="CONNECT", origin=target.origin, reason=reason)
+            )
+            raise
+        return data
+
+    def _target(self, method: str, asked: str) -> Target:
+        """Return what a request is for.
+
+        Raises:
+            NetError: "url-refused"; reported.
+        """
+        try:
+            if method == "CONNECT":
+                if not _AUTHORITY.fullmatch(asked):
+                    raise NetError("url-refused", f"expected `CONNECT host:port`, got {asked!r}")
+                return parse_url(f"https://{asked}/")
+            target = parse_url(asked)
+            if target.scheme != "http":
+                raise NetError("url-refused", "https goes by CONNECT through this proxy")
+            return target
+        except NetError as error:
+            self._tell(
+                EgressDecision(allowed=False, method=method, origin=asked[:200], reason=str(error))
+            )
+            raise
+
+    async def _allowed(
+        self, method: str, target: Target, fields: tuple[bytes, ...]
+    ) -> tuple[str, ...]:
+        """Decide, report, and return the addresses that may be connected to.
+
+        Raises:
+            NetError: it is refused or there is no address.
+        """
+        decision = EgressDecision(allowed=False, method=method, origin=target.origin)
+        try:
+            self._policy.check_origin(target, method)
+            self._policy.check_secrets(target, fields)
+            addresses = await self._route.addresses(target, self._policy)
+        except NetError as error:
+            self._tell(replace(decision, reason=str(error)))
+            raise
+        # INVARIANT: told before anything is sent, so that nothing leaves that no log knows of.
+        self._tell(replace(decision, allowed=True, addresses=addresses))
+        return addresses
+
+    def _tell(self, decision: EgressDecision) -> None:
+        try:
+            self._report(decision)
+        except Exception as error:
+            message = f"the decision could not be recorded: {type(error).__name__}"
+            raise NetError("host-refused", message) from error
+
+
+async def _relay(client: ByteStream, upstream: ByteStream) -> None:
+    """Carry bytes both ways until both sides have ended, or neither has spoken for long."""
+
+    async def carry(source: ByteStream, sink: ByteStream) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            with suppress(anyio.EndOfStream):
+                while True:
+                    data = await source.receive(CHUNK)
+                    idle.deadline = anyio.current_time() + IDLE_SECONDS
+                    await sink.send(data)
+            await sink.send_eof()
+            return
+        # One direction is broken, so the other has nobody to speak to.
+        idle.cancel()
+
+    with anyio.move_on_after(IDLE_SECONDS) as idle:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(carry, client, upstream)
+            tasks.start_soon(carry, upstream, client)

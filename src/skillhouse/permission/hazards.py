@@ -1,0 +1,128 @@
+"""Programs that a wildcard never covers, and commands that nothing ever covers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox toybox".split())
+
+BUILTINS = frozenset(
+    ". source eval exec builtin export declare typeset local readonly set unset shopt trap alias "
+    "unalias enable hash let read mapfile readarray wait jobs fg bg disown ulimit umask times "
+    "getopts pushd popd dirs bind complete compgen compopt return exit break continue shift "
+    "suspend logout caller coproc history fc help type".split()
+)
+"""What means something in a shell only, and much of it runs text."""
+
+RUNNING = frozenset(
+    # Interpreters, and programs with a language of their own that runs commands.
+    "python pypy perl ruby irb node nodejs deno bun php lua luajit tclsh wish expect R Rscript "
+    "julia ghc ghci runghc guile racket ocaml erl elixir iex scala groovy jshell java osascript "
+    "pwsh powershell awk gawk mawk nawk ed ex vi vim nvim view emacs nano joe m4 bc dc gdb lldb "
+    "sqlite3 psql mysql mariadb mongosh redis-cli ftp sftp telnet tar rsync zip unzip cpio scp "
+    "less more most man info pager bat lynx w3m screen tmux crontab at batch "
+    # Programs that start another one.
+    "xargs parallel flock watch script scriptreplay strace ltrace perf valgrind rlwrap unbuffer "
+    "chroot unshare nsenter setpriv capsh systemd-run ssh slogin mosh runcon firejail bwrap proot "
+    "fakeroot taskset chrt numactl prlimit cgexec dbus-run-session xvfb-run start-stop-daemon "
+    "run-parts ld.so npx bunx pnpx uvx pipx tsx ts-node fd fdfind entr "
+    # Programs that take orders from a file of the place where they run.
+    "make gmake ninja just rake ant mvn gradle cmake "
+    "install ln dd split csplit shuf xxd wget openssl gpg".split()
+)
+"""Covered by an exact rule only, or by one that names more than the program."""
+
+PRIVILEGED = frozenset(
+    "sudo doas su pkexec runuser sudoedit gksudo kdesudo calife super sg newgrp".split()
+)
+
+PREFIXES = (
+    *(
+        (program, "run")
+        for program in "uv poetry pipenv pdm hatch rye conda mamba micromamba".split()
+    ),
+    *(
+        (program, "exec")
+        for program in "npm pnpm yarn bundle docker podman kubectl mise direnv".split()
+    ),
+    *((program, "run") for program in "docker podman npm pnpm yarn cargo go deno bun".split()),
+    *((program, "x") for program in "npm bun pnpm".split()),
+    ("go", "generate"),
+    ("go", "tool"),
+    ("uv", "tool"),
+)
+"""Words after which the program to run is named."""
+
+_VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
+_LOADER = re.compile(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
+
+_ROOTS = re.compile(
+    r"(/|~[\w-]*|\$\{?HOME\}?|\.\.(/\.\.)*|/[A-Za-z0-9_.-]+|/(home|Users|usr|var)/[\w.-]+)?"
+    r"/*(\*|\.\*|\{\*\})?/*"
+)
+_OFF = frozenset("shutdown reboot halt poweroff telinit".split())
+
+
+def base_name(program: str) -> str:
+    """Return the program that a path or version names: `/usr/bin/python3.11` is `python`."""
+    name = program.rsplit("/", 1)[-1]
+    found = _VERSIONED.fullmatch(name)
+    return found[1] if found else "ld.so" if _LOADER.fullmatch(name) else name
+
+
+def running(program: str) -> str:
+    """Return why a wildcard does not cover a program, or nothing."""
+    name = base_name(program)
+    if name in SHELLS:
+        return "a shell is covered by an exact rule only"
+    if name in BUILTINS:
+        return f"`{name}` means something to a shell only"
+    if name in RUNNING:
+        return f"`{name}` can run other code, and is covered by an exact rule only"
+    return ""
+
+
+def destruction(argv: Sequence[str]) -> str:
+    """Return what is beyond any rule about a command, or nothing.
+
+    >>> destruction(("rm", "-rf", "/")) != "", destruction(("rm", "-rf", "build"))
+    (True, '')
+    """
+    name, rest = base_name(argv[0]), argv[1:]
+    options = "".join(word for word in rest if word[:1] == "-" and word[:2] != "--")
+    longs = {word for word in rest if word[:2] == "--"}
+    recursive = bool(set(options) & set("rR")) or "--recursive" in longs
+    if name in ("rm", "chmod", "chown", "chgrp", "mv", "shred"):
+        targets = [word for word in rest if word[:1] != "-"]
+        everything = [word for word in targets if word and _ROOTS.fullmatch(word) and word != "*"]
+        if everything and (recursive or name in ("mv", "shred")):
+            return f"`{name}` of `{everything[0][:60]}`"
+        if "--no-preserve-root" in longs:
+            return f"`{name}` without its safety catch"
+    if name == "find" and "-delete" in rest and _ROOTS.fullmatch(rest[0]) and rest[0] != "*":
+        return f"deleting all of `{rest[0][:60]}`"
+    if name == "kill" and "-1" in rest[1:]:
+        return "a signal to every process"
+    if name in _OFF or (name == "systemctl" and set(rest) & (_OFF | {"kexec"})):
+        return "switching the machine off"
+    if name == "init" and rest[:1] in (("0",), ("6",), ["0"], ["6"]):
+        return "switching the machine off"
+    if name.startswith("mkfs") or name in ("wipefs", "mkswap", "blkdiscard", "fdisk", "parted"):
+        return "writing to a disk"
+    if name in ("dd", "cp", "tee", "shred", "mv", "truncate") and any(
+        _is_device(word.removeprefix("of=")) for word in rest if not word.startswith("if=")
+    ):
+        return "writing to a device"
+    return ""
+
+
+def _is_device(path: str) -> bool:
+    return path.startswith("/dev/") and path not in DEVICES
+
+
+DEVICES = frozenset(
+    {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero"}
+    | {"/dev/random", "/dev/urandom", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2"}
+)
+"""Devices that are there in the sandbox, and harmless."""

@@ -1,0 +1,185 @@
+"""Judges a command line: what may run, what a person is asked about, and what never runs.
+
+The order of reference/security.md 2.3. INVARIANT: what denies is looked for in every command,
+also after a reason to ask was found, and the strictest verdict wins.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillhouse.permission.places import Places
+from skillhouse.permission.plan import (
+    CommandPlan,
+    CommandVerdict,
+    JudgedCommand,
+    Pipeline,
+    SimpleCommand,
+)
+from skillhouse.permission.raw import UnreadableError
+from skillhouse.permission.rulebook import ArgumentRules, Rulebook
+from skillhouse.permission.rules import STRICTNESS, Effect, strictest
+from skillhouse.permission.simple import CommandJudge
+
+BYTES_MAX = 8_192
+"""Bytes of a command line (issue "command judge")."""
+
+_ORDINARY = re.compile(r"[\n\t -~]*")
+
+
+def judge_command(
+    command: str,
+    *,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    cwd: Path | None = None,
+    writable: Sequence[Path] = (),
+) -> CommandVerdict:
+    """Return what is said about a shell command line, and its plan when it has one.
+
+    Args:
+        command: One line, or several, of a shell.
+        allow: Rules by argument: a final `*` stands for any further words, a rule without one is
+            the exact command. What none covers is asked about.
+        deny: Rules of the same grammar, which are final.
+        cwd: Where it would run; without it a path outside the current tree is asked about by its
+            text alone.
+        writable: Directories that redirections may write to.
+
+    Raises:
+        CommandRuleError: a rule cannot be read.
+
+    >>> judge_command("git status; rm -rf build", allow=["git status"]).effect.value
+    'ask'
+    """
+    return judge_line(command, ArgumentRules(allow, deny), Places(cwd, writable=writable))
+
+
+def judge_line(line: str, rules: Rulebook, places: Places) -> CommandVerdict:
+    """Return what is said about a line by any rulebook and places."""
+    fault = _text_fault(line)
+    if fault:
+        return _refused(fault)
+    # The grammar is loaded when a line is judged, not with the room.
+    from skillhouse.permission.reading import read_line  # noqa: PLC0415
+
+    try:
+        reading = read_line(line)
+    except UnreadableError as error:
+        return _refused(f"unparseable: {error}")
+    judged = _Verdicts()
+    if reading.calls_itself:
+        judged.say(Effect.DENY, "a function that starts itself without end")
+    one = CommandJudge(rules, places)
+    if not reading.pipelines:
+        for raw in reading.commands:
+            effect, reason = one.refusal(raw)
+            if effect is Effect.DENY:
+                judged.say(effect, reason)
+        judged.say(Effect.ASK, f"only a shell can run it: {reading.shell_reason}")
+        return judged.verdict(None, needs_shell=True)
+    pipelines: list[Pipeline] = []
+    plan: list[tuple[str, ...]] = []
+    entering = True
+    for joined, raws in reading.pipelines:
+        found = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
+        for each in found:
+            judged.add(each.judged, each.redirected)
+            judged.remark(each.remarks)
+            judged.shell = judged.shell or each.shell
+            plan.append(each.argv)
+        commands = tuple(each.simple for each in found if each.simple is not None)
+        if commands and entering and plan[0] != commands[0].argv and joined == "||":
+            judged.shell = "`||` after `cd`"
+        if commands:
+            # After a `cd` the plan is in its directory, or has stopped.
+            pipelines.append(Pipeline(joined="" if entering else joined, commands=commands))
+            entering = False
+    if judged.shell:
+        return judged.verdict(None, needs_shell=True)
+    structure = CommandPlan(directory=places.directory, pipelines=tuple(pipelines))
+    return judged.verdict(tuple(plan), structure=structure)
+
+
+def judge_argv(argv: Sequence[str], rules: Rulebook, places: Places) -> CommandVerdict:
+    """Return what is said about one program with its arguments, which no shell has read."""
+    found = CommandJudge(rules, places).words(tuple(argv))
+    judged = _Verdicts()
+    judged.add(found, ())
+    structure = CommandPlan(
+        directory="",
+        pipelines=(Pipeline(joined="", commands=(SimpleCommand(argv=tuple(argv)),)),),
+    )
+    return judged.verdict((tuple(argv),), structure=structure)
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """Collects what is said about the parts of a line."""
+
+    remarks: list[tuple[Effect, str]] = field(default_factory=list)
+    commands: list[JudgedCommand] = field(default_factory=list)
+    concerns: list[str] = field(default_factory=list)
+    shell: str = ""
+    """Why nothing but a shell can run the line; empty when a plan can."""
+
+    def say(self, effect: Effect, reason: str) -> None:
+        self.remarks.append((effect, reason))
+
+    def add(self, judged: JudgedCommand | None, remarks: Sequence[tuple[Effect, str]]) -> None:
+        if judged is not None:
+            self.commands.append(judged)
+            if judged.effect is not Effect.ALLOW:
+                self.say(judged.effect, judged.reason)
+        self.remarks += remarks
+
+    def remark(self, remarks: Sequence[tuple[Effect, str]]) -> None:
+        self.remarks += remarks
+        self.concerns += [reason for effect, reason in remarks if effect is Effect.ASK]
+
+    def verdict(
+        self,
+        plan: tuple[tuple[str, ...], ...] | None,
+        *,
+        structure: CommandPlan | None = None,
+        needs_shell: bool = False,
+    ) -> CommandVerdict:
+        if self.shell:
+            self.say(Effect.ASK, f"only a shell can run it: {self.shell}")
+        effect = strictest(found for found, _ in self.remarks)
+        ordered = sorted(self.remarks, key=lambda remark: -STRICTNESS.index(remark[0]))
+        return CommandVerdict(
+            effect=effect,
+            plan=plan,
+            reasons=tuple(dict.fromkeys(reason for _, reason in ordered)),
+            structure=structure,
+            commands=tuple(self.commands),
+            concerns=tuple(dict.fromkeys(self.concerns)),
+            needs_shell=needs_shell and effect is not Effect.DENY,
+        )
+
+
+def _refused(reason: str) -> CommandVerdict:
+    return CommandVerdict(effect=Effect.DENY, plan=None, reasons=(reason,))
+
+
+def _text_fault(line: str) -> str:
+    """Return what is wrong with the text itself: its length, or a character that hides things."""
+    if len(line) > BYTES_MAX or (
+        not line.isascii() and len(line.encode(errors="replace")) > BYTES_MAX
+    ):
+        return f"expected at most {BYTES_MAX} bytes of command"
+    if not line.strip():
+        return "there is no command"
+    if _ORDINARY.fullmatch(line):
+        return ""
+    for sign in line:
+        kind = unicodedata.category(sign)
+        hidden = kind in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or (kind == "Zs" and sign != " ")
+        if hidden and sign not in "\n\t":
+            return f"the character U+{ord(sign):04X} is not shown as what it is"
+    return ""

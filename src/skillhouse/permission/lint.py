@@ -1,0 +1,146 @@
+"""Finds rules that cannot have an effect, or have more of one than they seem to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from skillhouse.permission.rules import ONE_TIME, Effect, Layer, Rule
+from skillhouse.permission.wildcard import covers, matches
+
+ACTIONS = (
+    "skill",
+    "read",
+    "list",
+    "write",
+    "exec",
+    "exec-once",
+    "shell",
+    "network",
+    "fetch",
+    "net",
+    "sign",
+    "memory",
+)
+"""The actions that calls need; a rule about another one is heard by nobody here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFinding:
+    """What is odd about one rule."""
+
+    code: str
+    """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word or
+    rule-unknown-action."""
+    layer: str
+    rule_index: int
+    """Place in its layer, from 0."""
+    rule: Rule
+    message: str
+    by: int | None = None
+    """Place of the rule that stands in its way."""
+
+
+def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
+    """Return what is odd about the rules of each layer, in their order.
+
+    >>> rules = tuple(
+    ...     Rule(effect=effect, action="exec", pattern=pattern)
+    ...     for effect, pattern in ((Effect.DENY, "rm *"), (Effect.ALLOW, "*"))
+    ... )
+    >>> [found.code for found in lint_rules([Layer(name="user", rules=rules)])]
+    ['rule-unreachable', 'rule-allows-all']
+    """
+    return tuple(
+        found
+        for layer in layers
+        for index in range(len(layer.rules))
+        for found in _findings(layer, index)
+    )
+
+
+def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
+    rule = layer.rules[index]
+
+    def found(code: str, message: str, by: int | None = None) -> RuleFinding:
+        return RuleFinding(
+            code=code, layer=layer.name, rule_index=index, rule=rule, message=message, by=by
+        )
+
+    hiding = _hidden_by(layer, index)
+    if hiding is not None:
+        other = layer.rules[hiding]
+        named = f"rule {hiding + 1} (`{other.effect} {other.action} {other.pattern}`)"
+        if (other.effect, other.action, other.pattern) == (rule.effect, rule.action, rule.pattern):
+            yield found("rule-duplicate", f"it says the same as {named}", hiding)
+        else:
+            message = f"{named} matches all that it matches, and counts instead"
+            yield found("rule-unreachable", message, hiding)
+    if rule.effect is Effect.ALLOW and not layer.trusted:
+        yield found("rule-no-effect", "a layer that is not trusted allows nothing")
+    elif rule.effect is Effect.ALLOW and rule.action in ONE_TIME:
+        yield found("rule-no-effect", f"`{rule.action}` is allowed by a person only, each time")
+    if not any(matches(rule.action, action) for action in ACTIONS):
+        yield found("rule-unknown-action", f"no call needs an action `{rule.action}`")
+    elif problem := _never(rule):
+        yield found("rule-no-effect", problem)
+    if _switches_off(layer, index):
+        message = "it allows everything that no other layer denies, whatever the rules before say"
+        yield found("rule-allows-all", message)
+    if _is_open_word(rule):
+        word = rule.pattern.split(" ")[-1].rstrip("*")
+        message = f"it also matches every program that begins with `{word}`; write `{word} *`"
+        yield found("rule-open-word", message)
+
+
+def _hidden_by(layer: Layer, index: int) -> int | None:
+    """Return the rule of the layer that always counts instead, or None."""
+    rule = layer.rules[index]
+    count = len(layer.rules)
+    others = range(index) if layer.match == "first" else range(count - 1, index, -1)
+    for other in others:
+        by = layer.rules[other]
+        # An allow of an untrusted layer is as if it were not there, so it hides nothing.
+        is_heard = layer.trusted or by.effect is not Effect.ALLOW
+        if is_heard and covers(by.action, rule.action) and covers(by.pattern, rule.pattern):
+            return other
+    return None
+
+
+def _never(rule: Rule) -> str:
+    """Return why a pattern can match nothing that is ever asked about, or nothing."""
+    if rule.pattern == "":
+        return "an empty pattern matches nothing"
+    if rule.action == "exec" and rule.pattern != rule.pattern.strip():
+        return "no command begins or ends with a blank"
+    if rule.action in ("read", "write", "list") and rule.pattern[0] not in "/*?":
+        return "paths are absolute, so a pattern begins with `/` or a wildcard"
+    if rule.action in ("read", "write", "list") and "/../" in rule.pattern + "/":
+        return "paths are resolved, so none holds `..`"
+    if rule.action == "exec" and any(sign in rule.pattern for sign in (" && ", " || ", " | ")):
+        return "each command of a line is asked about by itself"
+    return ""
+
+
+def _switches_off(layer: Layer, index: int) -> bool:
+    rule = layer.rules[index]
+    counts = index == (0 if layer.match == "first" else len(layer.rules) - 1)
+    return (
+        layer.trusted
+        and counts
+        and len(layer.rules) > 1
+        and rule.effect is Effect.ALLOW
+        and not rule.pattern.strip("*")
+    )
+
+
+def _is_open_word(rule: Rule) -> bool:
+    """Whether an exec pattern is a program's name with a star right behind it."""
+    name = rule.pattern.rstrip("*")
+    return (
+        rule.action == "exec"
+        and rule.effect is Effect.ALLOW
+        and rule.pattern.endswith("*")
+        and bool(name)
+        and not any(sign in name for sign in " *?/")
+    )

@@ -1,0 +1,137 @@
+"""What a judged command line does, as values: this is what a person approves and what then runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from skillhouse.permission.rules import Effect
+
+Joined = Literal["", "&&", "||"]
+RedirectKind = Literal["read", "write", "append", "copy", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirect:
+    """One descriptor of a command that leads elsewhere."""
+
+    descriptor: int
+    kind: RedirectKind
+    target: str
+    """A path as it was judged; for "copy" the number of another descriptor, for "text" the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCommand:
+    """One program with its arguments."""
+
+    argv: tuple[str, ...]
+    """Final words; one that is a file name pattern stands here as it was written."""
+    patterns: tuple[tuple[int, str], ...] = ()
+    """Places in `argv` that are replaced by the names that match, and the pattern of each; what
+    is literal in it stands in brackets. It begins with something literal that is no `-`, so that
+    no file's name can become an option."""
+    environment: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Commands of which each reads what the one before writes."""
+
+    joined: Joined
+    """On what the pipeline before must have done for this one to run; "" for whatever."""
+    commands: tuple[SimpleCommand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPlan:
+    """A whole line, without anything that only a shell could make sense of."""
+
+    directory: str
+    """Where it runs: absolute, or relative to where the line was given ("" for there)."""
+    pipelines: tuple[Pipeline, ...]
+
+    def commands(self) -> Iterator[SimpleCommand]:
+        """Yield the simple commands in their order."""
+        for pipeline in self.pipelines:
+            yield from pipeline.commands
+
+    def plain(self) -> tuple[str, ...] | None:
+        """Return the argv of a plan that is one program and nothing else, or None."""
+        found = list(self.commands())
+        if len(found) != 1 or self.directory:
+            return None
+        (only,) = found
+        bare = not (only.patterns or only.environment or only.redirects or only.argv[0] == ":")
+        return only.argv if bare else None
+
+    def value(self) -> Mapping[str, Any]:
+        """Return the plan as plain JSON values, the same for the same plan."""
+        return {
+            "directory": self.directory,
+            "pipelines": [
+                {"joined": p.joined, "commands": [_command_value(c) for c in p.commands]}
+                for p in self.pipelines
+            ],
+        }
+
+
+def plan_text(plan: CommandPlan) -> str:
+    """Return a plan as lines that a person can read, each word as the program gets it."""
+    lines = [f"in {plan.directory}"] if plan.directory else []
+    for pipeline in plan.pipelines:
+        joined = {"": "", "&&": "if that succeeds: ", "||": "if that fails: "}[pipeline.joined]
+        lines.append(joined + " | ".join(map(_command_text, pipeline.commands)))
+    return "\n".join(lines)
+
+
+def _command_text(command: SimpleCommand) -> str:
+    words = [f"{name}={value}" for name, value in command.environment]
+    words.append(json.dumps(list(command.argv), ensure_ascii=False))
+    signs = {"read": "<", "write": ">", "append": ">>", "copy": ">&", "text": "<<"}
+    words += [f"{r.descriptor}{signs[r.kind]} {json.dumps(r.target)}" for r in command.redirects]
+    return " ".join(words)
+
+
+def _command_value(command: SimpleCommand) -> dict[str, Any]:
+    return {
+        "argv": list(command.argv),
+        "patterns": [list(found) for found in command.patterns],
+        "environment": [list(pair) for pair in command.environment],
+        "redirects": [[r.descriptor, r.kind, r.target] for r in command.redirects],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCommand:
+    """What was said about one simple command."""
+
+    argv: tuple[str, ...]
+    """The words that rules are asked about: the inner command of a plain wrapper."""
+    effect: Effect
+    reason: str = ""
+    """Why it is not allowed; empty when it is."""
+    scrutiny: str = ""
+    """Why a rule with a wildcard does not cover it, whatever the rules say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandVerdict:
+    """The answer to a whole command line."""
+
+    effect: Effect
+    plan: tuple[tuple[str, ...], ...] | None
+    """The argv of each command, in order; None when only a shell could run the line."""
+    reasons: tuple[str, ...]
+    """Why it is not simply allowed, the reasons of the strictest verdict first."""
+    structure: CommandPlan | None = None
+    """The plan with its pipes, redirections and conditions."""
+    commands: tuple[JudgedCommand, ...] = ()
+    concerns: tuple[str, ...] = ()
+    """Reasons to ask that are about no command's words and no redirection: variables, patterns
+    and directories, which no rule speaks about."""
+    needs_shell: bool = False
+    """Whether the line is sound but nothing short of a shell can run it."""

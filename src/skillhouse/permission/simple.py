@@ -1,0 +1,222 @@
+"""Judges one simple command: its words, its variables and its redirections."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from skillhouse.permission import hazards
+from skillhouse.permission.places import Places, is_protected
+from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
+from skillhouse.permission.programs import use_of
+from skillhouse.permission.raw import RawCommand, RawRedirect
+from skillhouse.permission.refusal import Refusals
+from skillhouse.permission.rulebook import Cover, Rulebook, Ruling
+from skillhouse.permission.rules import Effect
+from skillhouse.permission.words import Word
+from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+
+Remark = tuple[Effect, str]
+
+
+@dataclass(slots=True)
+class Found:
+    """What is said about one simple command, and what it is in a plan."""
+
+    argv: tuple[str, ...]
+    judged: JudgedCommand
+    remarks: list[Remark] = field(default_factory=list)
+    """About its variables and patterns, and where it goes."""
+    redirected: list[Remark] = field(default_factory=list)
+    """About the files of its redirections."""
+    simple: SimpleCommand | None = None
+    """None for a `cd`, which the plan has done."""
+    shell: str = ""
+    """What only a shell can do about it."""
+
+
+class CommandJudge:
+    """Judges commands one after the other by the same rules and places."""
+
+    def __init__(self, rules: Rulebook, places: Places) -> None:
+        self._rules = rules
+        self._places = places
+        self._refusals = Refusals(rules, places)
+
+    def refusal(self, raw: RawCommand) -> Remark:
+        """Return what denies a command of a line that only a shell can run, or an allow."""
+        return self._refusals.of(raw)
+
+    def command(self, raw: RawCommand, *, can_enter: bool) -> Found:
+        """Judge a command of a plan.
+
+        Args:
+            raw: The command as written.
+            can_enter: Whether a `cd` here surely happens before all that follows.
+        """
+        if raw.words[0].text == "command" and raw.words[1:] and raw.words[1].text[:1] != "-":
+            # It is no program, and means: not a function or alias, of which we have none.
+            raw.words = raw.words[1:]
+        argv = tuple(word.text for word in raw.words)
+        found = Found(argv, self.words(argv, patterns=raw.words))
+        if argv[0] in hazards.BUILTINS:
+            found.shell = f"`{argv[0]}` means something to a shell only"
+        for name, value in raw.assignments:
+            is_refused, concern = environment_concern(name, value)
+            if concern:
+                found.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
+        redirects = [self._redirect(redirect, found) for redirect in raw.redirects]
+        if any(word.tilde for word in raw.words):
+            found.shell = "`~` is expanded by a shell"
+        if argv[0] == "cd":
+            self._enter(raw, found, can_enter=can_enter)
+            return found
+        found.simple = SimpleCommand(
+            argv=argv,
+            patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
+            environment=tuple(raw.assignments),
+            redirects=tuple(one for pair in redirects for one in pair),
+        )
+        self._patterns(raw.words, found)
+        return found
+
+    def words(
+        self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
+    ) -> JudgedCommand:
+        """Judge the words of a command; the inner command stands for a plain wrapper."""
+        if depth == 0:
+            refused = self._refusals.of_words(argv)
+            if refused:
+                return JudgedCommand(argv=argv, effect=Effect.DENY, reason=refused)
+        name, ruling = argv[0], self._rules.rule(argv)
+        if ruling.denied or depth > DEPTH_MAX:
+            reason = ruling.denied or f"more than {DEPTH_MAX} wrappers"
+            return JudgedCommand(argv=argv, effect=Effect.DENY, reason=reason)
+        if ruling.asked:
+            return _asked(argv, ruling.asked, scrutiny=ruling.asked)
+        if not name or unicodedata.normalize("NFKC", name) != name:
+            return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
+        if ruling.cover >= Cover.EXACT:
+            return JudgedCommand(argv=argv, effect=Effect.ALLOW)
+        wrapped = unwrap(argv)
+        if wrapped is not None and wrapped.unknown:
+            said = f"the option `{wrapped.unknown[:60]}` of `{name[:60]}` is not known"
+            return _asked(argv, said, scrutiny=said)
+        if wrapped is not None:
+            for variable, value in wrapped.environment:
+                is_refused, concern = environment_concern(variable, value)
+                if concern:
+                    effect = Effect.DENY if is_refused else Effect.ASK
+                    return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
+            if wrapped.inner:
+                rest = patterns[wrapped.at :]
+                return self.words(wrapped.inner, patterns=rest, depth=depth + 1)
+        scrutiny = self._scrutiny(argv, ruling, patterns)
+        if ruling.cover is Cover.NONE:
+            return _asked(argv, f"no rule covers `{_shown(argv)}`", scrutiny=scrutiny)
+        if scrutiny:
+            return _asked(argv, f"`{_shown(argv)}`: {scrutiny}", scrutiny=scrutiny)
+        return JudgedCommand(argv=argv, effect=Effect.ALLOW)
+
+    def _scrutiny(self, argv: tuple[str, ...], ruling: Ruling, patterns: Sequence[Word]) -> str:
+        """Return why a wildcard does not cover a command, or nothing."""
+        program = hazards.base_name(argv[0])
+        if program in hazards.PRIVILEGED:
+            return "it changes who runs it"
+        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Cover.NONE:
+            return "its program is named by a path"
+        if said := hazards.running(argv[0]):
+            return said
+        if argv[:2] in hazards.PREFIXES:
+            if len(argv) < 3 or argv[2].startswith("-"):
+                return "what it runs is not named at once"
+            if ruling.cover is not Cover.NONE and ruling.literals < 3:
+                return f"the rule does not name `{argv[2][:60]}`, which it runs"
+            if said := hazards.running(argv[2]):
+                return said
+        use = use_of(program, argv[1:])
+        if use is None or (use.unlisted and ruling.literals > 1):
+            return next(filter(None, map(self._loose_path, argv[1:])), "")
+        if use.concern:
+            return use.concern
+        for at in use.reads:
+            if concern := self._places.reading(argv[at + 1]):
+                return concern
+        for at in use.writes:
+            if at + 1 < len(patterns) and patterns[at + 1].pattern:
+                return "it writes to what a pattern matches"
+            _, concern = self._places.writing(argv[at + 1], covered=True)
+            if concern:
+                return concern
+        return next(filter(None, map(self._loose_path, use.values)), "")
+
+    def _loose_path(self, word: str) -> str:
+        """Return why a word would be asked about if it is a path, which nobody knows."""
+        for text in _path_candidates(word):
+            parts = text.split("/")
+            if text.startswith(("/", "~", "file:")) or ".." in parts:
+                if concern := self._places.reading(text):
+                    return concern
+            elif len(parts) > 1 and (concern := self._places.reading(text)):
+                return concern
+            if is_protected(text):
+                return f"`{text[:80]}` is protected"
+        return ""
+
+    def _redirect(self, raw: RawRedirect, found: Found) -> tuple[Redirect, ...]:
+        if isinstance(raw.target, str):
+            return (Redirect(descriptor=raw.descriptor, kind=raw.kind, target=raw.target),)
+        path = raw.target.text
+        if raw.target.tilde:
+            found.shell = "`~` is expanded by a shell"
+        if raw.kind == "read":
+            concern = self._places.reading(path)
+            effect = Effect.ASK if concern else Effect.ALLOW
+        else:
+            effect, concern = self._places.writing(path)
+        if concern:
+            found.redirected.append((effect, concern))
+        target = path if path in hazards.DEVICES else self._places.resolved(path)
+        made = Redirect(descriptor=raw.descriptor, kind=raw.kind, target=target)
+        if not raw.both:
+            return (made,)
+        return made, Redirect(descriptor=2, kind="copy", target="1")
+
+    def _enter(self, raw: RawCommand, found: Found, *, can_enter: bool) -> None:
+        plain = len(raw.words) == 2 and not raw.redirects and not raw.assignments
+        if not (plain and can_enter) or raw.words[1].pattern or raw.words[1].text[:1] in ("", "-"):
+            found.shell = "a `cd` that is not the first command, or not to one directory"
+        elif concern := self._places.enter(raw.words[1].text):
+            found.remarks.append((Effect.ASK, concern))
+
+    def _patterns(self, words: Sequence[Word], found: Found) -> None:
+        ended = False
+        for at, word in enumerate(words):
+            if word.pattern and at == 0:
+                found.remarks.append((Effect.ASK, "the program's name is a pattern"))
+            elif word.pattern and not ended and word.pattern[0] in "*?[-":
+                said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
+                found.remarks.append((Effect.ASK, said))
+            ended = ended or word.text == "--"
+
+
+def _asked(argv: tuple[str, ...], reason: str, *, scrutiny: str = "") -> JudgedCommand:
+    return JudgedCommand(argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny)
+
+
+def _shown(argv: Sequence[str]) -> str:
+    return " ".join(argv)[:120]
+
+
+def _path_candidates(word: str) -> Iterator[str]:
+    """Yield the parts of a word that may be a path."""
+    if "://" in word and not word.casefold().startswith("file:"):
+        return
+    if not word.startswith("-"):
+        yield word
+    elif word[1:2] != "-" and "/" in word:
+        yield word[2:]
+    _, sign, value = word.partition("=")
+    if sign and value:
+        yield value

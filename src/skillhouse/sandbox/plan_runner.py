@@ -1,0 +1,151 @@
+"""Runs a plan of commands without a shell: pipes, redirections, `&&` and `||`, and no more.
+
+Run as a script inside the sandbox, with the standard library only, also of an older Python. Its
+argument is the plan as JSON (`permission.CommandPlan.value`); its exit code is that of the last
+command that ran, or 128 and the number of the signal that ended it, as a shell's is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from typing import Any
+
+NOT_FOUND, NOT_RUNNABLE, FAILED = 127, 126, 1
+
+
+def main() -> int:
+    plan = json.loads(sys.argv[1])
+    if plan["directory"]:
+        try:
+            os.chdir(plan["directory"])
+        except OSError as error:
+            return _say(plan["directory"], error)
+    status = 0
+    for pipeline in plan["pipelines"]:
+        if pipeline["joined"] == ("||" if status == 0 else "&&"):
+            continue
+        status = run_pipeline(pipeline["commands"])
+    return status
+
+
+def run_pipeline(commands: list[Any]) -> int:
+    """Start all commands, each reading what the one before writes, and return the last's status."""
+    started = []
+    source = -1
+    for place, command in enumerate(commands):
+        reading, writing = os.pipe() if place + 1 < len(commands) else (-1, -1)
+        process = os.fork()
+        if process == 0:
+            status = FAILED
+            try:
+                if reading >= 0:
+                    os.close(reading)
+                status = become(command, source, writing)
+            finally:
+                # Whatever happened: there is one runner only.
+                os._exit(status)
+        started.append(process)
+        for used in (source, writing):
+            if used >= 0:
+                os.close(used)
+        source = reading
+    statuses = [os.waitpid(process, 0)[1] for process in started]
+    last = statuses[-1]
+    return 128 + os.WTERMSIG(last) if os.WIFSIGNALED(last) else os.WEXITSTATUS(last)
+
+
+def become(command: Any, source: int, sink: int) -> int:
+    """Turn this process into the command; what is returned says that it could not be done."""
+    for given, wanted in ((source, 0), (sink, 1)):
+        if given >= 0:
+            os.dup2(given, wanted)
+            os.close(given)
+    for descriptor, kind, target in command["redirects"]:
+        try:
+            redirect(descriptor, kind, target)
+        except OSError as error:
+            return _say(target, error)
+    argv = expanded(command["argv"], command["patterns"])
+    if argv[0] == ":":
+        return 0
+    # Python ignores these two, and what it starts would too.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], argv, {**os.environ, **dict(command["environment"])})
+    except FileNotFoundError as error:
+        _say(argv[0], error)
+        return NOT_FOUND
+    except (OSError, ValueError) as error:
+        _say(argv[0], error)
+        return NOT_RUNNABLE
+
+
+def redirect(descriptor: int, kind: str, target: str) -> None:
+    """Make a descriptor lead elsewhere."""
+    if kind == "copy":
+        os.dup2(int(target), descriptor)
+        return
+    opened = _filled(target) if kind == "text" else _opened(kind, target)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    else:
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - the parameter has no name.
+
+
+def _opened(kind: str, target: str) -> int:
+    is_device = target.startswith("/dev/")
+    flags = os.O_RDONLY if kind == "read" else os.O_WRONLY | os.O_CREAT
+    if kind == "append":
+        flags |= os.O_APPEND
+    if not is_device:
+        flags |= os.O_NOFOLLOW
+    opened = os.open(target, flags, 0o666)
+    if is_device:
+        return opened
+    # INVARIANT: nothing is cut or written before it is sure that the file is the one that was
+    # judged; a directory on the way may have become a link meanwhile.
+    if os.readlink("/proc/self/fd/%d" % opened) != target:  # noqa: UP031 - older Pythons too.
+        raise PermissionError(1, "not the file that was judged")
+    if kind != "read" and not stat.S_ISREG(os.fstat(opened).st_mode):
+        raise PermissionError(1, "not a regular file")
+    if kind == "write":
+        os.ftruncate(opened, 0)
+    return opened
+
+
+def _filled(text: str) -> int:
+    """Return a pipe that holds a text, which fits: a line has 8 KiB, and a pipe 64."""
+    reading, writing = os.pipe()
+    os.write(writing, text.encode())
+    os.close(writing)
+    return reading
+
+
+def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
+    """Return the words with each pattern replaced by the names that match, if any do."""
+    if not patterns:
+        return argv
+    import glob  # noqa: PLC0415 - costs as much as starting Python, and few plans need it.
+
+    found = dict(patterns)
+    words = []
+    for place, word in enumerate(argv):
+        names = sorted(glob.glob(found[place])) if place in found else []
+        words += names or [word]
+    return words
+
+
+def _say(what: str, error: Exception) -> int:
+    said = getattr(error, "strerror", None) or str(error)
+    os.write(2, f"{what}: {said}\n".encode(errors="replace"))
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

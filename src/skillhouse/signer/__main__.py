@@ -1,0 +1,118 @@
+"""The signer's own process: `python -I -m skillhouse.signer SOCKET PASSWORD IMPORT`.
+
+Started by `SignerProcess` only. The three numbers are descriptors; -1 is none. It ends when the
+house at the other end of the socket does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from skillhouse.floor import DecodeError, MissingExtraError, SkillhouseError
+from skillhouse.signer.errors import SignerError
+from skillhouse.signer.frames import (
+    BODIES,
+    LENGTH,
+    Ask,
+    Reply,
+    checked_length,
+    framed,
+    packed,
+    unpacked,
+)
+from skillhouse.signer.service import Descriptors, Service
+
+_SET_DUMPABLE = 4
+"""PR_SET_DUMPABLE (prctl(2))."""
+
+
+def main(argv: list[str]) -> int:
+    """Answer requests until the house is gone."""
+    harden()
+    number, password, imported = map(int, argv)
+    service = Service(
+        Descriptors(
+            password=password if password >= 0 else None,
+            imported=imported if imported >= 0 else None,
+        )
+    )
+    with socket.socket(fileno=number) as link, contextlib.suppress(OSError):
+        while (data := _frame(link)) is not None:
+            reply = _answer(service, data)
+            link.sendall(framed(reply))
+            # From here on Ctrl-C is for the house; before, it ends a question at the terminal.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return 0
+
+
+def harden() -> None:
+    """Let no other process of the same user read this one's memory, and leave none on the disk.
+
+    On Linux; the superuser, and who may trace others, can read it all the same.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(
+        _SET_DUMPABLE, 0, 0, 0, 0
+    ):
+        raise SystemExit("the signer cannot keep others from its memory: prctl failed")
+
+
+def _answer(service: Service, data: bytes) -> Reply:
+    number = 0
+    try:
+        ask = unpacked(data, Ask)
+        number = ask.number
+        shape: Any = BODIES.get(ask.verb)
+        if shape is None:
+            raise DecodeError(f"unknown verb {ask.verb[:20]!r}")
+        act: Callable[[Any], Any] = getattr(service, ask.verb)
+        return Reply(number=number, body=packed(act(unpacked(ask.body, shape))))
+    except SignerError as error:
+        return Reply(number=number, code=error.code, message=str(error))
+    except MissingExtraError as error:
+        return Reply(number=number, code="missing-extra", message=error.module)
+    except SkillhouseError as error:
+        return Reply(number=number, code="signer-failed", message=str(error))
+    except OSError as error:
+        # Without the path: a model may read it.
+        said = (error.strerror or "input or output").lower()
+        return Reply(number=number, code="signer-failed", message=f"the signer failed: {said}")
+    except Exception as error:  # noqa: BLE001 - a process edge; its text could hold a secret.
+        return Reply(
+            number=number,
+            code="signer-failed",
+            message=f"the signer failed: {type(error).__name__}",
+        )
+
+
+def _frame(link: socket.socket) -> bytes | None:
+    """Return the content of the next frame, or None when the house is gone."""
+    head = _exactly(link, LENGTH.size)
+    if head is None:
+        return None
+    return _exactly(link, checked_length(LENGTH.unpack(head)[0]))
+
+
+def _exactly(link: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        chunk = link.recv(size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        # At a question at the terminal; the house says that it was stopped.
+        raise SystemExit(128 + signal.SIGINT) from None

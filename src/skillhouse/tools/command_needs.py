@@ -1,0 +1,86 @@
+"""What a judged command line needs before it may run: one need for each thing that it does."""
+
+from __future__ import annotations
+
+from skillhouse.permission import (
+    CommandPlan,
+    CommandVerdict,
+    Cover,
+    Effect,
+    JudgedCommand,
+    LayerRules,
+    Permission,
+    Redirect,
+    command_resource,
+)
+from skillhouse.tools.files import read_need, write_need
+from skillhouse.tools.need import Need
+from skillhouse.tools.session import Session
+from skillhouse.tools.workspace import Workspace
+
+
+def needs_of(
+    plan: CommandPlan,
+    verdict: CommandVerdict,
+    rules: LayerRules,
+    workspace: Workspace,
+    session: Session,
+) -> tuple[Need, ...]:
+    """Return the needs of a plan: its commands, what is odd about it, and its files.
+
+    Raises:
+        RefusedError: a redirection leads to what no tool may touch.
+    """
+    needs: list[Need] = []
+    for judged in verdict.commands:
+        needs += _command_needs(judged, rules)
+    line = "; ".join(command_resource(found.argv) for found in plan.commands())
+    covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
+    if any(cover is not Cover.ALL for cover in covers):
+        # Whoever allows any command whatever has allowed `env NAME=value command` too.
+        needs += [_once(line, concern) for concern in verdict.concerns]
+    redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
+    written = {found.target for found in redirects if found.kind != "read"}
+    for found in redirects:
+        if found.kind != "read":
+            needs.append(write_need(workspace, workspace.writable(found.target, session)))
+        elif found.target not in written:
+            needs.append(read_need("read", workspace.file(found.target, session)))
+    # The same need twice is one question.
+    return tuple(dict.fromkeys(needs))
+
+
+def shell_need(line: str, verdict: CommandVerdict) -> Need:
+    """Return the need of a line that only a shell can run: a yes that holds once."""
+    return Need(
+        permission=Permission(action="shell", resource=line),
+        default=Effect.ASK,
+        why=verdict.reasons[0],
+    )
+
+
+def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[Need]:
+    resource = command_resource(judged.argv)
+    needs = [
+        Need(
+            permission=Permission(action="exec", resource=resource),
+            default=Effect.ASK,
+            why="no rule speaks, and commands are asked about",
+            argv=judged.argv,
+        )
+    ]
+    # A rule allows the words, but they mean more than it can have meant.
+    is_allowed = rules.rule(judged.argv).cover is not Cover.NONE
+    if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
+        needs.append(_once(resource, judged.reason))
+    return needs
+
+
+def _once(resource: str, why: str) -> Need:
+    return Need(
+        permission=Permission(action="exec-once", resource=resource), default=Effect.ASK, why=why
+    )
+
+
+def _is_file(found: Redirect) -> bool:
+    return found.kind in ("read", "write", "append") and not found.target.startswith("/dev/")

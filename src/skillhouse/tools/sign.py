@@ -1,0 +1,280 @@
+"""The tool `sign`: one signature, of what was decoded here and agreed to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import Digest, SkillhouseError
+from skillhouse.permission import Effect, Permission
+from skillhouse.signer import (
+    COINS,
+    KeyInfo,
+    Movement,
+    SessionKeys,
+    Signature,
+    Signer,
+    SignerError,
+    Transaction,
+    amount_text,
+    build_transaction,
+    decimal_amount,
+    decode_transaction,
+    limit_text,
+    message_movement,
+    message_text,
+    movement_of,
+    new_request,
+    raw_bytes,
+    read_vault,
+    with_approval,
+)
+from skillhouse.tools.call import TRANSACTION_PAGE, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.need import Need
+from skillhouse.tools.session import Session
+
+CALLDATA_SHOWN = 256
+"""Bytes of a call that nobody knows which are shown; its length is told."""
+CLAIM_MAX = 500
+"""Characters of what a skill says it is for."""
+
+_NUMBER = {"type": ["integer", "string"], "minimum": 0}
+_FIELDS = object_schema(
+    {
+        "chain_id": _NUMBER,
+        "nonce": _NUMBER,
+        "to": {"type": "string", "description": "an address, 0x and 40 hex digits"},
+        "value": {**_NUMBER, "description": "in wei; a text when it is large"},
+        "data": {"type": "string", "description": "calldata in hex"},
+        "gas_limit": _NUMBER,
+        "gas_price": _NUMBER,
+        "max_fee_per_gas": _NUMBER,
+        "max_priority_fee_per_gas": _NUMBER,
+    },
+    required=("chain_id", "nonce", "gas_limit"),
+)
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970."""
+
+
+class SignTool:
+    """Signs a message or a transaction with one of the user's keys."""
+
+    name = "sign"
+    description = (
+        "Sign a text message, or an EVM transaction, with a key of the user's. A person sees what "
+        "the transaction itself says, and decides. Nothing is sent to a network. `data` is the "
+        "text, or the unsigned transaction in hex; or give `transaction` by its fields."
+    )
+    durable = True
+    schema: Mapping[str, Any] = object_schema(
+        {
+            "key": {"type": "string", "minLength": 1, "description": "a key's name"},
+            "type": {"enum": ["message", "transaction"]},
+            "data": {"type": "string"},
+            "transaction": _FIELDS,
+            "purpose": {
+                "type": "string",
+                "maxLength": CLAIM_MAX,
+                "description": "what it is for, in words; shown as your claim",
+            },
+        },
+        required=("key", "type"),
+    )
+
+    def __init__(
+        self,
+        signer: Signer,
+        keystore: Path,
+        sessions: SessionKeys,
+        *,
+        approval: Callable[[Digest], str],
+        clock: Clock = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """Take what signs.
+
+        Args:
+            signer: Holds the keys.
+            keystore: Its file, whose open part names the keys.
+            sessions: Says which session keys have ended.
+            approval: Returns the id of the yes that a person gave to a plan's `binding` on a
+                transaction page, taking it; "" when there is none.
+            clock: The time, for how long a request waits.
+        """
+        self._signer = signer
+        self._keystore = keystore
+        self._sessions = sessions
+        self._approval = approval
+        self._clock = clock
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Decode what is to be signed, and bind the yes to exactly these bytes."""
+        try:
+            key = read_vault(self._keystore).get(arguments["key"])
+            self._check_session(key)
+            if arguments["type"] == "message":
+                if "transaction" in arguments:
+                    raise SignerError("unreadable-message", "expected a text in `data`")
+                payload = arguments.get("data", "").encode()
+                facts, movement = _message_facts(message_text(payload)), message_movement()
+                words: tuple[str, ...] = ()
+            else:
+                payload = _transaction_bytes(arguments)
+                transaction = decode_transaction(payload)
+                movement = movement_of(transaction)
+                facts = _transaction_facts(transaction, movement)
+                words = _resource_words(transaction, movement)
+            request = new_request(key, arguments["type"], payload, self._clock())
+        except SkillhouseError as error:
+            raise RefusedError(str(error)) from error
+
+        async def run() -> Output:
+            try:
+                # A person's yes is taken once, at the moment of use.
+                agreed = with_approval(request, request.approved, self._approval(request.approved))
+                return _output(key, movement, await self._signer.sign(agreed))
+            except SkillhouseError as error:
+                raise RefusedError(str(error), denied=_is_refusal(error)) from error
+
+        return Plan(
+            needs=(
+                Need(
+                    permission=Permission(
+                        action="sign", resource=" ".join((key.name, arguments["type"], *words))
+                    ),
+                    default=Effect.ASK,
+                    why="no rule speaks, and signatures are asked about",
+                ),
+            ),
+            run=run,
+            facts=(
+                ("signs with", f"{key.name} ({key.id})"),
+                *facts,
+                *_term_facts(key),
+                ("claim of the skill, not checked", arguments.get("purpose", "none")),
+                ("content", request.approved),
+            ),
+            page="" if key.is_session else TRANSACTION_PAGE,
+            spends=_spends(movement),
+            binding=request.approved,
+        )
+
+    def _check_session(self, key: KeyInfo) -> None:
+        """Refuse early what the signer would refuse: nobody is to be asked in vain."""
+        if not key.is_session:
+            return
+        found = [s.state for s in self._sessions.all() if s.key_id == key.id]
+        if found != ["active"]:
+            state = found[0] if found else "not known to this state"
+            raise SignerError(
+                "session-over",
+                f"session key `{key.name}` is {state}; sign with a key that a person confirms",
+            )
+
+
+def _transaction_bytes(arguments: Mapping[str, Any]) -> bytes:
+    if ("data" in arguments) == ("transaction" in arguments):
+        raise SignerError(
+            "unreadable-transaction", "expected either `data` or `transaction`, not both"
+        )
+    if "data" in arguments:
+        return raw_bytes(arguments["data"])
+    return build_transaction(arguments["transaction"])
+
+
+def _message_facts(text: str) -> tuple[tuple[str, str], ...]:
+    return (("signs", "a message, no transaction"), ("message", text))
+
+
+def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tuple[str, str], ...]:
+    """Return what the bytes say, and nothing that anybody says about them."""
+    coin = COINS.get(transaction.chain_id, "not known by name")
+    facts = [("does", _deed(movement))]
+    for spend in movement.spends:
+        label = "fee at most" if spend.recipient == "fee" else "amount"
+        facts.append((label, amount_text(spend.currency, spend.amount)))
+        if spend.recipient != "fee":
+            facts.append(("to", spend.recipient or "a new contract"))
+    if movement.contract:
+        facts.append(("contract", movement.contract))
+    facts += [
+        ("chain", f"{transaction.chain_id}, its coin is {coin}"),
+        ("nonce", str(transaction.nonce)),
+        ("gas", f"{transaction.gas_limit} units, each at most {transaction.gas_price} wei"),
+    ]
+    if not movement.is_countable:
+        shown = transaction.data[:CALLDATA_SHOWN].hex()
+        facts += [
+            (
+                "AMOUNT UNKNOWN",
+                "this can move anything that the contract may take from the account",
+            ),
+            ("calldata", f"{len(transaction.data)} bytes: 0x{shown}"),
+        ]
+    return tuple(facts)
+
+
+def _deed(movement: Movement) -> str:
+    # ERC-721 has the same two calls with a piece's number where ERC-20 has an amount.
+    return {
+        "send": "pays from the account",
+        "transfer": "sends tokens (ERC-20 transfer)",
+        "transferFrom": "sends tokens from an account that allowed it (ERC-20 transferFrom; "
+        "of a contract for single pieces, the number says which piece)",
+        "approve": "lets somebody take tokens later (ERC-20 approve; "
+        "of a contract for single pieces, the number says which piece)",
+        "create": "makes a new contract",
+        "unknown": "calls a contract in a way that is not known here",
+    }[movement.call]
+
+
+def _resource_words(transaction: Transaction, movement: Movement) -> tuple[str, ...]:
+    recipients = ",".join(r or "new-contract" for r in movement.recipients)
+    return (f"eip155:{transaction.chain_id}", movement.call, recipients or movement.contract)
+
+
+def _term_facts(key: KeyInfo) -> tuple[tuple[str, str], ...]:
+    facts = [("limit", limit_text(limit)) for limit in key.terms.limits]
+    if key.is_session:
+        ends = datetime.fromtimestamp(key.expires_ms / 1000, UTC)
+        facts.append(("session key until", f"{ends:%Y-%m-%d %H:%M} UTC"))
+    return tuple(facts)
+
+
+def _spends(movement: Movement) -> Any:
+    if not movement.is_countable:
+        return None
+    return tuple((c, decimal_amount(c, amount)) for c, amount in movement.totals().items())
+
+
+def _is_refusal(error: SkillhouseError) -> bool:
+    return getattr(error, "code", "") not in ("signer-gone", "signer-failed")
+
+
+def _output(key: KeyInfo, movement: Movement, signed: Signature) -> Output:
+    data = {
+        "key": signed.key_id,
+        "public_key": signed.public_key,
+        "scheme": signed.scheme,
+        "signature": "0x" + signed.signature.hex(),
+    }
+    text = f"signed with `{key.name}` ({signed.key_id}, {signed.scheme}): {data['signature']}"
+    if signed.transaction:
+        data["transaction"] = "0x" + signed.transaction.hex()
+        data["hash"] = "0x" + signed.transaction_hash.hex()
+        text = (
+            f"signed transaction {data['hash']} with `{key.name}` ({signed.key_id}), not sent:\n"
+            f"{data['transaction']}"
+        )
+    detail = {
+        "key": signed.key_id,
+        "scheme": signed.scheme,
+        "call": movement.call,
+        "spends": ", ".join(amount_text(*item) for item in movement.totals().items()),
+        "tx_hash": data.get("hash", ""),
+    }
+    return Output(text=text, data=data, detail=detail)

@@ -1,0 +1,183 @@
+"""Tests of `audit`: what people and programs get of the log, and what it cannot make them run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skillhouse.audit import AuditDraft, AuditLog
+from tests.audit.logs import START, intent, log_at, outcome, refusal
+
+Run = Callable[..., tuple[int, str, str]]
+FORMULA = '=HYPERLINK("http://evil.test","x")'
+
+
+@pytest.fixture
+def log(place: Path) -> AuditLog:
+    """A log of two days: the first archived."""
+    path = Path(os.environ["HOME"], ".local/state/skillhouse/audit.jsonl")
+    first = log_at(path)
+    done = first.append(replace(intent(agent="a"), tier="3"), durable=True)
+    first.append(replace(outcome(done.id), detail={"exit_code": 0}), durable=True)
+    first.append(refusal(), durable=True)
+    first.close()
+    later = AuditLog(path, clock=lambda: START + 2 * 86_400.0)
+    asked = replace(intent("fetch", url=FORMULA), user=FORMULA, agent="b")
+    later.append(later_outcome(later.append(asked, durable=True).id), durable=True)
+    later.close()
+    return later
+
+
+def later_outcome(of: str) -> AuditDraft:
+    return replace(outcome(of, "error", "fetch"), reason='line\r\nbreak, and "quotes"')
+
+
+@pytest.mark.req("S000-128")
+@pytest.mark.parametrize(
+    ("options", "tools"),
+    [
+        ((), ["fetch", "audit", "audit", "write", "exec"]),
+        (("--tool", "exec"), ["exec"]),
+        (("--status", "denied"), ["write"]),
+        (("--status", "success"), ["exec"]),
+        (("--user", "u1"), ["exec"]),
+        (("--agent", "b"), ["fetch"]),
+        (("--tier", "3"), ["exec"]),
+        (("--until", "2026-01-01"), ["write", "exec"]),
+        (("--since", "2026-01-02", "--tool", "fetch"), ["fetch"]),
+        (("--since", "5d"), []),
+        (("--limit", "1"), ["fetch"]),
+    ],
+)
+def test_list_looks_through_the_active_file_and_the_archives(
+    run: Run, log: AuditLog, options: tuple[str, ...], tools: list[str]
+) -> None:
+    code, out, _ = run("audit", "list", "--json", *options)
+    assert code == 0
+    assert [entry["record"]["tool"] for entry in json.loads(out)] == tools
+    assert run("audit", "list", *options)[1].count("\n") == len(tools)
+
+
+@pytest.mark.req("S000-128")
+def test_show_finds_a_record_of_an_archive(run: Run, log: AuditLog) -> None:
+    (entry,) = json.loads(run("audit", "list", "--tool", "exec", "--json")[1])
+    code, out, _ = run("audit", "show", entry["record"]["id"], "--json")
+    assert (code, json.loads(out)) == (0, entry)
+
+
+@pytest.mark.req("S000-128")
+def test_stats_count_calls_and_leave_the_logs_own_notes_out(run: Run, log: AuditLog) -> None:
+    code, out, _ = run("audit", "stats", "--json")
+    assert code == 0
+    assert json.loads(out) == {
+        "total": 3,
+        "first": "2026-01-01T00:00:00.000Z",
+        "last": "2026-01-03T00:00:00.000Z",
+        "by_status": {"denied": 1, "error": 1, "ok": 1},
+        "by_tool": {"exec": 1, "fetch": 1, "write": 1},
+        "by_user": {"": 1, FORMULA: 1, "u1": 1},
+        "by_agent": {"": 1, "a": 1, "b": 1},
+        "by_tier": {"": 2, "3": 1},
+        "by_day": {"2026-01-01": 2, "2026-01-03": 1},
+        "denied_by_tool": {"write": 1},
+    }
+    text = run("audit", "stats", "--tool", "write")[1]
+    assert text.startswith("1 call, 2026-01-01T00:00:02 to 2026-01-01T00:00:02 UTC\n")
+    assert "       1  2026-01-01\n" in text
+
+
+@pytest.mark.req("S000-128")
+def test_export_gives_csv_that_a_spreadsheet_does_not_run(
+    run: Run, log: AuditLog, place: Path
+) -> None:
+    target = place / "calls.csv"
+    assert run("audit", "export", "--format", "csv", "--output", str(target)) == (0, "", "")
+    data = target.read_bytes()
+    assert target.stat().st_mode & 0o777 == 0o600
+    rows = list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    assert [row["tool"] for row in rows] == ["fetch", "audit", "audit", "write", "exec"]
+    assert (rows[0]["user"], rows[0]["reason"]) == ("'" + FORMULA, 'line\r\nbreak, and "quotes"')
+    assert (rows[-1]["result"], rows[-1]["duration_ms"], rows[-1]["tier"]) == ("success", "7", "3")
+    # RFC 4180: CR LF ends a record, and quotes are doubled.
+    assert data.split(b"\r\n", 1)[0].startswith(b"id,seq,ts,")
+    assert b'and ""quotes""' in data
+    for row in rows:
+        assert not any(cell[:1] in ("=", "+", "-", "@", "\t", "\r") for cell in row.values())
+
+
+@pytest.mark.req("S000-128")
+def test_export_gives_json_with_published_results(run: Run, log: AuditLog) -> None:
+    code, out, _ = run("audit", "export", "--status", "ok")
+    (entry,) = json.loads(out)
+    assert (code, entry["result"], entry["record"]["tool"]) == (0, "success", "exec")
+    assert json.loads(run("audit", "export", "--tool", "none")[1]) == []
+
+
+@pytest.mark.req("S000-84")
+def test_export_as_write_gate_has_its_fields_and_only_paths(run: Run, log: AuditLog) -> None:
+    path = log.path
+    with AuditLog(path, clock=lambda: START + 2 * 86_400.0) as again:
+        arguments = {"path": "a.txt", "content": "text", "old_text": "x", "mode": 1}
+        draft = AuditDraft(
+            kind="refusal",
+            tool="write",
+            status="denied",
+            user="u1",
+            session="s1",
+            arguments=arguments,
+            duration_ms=60_000,
+        )
+        again.append(draft, durable=True)
+    out = run("audit", "export", "--format", "write-gate", "--limit", "1")[1]
+    assert json.loads(out) == {
+        "ts": "2026-01-03T00:00:00.000Z",
+        "tool": "write",
+        "user": "u1",
+        "session": "s1",
+        "params": {"path": "a.txt"},
+        "result": "denied",
+        "durationMs": 60_000,
+    }
+
+
+def test_export_does_not_replace_a_file(run: Run, log: AuditLog, place: Path) -> None:
+    target = place / "there"
+    target.write_text("mine")
+    code, out, err = run("audit", "export", "--output", str(target))
+    assert (code, out, target.read_text()) == (2, "", "mine")
+    assert "cannot write" in err
+
+
+def test_a_time_that_is_none_is_named(run: Run) -> None:
+    code, _, err = run("audit", "list", "--since", "yesterday")
+    assert code == 2
+    assert "expected a time such as 2026-01-31" in err
+
+
+def test_verify_says_in_which_file_a_byte_was_changed(run: Run, log: AuditLog) -> None:
+    said = "7 records in 2 files, 2 checkpoints, the log is whole\n"
+    assert run("audit", "verify") == (0, said, "")
+    (archive,) = log.path.parent.glob("audit-archive/*.gz")
+    data = archive.read_bytes()
+    archive.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    code, out, _ = run("audit", "verify")
+    assert code == 1
+    assert f"{archive.name}" in out
+    assert "changed or cut" in out
+
+
+def test_a_log_whose_key_is_gone_is_not_read(run: Run, log: AuditLog) -> None:
+    log.path.with_name("audit.jsonl.key").unlink()
+    code, out, err = run("audit", "list")
+    assert (code == 0, out) == (False, "")
+    assert "the log was written with a key, which is gone" in err
+    assert run("audit", "verify")[0] == 1
+    assert run("call", "list")[0] == 0
+    assert run("call", "write", "--args", '{"path": "a", "content": "b"}')[0] == 1

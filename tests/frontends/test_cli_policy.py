@@ -1,0 +1,94 @@
+"""Tests of `skillhouse policy`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., tuple[int, str, str]]
+
+RULES = """
+[[rules]]
+effect = "allow"
+action = "exec"
+pattern = "git *"
+[[rules]]
+effect = "allow"
+action = "exec"
+pattern = "head *"
+[[rules]]
+effect = "deny"
+action = "exec"
+pattern = "rm *"
+reason = "use the bin"
+"""
+
+
+def configure(place: Path, text: str) -> None:
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_explain_shows_each_command_of_a_line_with_its_rules(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    code, out, _ = run("policy", "explain", "exec", "git log -5 | head -n 2")
+    assert (code, out.splitlines()[0]) == (0, "allow  exec git log -5 | head -n 2")
+    assert "  git log -5" in out
+    assert "user 1: allow exec git *  decides" in out
+    assert "user 2: allow exec head *  decides" in out
+
+
+def test_explain_gives_every_reason(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    code, out, _ = run("policy", "explain", "exec", "git -c a.b=c log; touch x; rm y")
+    assert code == 1
+    assert out.startswith("deny  exec git -c a.b=c log; touch x; rm y\n")
+    for reason in (
+        "rule `exec rm *` of user policy: use the bin",
+        "`git -c a.b=c log`: `git -c` is not one of the sub-commands known as safe",
+        "no rule covers `touch x`",
+    ):
+        assert f"  {reason}\n" in out
+
+
+def test_explain_as_json_has_the_plan(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    code, out, _ = run("policy", "explain", "exec", "git status; echo $x", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["effect"], found["needs_shell"], found["plan"]) == ("ask", True, None)
+    _, out, _ = run("policy", "explain", "exec", "git", "status", "--json")
+    found = json.loads(out)
+    assert (found["effect"], found["layer"], found["rule_index"]) == ("allow", "user", 0)
+    assert found["plan"]["pipelines"][0]["commands"][0]["argv"] == ["git", "status"]
+
+
+def test_lint_is_content_with_sound_rules(run: Run, place: Path) -> None:
+    configure(place, RULES)
+    assert run("policy", "lint") == (0, "", "3 rules: 0 findings\n")
+    code, out, _ = run("policy", "lint", "--json")
+    assert (code, json.loads(out)) == (0, {"findings": []})
+
+
+def test_lint_names_the_rules_that_have_no_effect(run: Run, place: Path) -> None:
+    everything = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "*"\n'
+    agent = '[[agents.helper.rules]]\neffect = "allow"\naction = "exec"\npattern = "ls*"\n'
+    configure(place, RULES + everything + agent)
+    code, out, err = run("policy", "lint")
+    assert code == 1
+    assert "user 3: deny exec rm *" in out
+    assert "rule 4 (`allow exec *`) matches all that it matches" in out
+    assert "[rule-allows-all]" in out
+    assert "agent 1: allow exec ls*" in out
+    assert err == "5 rules: 5 findings\n"
+    code, out, _ = run("policy", "lint", "--json")
+    codes = [(f["layer"], f["rule_index"], f["code"]) for f in json.loads(out)["findings"]]
+    assert codes == [
+        ("user", 0, "rule-unreachable"),
+        ("user", 1, "rule-unreachable"),
+        ("user", 2, "rule-unreachable"),
+        ("user", 3, "rule-allows-all"),
+        ("agent", 0, "rule-open-word"),
+    ]
