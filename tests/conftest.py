@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,17 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 # Every run tries the same examples, so a failure is there for the next person as well.
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("house")
+
+
+RECURSION_LIMIT = sys.getrecursionlimit()
+
+
+def pytest_collection_finish() -> None:
+    """Take back the limit that py_ecc lifts when a test of signatures is imported.
+
+    With it, a text that is nested deeply ends the process instead of raising an error.
+    """
+    sys.setrecursionlimit(RECURSION_LIMIT)
 
 
 @pytest.fixture(scope="session")

@@ -99,7 +99,7 @@ def test_a_house_killed_after_the_yes_was_used_does_not_use_it_again(tmp_path: P
     script = HOUSE.replace(
         "    house.call_sync(",
         "    import os, signal\n"
-        "    house.audit_log.append = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    house.audit_log.write = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    house.call_sync(",
     )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}

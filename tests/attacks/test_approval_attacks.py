@@ -115,6 +115,41 @@ def test_a_script_that_changed_since_it_was_approved_does_not_run(tmp_path: Path
         assert not (tmp_path / "project/owned.txt").exists()
 
 
+@pytest.mark.parametrize("line", ["sh < build.sh", "for f in 1 2; do sh build.sh; done"])
+def test_a_script_that_only_the_line_names_is_bound_as_well(tmp_path: Path, line: str) -> None:
+    """Item 62: whoever binds the words of programs alone does not see a redirection or a loop."""
+    with Skillhouse(configured(make_places(tmp_path))) as house:
+        script = tmp_path / "project/build.sh"
+        script.write_text("echo harmless\n")
+        asked = house.call_sync("exec", {"command": line})
+        found = house.approvals.get(asked.approval_id or "")
+        needs = json.loads(found.request.content)["needs"]
+        naive = {word for need in needs for word in need["argv"][1:]}
+        assert "build.sh" not in naive
+        said(house.approvals, found.id)
+        script.write_text("echo evil > owned.txt\n")
+        stale = house.call_sync("exec", {"command": line}, approval_id=found.id)
+        assert (stale.status, "has changed since" in stale.content) == ("denied", True)
+        assert not (tmp_path / "project/owned.txt").exists()
+
+
+def test_a_yes_on_the_command_line_is_none_to_a_call_for_the_page(tmp_path: Path) -> None:
+    """A model that can run commands on the host could answer there; the page has its own key."""
+    naive = NaiveApprovals()
+    naive.answer("sign", "yes", "local")
+    assert naive.may("sign")
+    broker = broker_at(tmp_path)
+    ways: tuple[dict[str, Any], ...] = ({"level": "sign"}, {"on_page": True})
+    for number, values in enumerate(ways):
+        opened = broker.open(question(f"/w/{number}", **values))
+        for channel in ("cli", "terminal", "library"):
+            with pytest.raises(ApprovalError, match="page or a paired device only"):
+                said(broker, opened.id, channel=channel)
+        with pytest.raises(ApprovalError, match="not possible"):
+            said(broker, opened.id, Answer.ALWAYS, channel="page")
+        assert said(broker, opened.id, channel="page").state is State.APPROVED
+
+
 def test_what_a_command_names_is_read_without_end_or_wait(tmp_path: Path) -> None:
     """Files that are large, that block, or that are none must not hold up the question."""
     project = make_places(tmp_path).start
@@ -194,7 +229,9 @@ def test_an_answer_of_another_user_channel_nonce_or_time_is_not_taken(tmp_path: 
         ("git", ["-C", "/", "status"], False),
         ("gitk", [], False),
         ("git", ["stash"], False),
-        ("env", ["git", "status"], False),
+        # `env` alone adds nothing: the judge knows that it runs `git status`.
+        ("env", ["git", "status"], True),
+        ("env", ["A=1", "git", "status"], False),
     ],
 )
 def test_an_always_to_a_command_covers_no_other(

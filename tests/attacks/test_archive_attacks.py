@@ -168,3 +168,27 @@ def test_too_many_files_and_too_large_ones_are_refused(tmp_path: Path) -> None:
 
 def test_a_second_gzip_member_is_refused(tmp_path: Path) -> None:
     assert refused(tar_of({"a": b"x"}) + tar_of({"b": b"y"}), tmp_path) == "archive-broken"
+
+
+def test_bits_that_lend_rights_are_not_taken_over(tmp_path: Path) -> None:
+    info = info_of("run.sh", tarfile.REGTYPE)
+    info.mode = 0o6777
+    data = tar_with(info_of("SKILL.md"), info)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(tmp_path / "naive", filter="fully_trusted")
+    assert (tmp_path / "naive/run.sh").stat().st_mode & 0o6000 == 0o6000
+    unpack(data, tmp_path / "ours")
+    modes = {path.stat().st_mode & 0o7022 for path in (tmp_path / "ours").rglob("*")}
+    assert modes == {0}
+
+
+def test_a_sparse_entry_that_says_it_is_a_terabyte_is_refused(tmp_path: Path) -> None:
+    sparse = info_of("x", tarfile.GNUTYPE_SPARSE)
+    assert refused(tar_with(info_of("SKILL.md"), sparse), tmp_path).startswith("archive-")
+
+
+def test_a_name_that_ends_early_in_c_is_refused(tmp_path: Path) -> None:
+    data = zip_of({"SKILL.md": b"x", "evil.shX.txt": b"x"}).replace(b"evil.shX", b"evil.sh\0")
+    # zipfile itself cuts the name at the NUL: one reader sees a text, the other a program.
+    assert zipfile.ZipFile(io.BytesIO(data)).namelist()[1] == "evil.sh"
+    assert refused(data, tmp_path).startswith(("path-", "archive-"))

@@ -26,7 +26,7 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert [line for line in lines if line and not line.startswith(" ")] == [
         "user",
         "builtin",
-        "3 skills",
+        "4 skills",
     ]
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].startswith("  notes  记录会议内容。")

@@ -150,7 +150,7 @@ def test_many_skills_are_paged(tmp_path: Path):
     client = client_of(Skillhouse(configured(places), catalog_budget_tokens=1000))
     first, second = (Page(client.get(path).text) for path in ("/", "/?page=2"))
     assert "Page 1 of 2" in first.text
-    assert "203" in first.text
+    assert "204" in first.text
     assert "left out" in first.text
     assert "/?page=2#skills" in first.links
     assert "/skills/user:skill-199" in first.links
@@ -158,6 +158,7 @@ def test_many_skills_are_paged(tmp_path: Path):
         "/skills/user:skill-200",
         "/skills/builtin:github",
         "/skills/builtin:weather",
+        "/skills/builtin:web-search",
     ]
     assert "Roots" not in second.text
     for path, page in (("/?page=99", "2"), ("/?page=0", "1"), ("/?page=x", "1"), ("/?page=", "1")):
@@ -274,20 +275,21 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "project": str(house.project),
         "trusted": True,
         "profile": "default",
-        "skills": 4,
+        "skills": 5,
         "hidden": 1,
         "shadowed": 1,
         "diagnostics": 3,
         "errors": 1,
         "catalog": {"tokens": house.catalog().tokens, "omitted": 0},
     }
-    assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 2]
+    assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 3]
     skills = client.get("/api/skills").json()
     assert [skill["id"] for skill in skills["skills"]] == [
         "project:pdf",
         "user:发票",
         "builtin:github",
         "builtin:weather",
+        "builtin:web-search",
     ]
     assert [skill["id"] for skill in skills["hidden"]] == ["user:secret-notes"]
     skill = client.get("/api/skills/weather").json()

@@ -121,7 +121,7 @@ def test_what_needs_a_yes_is_refused_and_says_which_rule_is_missing(peer: Peer) 
     async def work(client: Client) -> None:
         result = await client.call_tool("exec", {"command": "touch", "params": ["made"]})
         assert result.is_error
-        assert text_of(result).startswith("not approved: ")
+        assert text_of(result).startswith("not approved yet: ")
 
     talk(peer, work)
     assert not (peer.project / "made").exists()

@@ -134,27 +134,27 @@ def test_limits_deny() -> None:
 
 
 def test_paths_are_followed_where_the_directory_is_known(tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work/out").symlink_to(tmp_path)
-    (tmp_path / "work/hooks").symlink_to(".git/hooks")
-    (tmp_path / "work/a.txt").touch()
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place/out").symlink_to(tmp_path)
+    (tmp_path / "place/hooks").symlink_to(".git/hooks")
+    (tmp_path / "place/a.txt").touch()
 
     def effect(line: str, **more: Any) -> str:
-        found = judge_command(line, allow=[*ALLOW, "cp *", "cd *"], cwd=tmp_path / "work", **more)
+        found = judge_command(line, allow=[*ALLOW, "cp *", "cd *"], cwd=tmp_path / "place", **more)
         return found.effect.value
 
     assert effect("cat a.txt") == "allow"
-    assert effect(f"cat {tmp_path}/work/a.txt") == "allow"
+    assert effect(f"cat {tmp_path}/place/a.txt") == "allow"
     assert effect("cat out/secret") == "ask"
     assert effect("cd out && ls") == "ask"
     assert effect("cp a.txt hooks/pre-commit") == "deny"
     assert effect("cp a.txt b.txt") == "allow"
     assert effect("echo x > b.txt") == "ask"
-    assert effect("echo x > b.txt", writable=[tmp_path / "work"]) == "allow"
-    assert effect("echo x > hooks/y", writable=[tmp_path / "work"]) == "deny"
-    assert effect("echo x > out/y", writable=[tmp_path / "work"]) == "ask"
-    assert effect("cd sub && echo x > ../../y", writable=[tmp_path / "work"]) == "ask"
-    assert effect("cd .git && echo x > hooks/y", writable=[tmp_path / "work"]) == "deny"
+    assert effect("echo x > b.txt", writable=[tmp_path / "place"]) == "allow"
+    assert effect("echo x > hooks/y", writable=[tmp_path / "place"]) == "deny"
+    assert effect("echo x > out/y", writable=[tmp_path / "place"]) == "ask"
+    assert effect("cd sub && echo x > ../../y", writable=[tmp_path / "place"]) == "ask"
+    assert effect("cd .git && echo x > hooks/y", writable=[tmp_path / "place"]) == "deny"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_markdown_skill_needs_no_program_no_sandbox_and_no_tool_of_its_own(
         assert [tool.name for tool in house.tools()] == before
         loaded = house.call_sync("skill", {"name": "notes"})
         assert "Write a file with `write`." in loaded.content
-        assert house._sandbox is None  # noqa: SLF001 that it was never needed shows nowhere else
+        assert house.cells.tested is None
 
 
 @pytest.mark.req("S001-7")

@@ -158,6 +158,9 @@ def test_markdown_and_the_built_in_tools_suffice(
     )
     with Skillhouse(load_config(places), profile="owliabot") as house:
         assert f"<location>{file}</location>" in house.catalog().text
-        assert {tool.name for tool in house.tools()} == {"read", "list", "write", "edit", "exec"}
+        assert {tool.name for tool in house.tools()} == {
+            *("read", "list", "write", "edit", "exec"),
+            *("fetch", "web_search"),
+        }
         result = house.call_sync("read", {"path": str(file)})
     assert (result.status, result.content) == ("ok", text)

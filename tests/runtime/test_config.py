@@ -83,7 +83,7 @@ def test_roots_of_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
             "unknown rule key `aktion`",
             "action",
         ),
-        ("nothing_like_it = 1\n", "known are agents, approvals, cache", ""),
+        ("nothing_like_it = 1\n", "known are agents, approvals, assignees", ""),
         ('catalog_budget_tokens = "many"\n', "wrong value: expected `int | null`", ""),
         ('[[rules]]\neffect = "maybe"\naction = "x"\npattern = "y"\n', "wrong value", ""),
         ('[[rules]]\naction = "x"\npattern = "y"\n', "missing required field `effect`", ""),

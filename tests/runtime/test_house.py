@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def deny(pattern: str) -> Layer:
 
 def test_a_house_without_anything_has_the_builtin_skills(tmp_path: Path) -> None:
     house = Skillhouse(configured(make_places(tmp_path)))
-    assert [skill.id for skill in house.index.skills] == ["builtin:github", "builtin:weather"]
+    names = [skill.id for skill in house.index.skills]
+    assert names == ["builtin:github", "builtin:weather", "builtin:web-search"]
     assert house.index.diagnostics == ()
 
 
@@ -49,7 +51,7 @@ def test_the_catalog_keeps_to_the_configured_budget(tmp_path: Path) -> None:
     house = Skillhouse(configured(make_places(tmp_path)), catalog_budget_tokens=150)
     catalog = house.catalog()
     assert [skill.name for skill in catalog.included] == ["github"]
-    assert [skill.name for skill in catalog.omitted] == ["weather"]
+    assert [skill.name for skill in catalog.omitted] == ["weather", "web-search"]
     assert catalog.tokens <= 150
     assert house.search("weather")[0].name == "weather"
 
@@ -95,15 +97,39 @@ def test_project_roots_are_found_from_a_subdirectory_up_to_the_git_root(tmp_path
     assert names == ["near", "top"]
 
 
-@pytest.mark.req("S000-68", "S000-65", "S000-66")
+IN_BACKTICKS = re.compile(r"`([a-z][a-z_]{2,})`")
+
+
+@pytest.mark.req("S000-68", "S000-65", "S000-66", "S000-67")
 def test_the_builtin_skills_are_valid_and_use_commands_that_need_no_shell(tmp_path: Path) -> None:
     house = Skillhouse(configured(make_places(tmp_path)))
+    tools = {tool.name: tool for tool in house.tools()}
     for skill in house.index.skills:
         assert validate(skill.directory) == ()
         rehearsal = rehearse(house, skill.name)
         assert rehearsal.skill == skill
         assert rehearsal.mentions
-        assert all(verdict.argv is not None for verdict in rehearsal.mentions)
+        commands = [v for v in rehearsal.mentions if v.mention.kind == "command"]
+        assert all(verdict.argv is not None for verdict in commands)
+        named = {v.mention.text for v in rehearsal.mentions if v.mention.kind == "tool"}
+        assert named <= set(tools)
+        # A word in backticks is a tool of the house, an argument of one, or a program it runs.
+        arguments = {word for name in named for word in tools[name].schema["properties"]}
+        assert rehearsal.content is not None
+        programs = {verdict.argv[0] for verdict in commands if verdict.argv}
+        words = set(IN_BACKTICKS.findall(rehearsal.content.body))
+        assert words <= named | arguments | programs
+
+
+@pytest.mark.req("S000-67")
+def test_the_skill_about_the_web_names_both_tools_and_what_each_would_meet(tmp_path: Path) -> None:
+    rehearsal = rehearse(Skillhouse(configured(make_places(tmp_path))), "search the web for news")
+    assert rehearsal.skill is not None
+    assert rehearsal.skill.name == "web-search"
+    assert {v.mention.text: v.effect for v in rehearsal.mentions} == {
+        "web_search": Effect.ALLOW,
+        "fetch": Effect.ASK,
+    }
 
 
 def test_the_environment_of_this_process_is_where_a_bare_house_stands(

@@ -23,7 +23,7 @@ def project_skill(base: Path, name: str = "pdf") -> Path:
 def test_a_project_is_not_read_until_it_is_trusted(tmp_path: Path) -> None:
     project_skill(tmp_path)
     house = house_at(tmp_path)
-    assert [skill.scope for skill in house.index.skills] == ["builtin", "builtin"]
+    assert [skill.scope for skill in house.index.skills] == ["builtin"] * 3
     codes = [found.code for found in house.index.diagnostics]
     assert codes == ["project-untrusted"]
     house.trust()
@@ -109,7 +109,7 @@ def test_the_projects_rules_are_read_only_when_it_is_trusted_and_never_loosen(
     (tmp_path / "project/skillhouse.toml").write_text(rules.format("deny"))
     assert house_at(tmp_path).hidden == ()
     house_at(tmp_path).trust()
-    assert len(house_at(tmp_path).hidden) == 3
+    assert len(house_at(tmp_path).hidden) == 4
     (tmp_path / "project/skillhouse.toml").write_text(rules.format("allow"))
     project_skill(tmp_path, "later")
     house = house_at(tmp_path)

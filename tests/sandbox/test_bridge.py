@@ -271,3 +271,17 @@ def test_what_is_no_proxy_or_more_than_a_proxy_is_refused(
             with pytest.raises(SandboxError) as caught:
                 anyio.run(main)
             assert caught.value.code == code
+
+
+def test_a_command_beside_the_bridge_ignores_no_signal(
+    launcher: Launcher, workspace: Path, tmp_path: Path
+):
+    """Python ignores two; a command that inherited that would not end with its reader."""
+
+    async def main() -> None:
+        async with outside(tmp_path, "http://docs.test:PORT") as out:
+            command = ("grep", "SigIgn", "/proc/self/status")
+            done = await run(launcher, workspace, command, out.proxy)
+            assert said(done) == (0, f"SigIgn:\t{0:016x}\n")
+
+    anyio.run(main)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,51 +111,6 @@ def test_a_skill_is_readable_once_it_is_loaded_and_never_writable(
     assert sh(house, f"rm -rf {pdf}/scripts").is_error
     assert sh(house, f"cat {tmp_path}/skills/other/SKILL.md").is_error
     assert (pdf / "scripts/run.sh").read_text() == "echo ran\n"
-
-
-@pytest.fixture
-def server() -> Iterator[int]:
-    """A server on the host's loopback that greets each caller; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def greet() -> None:
-            while True:
-                try:
-                    caller, _ = listener.accept()
-                except OSError:
-                    return
-                with caller:
-                    caller.sendall(b"hello\n")
-
-        thread = threading.Thread(target=greet, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
-
-
-def test_the_network_is_there_for_those_commands_only_that_a_rule_names(
-    tmp_path: Path, server: int, need: Any
-) -> None:
-    need(shutil.which("bash", path="/usr/bin:/bin"), "no bash")
-    arguments = {
-        "command": "bash",
-        "params": ["-c", f"exec 3<>/dev/tcp/127.0.0.1/{server}; cat <&3"],
-    }
-    network = Rule(effect=Effect.ALLOW, action="network", pattern="bash *")
-    other = Rule(effect=Effect.ALLOW, action="network", pattern="curl *")
-    ask = Rule(effect=Effect.ASK, action="network", pattern="*")
-    for rules, content, recorded in (
-        ((ALLOW_EXEC,), "", "none"),
-        ((ALLOW_EXEC, other), "", "none"),
-        ((ALLOW_EXEC, ask), "", "none"),
-        ((ALLOW_EXEC, network), "hello\n", "host"),
-    ):
-        with house_at(tmp_path, *rules) as house:
-            result = house.call_sync("exec", arguments)
-            assert result.data is not None
-            assert result.data["stdout"] == content
-            assert newest_detail(house)["network"] == recorded
 
 
 def test_only_declared_variables_are_given(tmp_path: Path) -> None:
@@ -403,6 +355,6 @@ def test_a_file_that_became_a_link_is_not_written_through(tmp_path: Path) -> Non
 def test_network_is_for_a_line_only_when_each_of_its_commands_has_it(tmp_path: Path) -> None:
     network = Rule(effect=Effect.ALLOW, action="network", pattern="echo *")
     with house_at(tmp_path, ALLOW_EXEC, network) as house:
-        for line, recorded in (("echo a; echo b", "host"), ("echo a | cat", "none")):
+        for line, recorded in (("echo a; echo b", "proxy"), ("echo a | cat", "none")):
             house.call_sync("exec", {"command": line})
             assert newest_detail(house)["network"] == recorded

@@ -82,6 +82,15 @@ def test_without_anybody_to_ask_an_ask_is_a_refusal(tmp_path: Path) -> None:
         assert statuses(house) == [("refusal", "write", "denied")]
 
 
+def test_a_line_that_only_a_shell_can_run_is_asked_about_and_no_rule_is_named(
+    tmp_path: Path,
+) -> None:
+    with house_at(tmp_path) as house:
+        result = house.call_sync("exec", {"command": "echo $HOME"})
+        assert result.status == "denied"
+        assert "would let it through" not in result.content
+
+
 @pytest.mark.req("S001-52", "S001-66")
 def test_a_yes_holds_once(tmp_path: Path) -> None:
     person = Person([Answer.ONCE])
@@ -191,7 +200,9 @@ def test_two_agents_see_different_skills_and_rules(tmp_path: Path) -> None:
 def test_without_skills_there_is_no_tool_for_them(tmp_path: Path) -> None:
     deny = Rule(effect=Effect.DENY, action="skill", pattern="*")
     with house_at(tmp_path, deny) as house:
-        assert [tool.name for tool in house.tools()] == ["read", "list", "write", "edit", "exec"]
+        names = {tool.name for tool in house.tools()}
+        assert {"read", "list", "write", "edit", "exec"} <= names
+        assert not {"skill", "search_skills"} & names
 
 
 def test_a_log_that_cannot_be_written_stops_writes_and_lets_reads_go_on(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_what_is_asked_is_made_from_the_bytes_that_are_bound(tmp_path: Path) -> 
                 }
             ],
             "files": {},
-            "shown": [],
+            "shown": [["difference", "a new file of 1 bytes: `notes/a.txt`"]],
             "level": "write",
             "cwd": project,
             "agent": "default",
@@ -264,6 +264,28 @@ def test_a_call_is_worked_out_anew_after_the_answer(tmp_path: Path) -> None:
         refused = caller_of(house, tool)()
         assert (refused.status, tool.ran) == ("denied", 0)
         assert "has changed since" in refused.content
+
+
+@pytest.mark.req("S004-48")
+def test_a_question_about_a_skill_has_the_published_title_pattern_and_ids(tmp_path: Path) -> None:
+    write_skill(tmp_path / "home/.claude/skills/pdf")
+    ask = Rule(effect=Effect.ASK, action="skill", pattern="pdf")
+    with unattended(tmp_path, ask, profile="claude-desktop") as house:
+        ids: dict[str, Any] = {"session_id": "s1", "message_id": "m2", "call_id": "c3"}
+        (skill,) = [skill for skill in house.visible.skills if skill.name == "pdf"]
+        asked = house.call_sync("skill", {"skill": skill.id}, **ids)
+        assert asked.status == "pending"
+        request = house.approvals.get(asked.approval_id or "").request
+        assert request.title == "Load skill: pdf"
+        assert (request.asked[0].action, request.asked[0].resource) == ("skill", "pdf")
+        assert dict(request.facts)["asks for"] == "skill/pdf"
+        found = (request.session_id, request.message_id, request.call_id)
+        assert found == ("s1", "m2", "c3")
+        # They bind nothing: the same call of a later message finds its question.
+        again = house.call_sync("skill", {"skill": skill.id}, session_id="s1", message_id="m4")
+        assert again.approval_id == asked.approval_id
+        (entry, *_) = read_records(house.audit_log.path)
+        assert (entry.record.session, entry.record.request) == ("s1", "m4")
 
 
 @pytest.mark.req("S001-52", "S004-49", "S004-53")

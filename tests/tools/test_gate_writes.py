@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unattended
-from skillhouse.audit import read_records
+from skillhouse.audit import read_records, write_gate_lines
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, load_config
 from skillhouse.tools import Judged, Need, WriteGate
@@ -35,7 +36,7 @@ def last(house: Skillhouse) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("users", [(), ("robin",), ("Mika",), ("mika ",), ("mik",)])
-@pytest.mark.req("S000-57", "S000-72", "S000-73", "S000-85")
+@pytest.mark.req("S000-57", "S000-61", "S000-72", "S000-73", "S000-85")
 def test_who_is_not_in_the_list_changes_nothing_and_nobody_is_asked(
     tmp_path: Path, users: tuple[str, ...]
 ) -> None:
@@ -57,7 +58,7 @@ def test_who_is_not_in_the_list_changes_nothing_and_nobody_is_asked(
         assert not (tmp_path / "project/a.txt").exists()
 
 
-@pytest.mark.req("S000-74")
+@pytest.mark.req("S000-61", "S000-74")
 def test_without_confirmation_a_listed_user_writes_unasked(tmp_path: Path) -> None:
     person = Person()
     gate = WriteGate(enabled=True, allow_users=("mika",), confirmation=False)
@@ -76,7 +77,7 @@ def test_without_confirmation_a_listed_user_writes_unasked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("word", "status"), [(Answer.ONCE, "ok"), (Answer.NO, "denied")])
-@pytest.mark.req("S000-53", "S000-76")
+@pytest.mark.req("S000-53", "S000-61", "S000-76")
 def test_with_confirmation_a_person_is_asked_also_where_a_rule_allows(
     tmp_path: Path, word: Answer, status: str
 ) -> None:
@@ -89,7 +90,7 @@ def test_with_confirmation_a_person_is_asked_also_where_a_rule_allows(
         assert (tmp_path / "project/a.txt").exists() is (status == "ok")
 
 
-@pytest.mark.req("S000-77")
+@pytest.mark.req("S000-61", "S000-77")
 def test_no_reply_is_a_no(tmp_path: Path) -> None:
     class Silent:
         async def ask(self, request: ApprovalRequest) -> None:
@@ -149,3 +150,116 @@ def test_what_signs_passes_the_same_gate_and_is_never_unasked(
         need=need, decision=Decision(effect=Effect.ASK, layer="default"), reason="signing"
     )
     assert gate.judged(asked, user).decision.effect.value == effect
+
+
+@pytest.mark.parametrize(
+    ("path", "patterns", "expected"),
+    [
+        ("a.txt", (), True),
+        ("a.txt", ("*.txt",), True),
+        ("docs/a.txt", ("*.txt",), False),
+        ("docs/a.txt", ("**/*.txt",), True),
+        ("a.txt", ("**/*.txt",), True),
+        ("docs/x/y/a.txt", ("docs/",), True),
+        ("docs/x/y/a.txt", ("docs/**",), True),
+        ("docs/x/y/a.txt", ("docs/*/a.txt",), False),
+        ("docs/x/y/a.txt", ("docs/**/y/?.txt", "b"), True),
+        ("docs-old/a.txt", ("docs/",), False),
+        ("Docs/a.txt", ("docs/",), False),
+        ("a.txt", ("./a.txt",), True),
+    ],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_list_of_paths_comes_after_the_users_and_before_the_question(
+    tmp_path: Path, path: str, patterns: tuple[str, ...], expected: bool, enabled: bool
+) -> None:
+    person = Person([Answer.ONCE])
+    gate = WriteGate(enabled=enabled, allow_users=("mika",), allow_paths=patterns)
+    call = ("write", {"path": path, "content": "new"})
+    with house_with(tmp_path, gate, channel=person) as house:
+        if enabled:
+            stranger = house.call_sync(*call, user="noa")
+            assert "not_in_allowlist" in stranger.content
+        result = house.call_sync(*call, user="mika")
+        assert len(person.asked) == int(expected)
+        if expected:
+            assert result.status == "ok"
+        else:
+            assert result.content == "denied: write operation denied: path_not_allowed"
+            assert last(house) == ("denied", "deny", "write gate")
+        line = {"command": f"echo x > {path}"}
+        # What a command writes by a redirection is judged like `write`.
+        told = house.call_sync("exec", line, user="mika").content
+        assert ("path_not_allowed" in told) is not expected
+        assert house.call_sync("list", {}, user="mika").status == "ok"
+
+
+def test_ten_thousand_stars_in_a_list_of_paths_are_read_at_once(tmp_path: Path) -> None:
+    gate = WriteGate(allow_paths=("**/" * 10_000 + "*x*" * 1_000,))
+    with house_with(tmp_path, gate, ALLOW) as house:
+        path = "/".join(["a"] * 100) + "/b.txt"
+        assert house.call_sync("write", {"path": path, "content": ""}).status == "denied"
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        (None, "a new file of 4 bytes: `a.txt`"),
+        (b"one\ntwo\n", "--- a.txt\n+++ a.txt\n@@ -1,2 +1 @@\n-one\n-two\n+new\n"),
+        (b"\xff\x00", "replaces a file of 2 bytes that is no text: `a.txt`"),
+        (b"new\n", "nothing changes"),
+    ],
+)
+@pytest.mark.req("S000-53")
+def test_a_person_is_shown_what_changes(tmp_path: Path, before: bytes | None, shown: str) -> None:
+    person = Person([Answer.ONCE])
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    with house_with(tmp_path, gate, ALLOW, channel=person) as house:
+        if before is not None:
+            (tmp_path / "project/a.txt").write_bytes(before)
+        call = ("write", {"path": "a.txt", "content": "new\n"})
+        assert house.call_sync(*call, user="mika").status == "ok"
+    assert dict(person.asked[0].facts)["difference"] == shown
+    assert (tmp_path / "project/a.txt").read_text() == "new\n"
+
+
+def test_what_was_shown_as_replaced_is_what_is_replaced(tmp_path: Path) -> None:
+    """While the person reads, somebody else saves the file."""
+
+    class Slow(Person):
+        async def ask(self, request: ApprovalRequest) -> Answer:
+            (tmp_path / "project/a.txt").write_text("saved meanwhile")
+            return await super().ask(request)
+
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    with house_with(tmp_path, gate, ALLOW, channel=Slow([Answer.ONCE])) as house:
+        (tmp_path / "project/a.txt").write_text("as shown")
+        refused = house.call_sync(*WRITE, user="mika")
+    assert refused.status == "denied"
+    assert (tmp_path / "project/a.txt").read_text() == "saved meanwhile"
+
+
+@pytest.mark.req("S000-52")
+def test_what_only_looks_runs_at_once_and_asks_nobody(tmp_path: Path) -> None:
+    person = Person()
+    gate = WriteGate(enabled=True)
+    with house_with(tmp_path, gate, channel=person) as house:
+        (tmp_path / "project/a.txt").write_text("text")
+        for tool, arguments in (("read", {"path": "a.txt"}), ("list", {})):
+            assert house.call_sync(tool, arguments, user="stranger").status == "ok"
+    assert person.asked == []
+
+
+@pytest.mark.req("S000-61", "S000-83", "S000-84")
+def test_the_published_audit_line_of_a_verdict_names_paths_only(tmp_path: Path) -> None:
+    gate = WriteGate(enabled=True, allow_users=("mika",))
+    with house_with(tmp_path, gate, channel=Person([Answer.ONCE])) as house:
+        house.call_sync("write", {"path": "a.txt", "content": "private words"}, user="mika")
+        house.call_sync("write", {"path": "b.txt", "content": "private words"}, user="noa")
+        house.audit_log.flush()
+        lines = list(map(json.loads, write_gate_lines(read_records(house.audit_log.path))))
+    assert [line["params"] for line in lines] == [{"path": "b.txt"}, {"path": "a.txt"}]
+    assert [line["user"] for line in lines] == ["noa", "mika"]
+    for line in lines:
+        assert set(line) == {"ts", "tool", "user", "session", "params", "result", "durationMs"}
+        assert "private" not in json.dumps(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,10 +13,16 @@ import anyio
 import pytest
 from eth_account import Account
 
-from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.approval import (
+    Answer,
+    ApprovalBroker,
+    ApprovalRequest,
+    Reply,
+    grant_patterns,
+)
 from skillhouse.audit import AuditLog, read_records
 from skillhouse.floor import Digest
-from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide
+from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide, matches
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -31,7 +38,17 @@ from skillhouse.signer import (
 from skillhouse.signer.clock import Clock, system_clock
 from skillhouse.signer.service import Service
 from skillhouse.skill import SkillIndex
-from skillhouse.tools import TRANSACTION_PAGE, Gate, Plan, RefusedError, Session, SignTool, ToolCall
+from skillhouse.tools import (
+    TRANSACTION_PAGE,
+    Agreed,
+    Gate,
+    Need,
+    Plan,
+    RefusedError,
+    Session,
+    SignTool,
+    ToolCall,
+)
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
 
@@ -51,6 +68,7 @@ class Desk:
     tool: SignTool
     keys: dict[str, KeyInfo]
     yeses: dict[str, str] = field(default_factory=dict)
+    agreed: Agreed = field(default_factory=Agreed)
 
     def plan(self, **arguments: Any) -> Plan:
         return self.tool.plan(arguments, NOBODY)
@@ -67,9 +85,10 @@ def at_desk(base: Path, work: Callable[[Desk], Awaitable[None]]) -> None:
 
 def desk_of(base: Path, signer: Signer, clock: Clock) -> Desk:
     yeses: dict[str, str] = {}
+    agreed = Agreed()
 
     def approval(binding: Digest) -> str:
-        return yeses.pop(binding, "")
+        return agreed.take(binding) or yeses.pop(binding, "")
 
     tool = SignTool(
         signer,
@@ -79,7 +98,7 @@ def desk_of(base: Path, signer: Signer, clock: Clock) -> Desk:
         clock=lambda: clock().wall_ms,
     )
     keys = {key.name: key for key in read_vault(base / KEYSTORE_FILE).keys}
-    return Desk(tool, keys, yeses)
+    return Desk(tool, keys, yeses, agreed)
 
 
 class SameProcess:
@@ -150,14 +169,16 @@ def test_a_main_key_signs_after_a_persons_yes_and_once(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_yes_to_one_call_is_none_to_another(tmp_path: Path) -> None:
+def test_a_yes_to_one_content_is_none_to_another(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         shown = desk.plan(key="main", type="message", data="pay Alice")
-        same = desk.plan(key="main", type="message", data="pay Alice")
-        assert shown.binding != same.binding
+        again = desk.plan(key="main", type="message", data="pay Alice")
+        other = desk.plan(key="main", type="message", data="pay Mallory")
+        assert shown.binding == again.binding != other.binding
         desk.yeses[shown.binding] = "yes-1"
         with pytest.raises(RefusedError, match="only what a person agreed to"):
-            await same.run()
+            await other.run()
+        assert not (await again.run()).failed
 
     at_desk(tmp_path, work)
 
@@ -237,35 +258,32 @@ def test_a_session_key_that_ended_is_refused_early_and_leads_to_a_person(tmp_pat
     at_desk(tmp_path, work)
 
 
-def gate_of(desk: Desk, base: Path, person: Person, *rules: Rule) -> Gate:
+def gate_of(desk: Desk, base: Path, channel: Any, *rules: Rule) -> Gate:
     layers = (Layer(name="user", rules=rules),)
 
-    def decided(
-        permission: Permission, default: Effect, why: str, agent: str, digest: str
-    ) -> tuple[Decision, str]:
-        return decide(layers, permission, default=default), why
+    def decided(need: Need, _: Session) -> tuple[Decision, str]:
+        return decide(layers, need.permission, default=need.default), need.why
 
     return Gate(
         [desk.tool],
         decide=decided,
-        remember=lambda _: None,
-        channel=person,
+        approvals=ApprovalBroker(base, matches=matches, channels=[channel]),
         audit=AuditLog(base / "audit.jsonl"),
+        place=str(base),
+        agreed=desk.agreed,
     )
 
 
-class AtThePage(Person):
-    """A person at a transaction page: the yes is kept under the content that was shown."""
+class AtThePage:
+    """A person at the transaction page, who says yes to the first question and no to others."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__([Answer.ONCE])
-        self.desk = desk
+    def __init__(self) -> None:
+        self.asked: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        answer = await super().ask(request)
-        if answer is Answer.ONCE:
-            self.desk.yeses[dict(request.facts)["content"]] = request.id
-        return answer
+    async def ask(self, request: ApprovalRequest) -> Reply:
+        self.asked.append(request)
+        answer = Answer.ONCE if len(self.asked) == 1 else Answer.NO
+        return Reply(answer=answer, by="local", channel="page")
 
 
 @pytest.mark.req("S000-86")
@@ -274,33 +292,49 @@ def test_through_the_gate_a_person_sees_the_truth_then_the_signer_signs(tmp_path
         with process(tmp_path) as signer:
             await signer.new_key("main", KeyKind.SECP256K1)
             desk = desk_of(tmp_path, signer, system_clock)
-            person = AtThePage(desk)
+            person = AtThePage()
             gate = gate_of(desk, tmp_path, person)
-            call = ToolCall(
-                name="sign",
-                arguments={"key": "main", "type": "transaction", "data": raw(payment())},
-            )
+            arguments = {"key": "main", "type": "transaction", "data": raw(payment())}
+            call = ToolCall(name="sign", arguments=arguments)
             assert (await gate.call(call, NOBODY)).status == "ok"
-            assert dict(person.asked[0].facts)["to"] == ALICE
+            (asked,) = person.asked
+            assert dict(asked.facts)["to"] == ALICE
+            # What was decoded here stands before what the model wrote.
+            labels = [label for label, _ in asked.facts]
+            assert labels.index("to") < labels.index("data")
+            assert (asked.always, asked.patterns, asked.is_for_page) == ((), (), True)
+            assert dict(asked.facts)["content"] == json.loads(asked.content)["binding"]
             assert (await gate.call(call, NOBODY)).status == "denied"
 
     anyio.run(main)
-    kinds = [
-        (entry.record.kind, entry.status)
-        for entry in read_records(tmp_path / "audit.jsonl", newest_first=False)
-    ]
-    assert kinds == [("intent", "ok"), ("refusal", "denied")]
+    entries = list(read_records(tmp_path / "audit.jsonl", newest_first=False))
+    assert [(e.record.kind, e.status) for e in entries] == [("intent", "ok"), ("refusal", "denied")]
+    signed = entries[0].record
+    assert signed.security_level == "sign"
+    assert signed.confirmation is not None
+    assert (signed.confirmation.approved, signed.confirmation.channel) == (True, "page")
 
 
 def test_a_rule_that_allows_is_no_persons_yes(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
-        person = Person()
+        person = Person([Answer.ONCE, Answer.ALWAYS])
         rule = Rule(effect=Effect.ALLOW, action="sign", pattern="*")
         gate = gate_of(desk, tmp_path, person, rule)
-        for key, status in (("main", "error"), ("bot", "ok")):
+        for key, status in (("main", "pending"), ("bot", "ok")):
             arguments = {"key": key, "type": "message", "data": "hello"}
             result = await gate.call(ToolCall(name="sign", arguments=arguments), NOBODY)
             assert result.status == status
-        assert person.asked == []
+        # The caller's own channel was asked about the main key, and its yes did not count.
+        assert [request.is_for_page for request in person.asked] == [True]
+
+    at_desk(tmp_path, work)
+
+
+def test_no_yes_to_a_signature_lasts(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        plan = desk.plan(key="bot", type="message", data="hello")
+        (need,) = plan.needs
+        assert need.effective_level == "sign"
+        assert grant_patterns(need.permission.action, need.permission.resource) == ()
 
     at_desk(tmp_path, work)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.audit import AuditLog, read_records
 from skillhouse.net import (
     BraveSearch,
@@ -22,24 +23,24 @@ from skillhouse.net import (
     SecretBinding,
     host_rule,
 )
-from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide
+from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
 from skillhouse.skill import SkillIndex, parse, validate
-from skillhouse.tools import FetchTool, Gate, Session, ToolCall, ToolResult, WebSearchTool
+from skillhouse.tools import FetchTool, Gate, Need, Session, ToolCall, ToolResult, WebSearchTool
+from skillhouse.tools.web import NO_PROVIDER
 from tests.net.servers import LOOPBACK, fixed, ok, redirect, serving
+from tests.tools.houses import Person
 
 BUILTIN = Path(__file__).resolve().parents[2] / "src/skillhouse/builtin/web-search"
 
 
-class Person:
-    """Gives fixed answers, then no; remembers what was asked."""
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """What a door may reach."""
 
-    def __init__(self, *answers: Answer) -> None:
-        self.answers = list(answers)
-        self.asked: list[ApprovalRequest] = []
-
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        self.asked.append(request)
-        return self.answers.pop(0) if self.answers else Answer.NO
+    policy: NetPolicy = field(default_factory=NetPolicy)
+    route: Route = field(default_factory=Route)
+    provider: SearchProvider | None = None
+    no_provider: str = NO_PROVIDER
 
 
 class Door:
@@ -56,20 +57,20 @@ class Door:
     ) -> None:
         route = Route(resolve=fixed(list(addresses)))
         self.person = person or Person()
-        self.log = AuditLog(base / "audit.jsonl")
+        values = [secret.value for secret in policy.secrets]
+        self.log = AuditLog(base / "audit.jsonl", secrets=lambda: values)
         self._layers = (Layer(name="user", rules=rules),)
+        web = Net(policy=policy, route=route, provider=provider)
         self._gate = Gate(
-            [FetchTool(policy, route=route), WebSearchTool(provider, policy, route=route)],
+            [FetchTool(web), WebSearchTool(web)],
             decide=self._decide,
-            remember=lambda needs: None,
-            channel=self.person,
+            approvals=ApprovalBroker(base, matches=matches, channels=[self.person]),
             audit=self.log,
+            place=str(base),
         )
 
-    def _decide(
-        self, wanted: Permission, default: Effect, why: str, agent: str, skill_digest: str
-    ) -> tuple[Decision, str]:
-        return decide(self._layers, wanted, default=default), why
+    def _decide(self, need: Need, session: Session) -> tuple[Decision, str]:
+        return decide(self._layers, need.permission, default=need.default), need.why
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:
         session = Session(
@@ -114,7 +115,7 @@ def test_a_listed_host_is_fetched_without_a_question(tmp_path: Path):
 def test_another_host_is_asked_about_by_its_origin_and_shown_whole(tmp_path: Path):
     async def main() -> None:
         async with serving(ok(b"page", "Content-Type: text/html")) as server:
-            person = Person(Answer.ONCE)
+            person = Person([Answer.ONCE])
             door = Door(tmp_path, on_loopback(), person=person)
             url = f"{server.url}/a?b=c"
             assert (await door.call("fetch", url=url, method="POST", body="sent")).status == "ok"
@@ -182,7 +183,7 @@ def test_a_yes_opens_no_private_address_and_no_other_host(tmp_path: Path):
     async def main() -> None:
         async with serving() as other, serving(redirect(other.url)) as first:
             yes = [Answer.ONCE] * 2
-            door = Door(tmp_path, on_loopback(), person=Person(*yes), addresses=["10.0.0.1"])
+            door = Door(tmp_path, on_loopback(), person=Person(yes), addresses=["10.0.0.1"])
             result = await door.call("fetch", url="http://internal.test/")
             assert "leads to 10.0.0.1, which is not public" in result.content
             result = await door.call("fetch", url=first.url)
@@ -362,7 +363,7 @@ def test_the_web_search_skill_is_valid_and_speaks_of_the_tools_as_they_are():
     skill = parse((BUILTIN / "SKILL.md").read_bytes(), directory="web-search").skill
     assert skill is not None
     body = (BUILTIN / "SKILL.md").read_text(encoding="utf-8")
-    for tool in (FetchTool(NetPolicy()), WebSearchTool(None, NetPolicy())):
+    for tool in (FetchTool(Net()), WebSearchTool(Net())):
         assert f"`{tool.name}`" in body
     assert {"query", "count"} <= set(WebSearchTool.schema["properties"])
     assert "url" in FetchTool.schema["properties"]

@@ -231,6 +231,10 @@ class ApprovalBroker:
         self._ledger.withdraw(revoked.user)
         return True
 
+    def withdraw_all(self) -> None:
+        """End all that waits: open questions, and each yes that was not used yet."""
+        self._ledger.withdraw_all()
+
     def session_grants(self, session: str) -> tuple[Grant, ...]:
         """Return what was allowed for the rest of a conversation."""
         return self._session_grants.get(session, ())
@@ -288,7 +292,7 @@ class ApprovalBroker:
             return False
         if reply.answer is Answer.NO:
             return other.session == request.session
-        if other.level == "sign" or (other.user, other.agent) != (request.user, request.agent):
+        if other.is_for_page or (other.user, other.agent) != (request.user, request.agent):
             return False
         if reply.answer is Answer.SESSION and other.session != request.session:
             return False

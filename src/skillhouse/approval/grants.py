@@ -26,6 +26,8 @@ INTERPRETERS = frozenset(
 """Programs that run what their arguments or a file say: a lasting yes would cover anything."""
 ONE_TIME = frozenset({"shell", "exec-once"})
 """Actions that are allowed once, each time (the rules' own `ONE_TIME`; a test compares them)."""
+NEVER_LASTING = ONE_TIME | {"sign"}
+"""Actions to which no yes is a lasting one; a rule of a person's own may let a session key sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tupl
     >>> grant_patterns("write", "/home/mika/site/a.txt")
     ('/home/mika/site/*',)
     """
-    if action in ONE_TIME or "*" in resource or "?" in resource:
+    if action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ()
     if action == "exec":
         if _has_subcommand(argv):

@@ -145,6 +145,15 @@ class Ledger:
                 (user,),
             )
 
+    def withdraw_all(self) -> None:
+        """End every open question and every yes that was not used yet."""
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE approval SET state = 'expired', message = 'everything was stopped', "
+                "closed_ms = ? WHERE state IN ('open', 'approved')",
+                (self.now_ms(),),
+            )
+
     def delivered(self, approval_id: str) -> None:
         """Note that the caller was told the no."""
         with Store(self._path, STATE) as store, store.transaction() as connection:

@@ -76,6 +76,10 @@ class ApprovalRequest:
     place: str = ""
     """Real path of the workspace."""
     level: Level = "write"
+    on_page: bool = False
+    """Whether it is decided on the transaction page or a paired device only, whatever its level."""
+    wait_seconds: float = 0
+    """How long the call waits for an answer; 0 is as long as the house's settings say."""
     asked: tuple[Asked, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     """The same as `always`, for keeping."""
@@ -84,11 +88,21 @@ class ApprovalRequest:
     opened_ms: int = 0
     """Milliseconds since 1970, as all times of this room."""
     expires_ms: int = 0
+    session_id: str = ""
+    """The caller's ids of the conversation, the message and the call (S004-48); they bind
+    nothing."""
+    message_id: str = ""
+    call_id: str = ""
 
     @property
     def session(self) -> str:
         """The conversation: nobody else's call can use an answer of it."""
         return session_key(self.agent, self.user, self.channel)
+
+    @property
+    def is_for_page(self) -> bool:
+        """Whether only the transaction page and paired devices decide it."""
+        return self.on_page or self.level == "sign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

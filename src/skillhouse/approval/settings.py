@@ -27,6 +27,12 @@ class ApprovalSettings:
     """Open questions of one user."""
     user_rate: int = 60
     """Questions that one user's calls may ask in `RATE_SECONDS`."""
+    webhook_url: str = ""
+    """Where each question is sent as well: https, or http on this machine."""
+    webhook_secret_env: str = ""
+    """Variable of the process that holds the secret which signs what is sent there."""
+    page_url: str = ""
+    """Address of the page that `skillhouse up` serves, for a link in what is sent."""
 
 
 RATE_SECONDS = 600

@@ -75,6 +75,7 @@ async def heard(
         waits: Whether somebody else in this process may answer.
     """
     settings = broker.settings
+    wait_seconds = question.request.wait_seconds or settings.wait_seconds
     waits = waits or settings.unattended == "deny"
     asking = len(broker.channels)
     moved = anyio.Event()
@@ -91,7 +92,7 @@ async def heard(
     async with anyio.create_task_group() as tasks:
         for channel in broker.channels:
             tasks.start_soon(ask, channel)
-        with anyio.move_on_after(settings.wait_seconds):
+        with anyio.move_on_after(wait_seconds):
             while current.state is State.OPEN and (asking or waits):
                 with anyio.move_on_after(POLL_SECONDS):
                     await moved.wait()
@@ -108,7 +109,7 @@ async def heard(
     if failed is not None:
         raise failed
     if current.state is State.OPEN and (asking or waits):
-        message = f"nobody answered within {settings.wait_seconds:g} seconds"
+        message = f"nobody answered within {wait_seconds:g} seconds"
         ledger.expire(question.id, message)
     return ledger.get(question.id) or question
 

@@ -10,7 +10,8 @@ OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device"})
 command line over its state, the page with its token, and a device that was paired."""
 
 SIGN_CHANNELS = frozenset({"page", "device"})
-"""Where a call that signs is decided: on the transaction page, or on a paired device."""
+"""Where a call that signs or is of tier 1 is decided: on the transaction page, or on a paired
+device."""
 
 
 def refusal(request: ApprovalRequest, reply: Reply) -> str:
@@ -21,8 +22,8 @@ def refusal(request: ApprovalRequest, reply: Reply) -> str:
     """
     if reply.channel == NOBODY:
         return "" if reply.answer is Answer.NO else "nobody can say yes"
-    if request.level == "sign" and reply.channel not in SIGN_CHANNELS:
-        return "a call that signs is decided on the transaction page or a paired device only"
+    if request.is_for_page and reply.channel not in SIGN_CHANNELS:
+        return "such a call is decided on the transaction page or a paired device only"
     if reply.channel in OWNER_CHANNELS:
         if reply.by in (OWNER, request.user):
             return ""
@@ -35,7 +36,7 @@ def refusal(request: ApprovalRequest, reply: Reply) -> str:
 
 
 def offered(request: ApprovalRequest) -> tuple[Answer, ...]:
-    """Return the answers that the question has; a call that signs is never allowed for good."""
-    if request.patterns and request.level != "sign":
+    """Return the answers that the question has; one for the page is never allowed for good."""
+    if request.patterns and not request.is_for_page:
         return tuple(Answer)
     return tuple(answer for answer in Answer if answer not in LASTING)

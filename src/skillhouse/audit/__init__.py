@@ -3,6 +3,7 @@
 from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
 from skillhouse.audit.keys import checkpoint_key
 from skillhouse.audit.log import AuditLog
+from skillhouse.audit.moment import timestamp
 from skillhouse.audit.reading import AuditEntry, Query, entries_of, find_record, read_records
 from skillhouse.audit.record import (
     AuditDraft,
@@ -42,6 +43,7 @@ __all__ = [
     "read_records",
     "redacted",
     "stats_of",
+    "timestamp",
     "verify_log",
     "write_gate_lines",
 ]

@@ -16,19 +16,18 @@ LOCK_TRIES = 10_000
 LOCK_PAUSE_SECONDS = 0.001
 
 
-def lock(handle: int, *, shared: bool = False, tries: int = LOCK_TRIES) -> None:
+def lock(handle: int, *, shared: bool = False) -> None:
     """Hold the lock of the open file, which ends with `unlock` or when it is closed.
 
     Args:
         handle: Descriptor of the file.
         shared: Let others share it.
-        tries: How often to try, a millisecond apart.
 
     Raises:
         TimeoutError: somebody else held it all the time.
         OSError: the file system has no locks.
     """
-    for _ in range(tries):
+    for _ in range(LOCK_TRIES):
         try:
             _try_lock(handle, shared=shared)
         except BlockingIOError:

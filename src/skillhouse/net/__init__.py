@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from skillhouse.net.client import Response as Response
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.errors import NetError as NetError
-    from skillhouse.net.policy import METHODS as METHODS
+    from skillhouse.net.methods import METHODS as METHODS
     from skillhouse.net.policy import HostRule as HostRule
     from skillhouse.net.policy import NetLimits as NetLimits
     from skillhouse.net.policy import NetPolicy as NetPolicy
@@ -32,7 +32,8 @@ else:
     _FILES = {
         "client": "Response fetch",
         "errors": "NetError",
-        "policy": "METHODS HostRule NetLimits NetPolicy host_rule",
+        "methods": "METHODS",
+        "policy": "HostRule NetLimits NetPolicy host_rule",
         "proxy": "EgressDecision EgressProxy",
         "route": "Route",
         "search": "BraveSearch Found SearchProvider SearxngSearch",

@@ -11,7 +11,8 @@ import anyio
 from skillhouse.net.content import ACCEPTED, Body
 from skillhouse.net.errors import NetError
 from skillhouse.net.exchange import HOP_HEADERS, Exchange, Head, Headers
-from skillhouse.net.policy import METHODS, NetPolicy
+from skillhouse.net.methods import METHODS
+from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.secret import filled
 from skillhouse.net.url import Target, parse_url

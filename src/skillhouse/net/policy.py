@@ -11,12 +11,10 @@ from ipaddress import ip_address, ip_network
 import ssrfguard
 
 from skillhouse.net.errors import NetError
+from skillhouse.net.methods import METHODS, READING
 from skillhouse.net.secret import SecretBinding, leaked
 from skillhouse.net.url import DEFAULT_PORTS, Target, parse_url
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-READING = frozenset({"GET", "HEAD"})
-"""Methods of a rule that names none."""
 _RULE = re.compile(
     r"(?:(?P<methods>\*|[A-Za-z]+(?:,[A-Za-z]+)*) )?(?:(?P<scheme>https?)://)?"
     r"(?P<wild>\*\.)?(?P<host>\*|\[[0-9a-fA-F:.]+\]|[^/\s:@*?#\[\]]+)(?::(?P<port>[0-9]{1,5}|\*))?/?"

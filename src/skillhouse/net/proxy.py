@@ -46,7 +46,8 @@ class EgressDecision:
 
 
 Report = Callable[[EgressDecision], None]
-"""Is told each decision before anything is sent. What it raises refuses the request."""
+"""Is told each decision before anything is sent. What it raises refuses the request; the command is
+told the words of a `NetError`, and of anything else its kind only."""
 
 
 class EgressProxy:
@@ -215,6 +216,8 @@ class EgressProxy:
     def _tell(self, decision: EgressDecision) -> None:
         try:
             self._report(decision)
+        except NetError:
+            raise
         except Exception as error:
             message = f"the decision could not be recorded: {type(error).__name__}"
             raise NetError("host-refused", message) from error

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.lint import RuleFinding as RuleFinding
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.places import Places as Places
+    from skillhouse.permission.places import is_protected as is_protected
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict
     from skillhouse.permission.plan import JudgedCommand as JudgedCommand
@@ -42,17 +43,50 @@ if TYPE_CHECKING:
     from skillhouse.permission.rulebook import LayerRules as LayerRules
     from skillhouse.permission.rulebook import Rulebook as Rulebook
     from skillhouse.permission.rulebook import Ruling as Ruling
+    from skillhouse.permission.tier_ledger import Outcome as Outcome
+    from skillhouse.permission.tier_policy import load_tier_policy as load_tier_policy
+    from skillhouse.permission.tier_policy import read_tier_policy as read_tier_policy
+    from skillhouse.permission.tier_values import Level as Level
+    from skillhouse.permission.tier_values import Tier as Tier
+    from skillhouse.permission.tier_values import TierCall as TierCall
+    from skillhouse.permission.tier_values import TierState as TierState
+    from skillhouse.permission.tier_values import TierVerdict as TierVerdict
+    from skillhouse.permission.tier_values import ToolPolicy as ToolPolicy
+    from skillhouse.permission.tiering import ResumeError as ResumeError
+    from skillhouse.permission.tiering import StopNotice as StopNotice
+    from skillhouse.permission.tiering import StopReport as StopReport
+    from skillhouse.permission.tiering import Tiers as Tiers
+    from skillhouse.permission.tiering import is_stop_command as is_stop_command
+    from skillhouse.permission.tiers import TierPolicy as TierPolicy
+    from skillhouse.permission.write_gate import Seat as Seat
+    from skillhouse.permission.write_gate import WriteGate as WriteGate
+    from skillhouse.permission.write_gate import WriteReason as WriteReason
+    from skillhouse.permission.write_gate import WriteVerdict as WriteVerdict
+    from skillhouse.permission.write_gate import audit_line as audit_line
+    from skillhouse.permission.write_gate import question_facts as question_facts
+    from skillhouse.permission.write_gate import refusal_text as refusal_text
+    from skillhouse.permission.write_gate import reply_reason as reply_reason
+    from skillhouse.permission.write_gate import user_notice as user_notice
 else:
     import importlib
 
     _FILES = {
         "judge": "judge_argv judge_command judge_line",
         "lint": "RuleFinding lint_rules",
-        "places": "Places",
+        "places": "Places is_protected",
         "plan": (
             "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
         ),
         "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
+        "tier_ledger": "Outcome",
+        "tier_policy": "load_tier_policy read_tier_policy",
+        "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
+        "tiering": "ResumeError StopNotice StopReport Tiers is_stop_command",
+        "tiers": "TierPolicy",
+        "write_gate": (
+            "Seat WriteGate WriteReason WriteVerdict audit_line question_facts refusal_text "
+            "reply_reason user_notice"
+        ),
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
     _LOADED = (

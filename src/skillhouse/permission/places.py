@@ -20,6 +20,10 @@ SECRET_NAMES = (
     "*.pem",
     "*.key",
     "id_*",
+    "id_rsa.*",
+    "id_dsa.*",
+    "id_ecdsa.*",
+    "id_ed25519.*",
 )
 """Names of files that hold secrets (the sandbox's `SECRETS`; a test compares them)."""
 
@@ -33,6 +37,9 @@ PROTECTED_NAMES = (
     ".zshrc",
     ".profile",
     ".bash_profile",
+    ".bash_login",
+    ".zprofile",
+    ".zshenv",
     ".gitconfig",
     ".ripgreprc",
     ".mcp.json",
@@ -44,6 +51,7 @@ PROTECTED_NAMES = (
     ".codex",
     ".gemini",
     ".cursor",
+    ".opencode",
     "skillhouse.toml",
     *SECRET_NAMES,
 )
@@ -51,10 +59,8 @@ PROTECTED_NAMES = (
 
 _START_FILES = (
     ".git",
-    ".zshenv",
-    ".zprofile",
-    ".bash_login",
     ".bash_logout",
+    ".git-credentials",
     ".config/autostart",
     ".config/systemd",
     ".config/skillhouse",
@@ -67,8 +73,14 @@ _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return what finds one of some relative paths, in which `*` is within a name, in a path."""
-    parts = (re.escape(text.casefold()).replace(r"\*", "[^/]*") for text in patterns)
+    """Return what finds one of some relative paths, in which `*` is within a name, in a path.
+
+    In a path without a dot, `*` is a run of characters without one: `id_map.py` is no key.
+    """
+    parts = (
+        re.escape(text.casefold()).replace(r"\*", "[^/]*" if "." in text else "[^/.]*")
+        for text in patterns
+    )
     return re.compile(f"(?:^|/)(?:{'|'.join(parts)})(?:/|$)")
 
 

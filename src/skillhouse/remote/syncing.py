@@ -7,14 +7,14 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, decode, encode
-from skillhouse.floor.lock import lock
+from skillhouse.floor import SkillhouseError, encode
+from skillhouse.floor.lock import try_lock
 from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, ArchiveError, unpack
 from skillhouse.remote.source import (
     Artifact,
@@ -24,16 +24,13 @@ from skillhouse.remote.source import (
     RemoteSource,
     read_listing,
 )
+from skillhouse.remote.versions import CURRENT, SKILLS, VERSIONS, cache_place, cached
 from skillhouse.skill import SKILL_FILE
 
 INDEX_MAX = 1024 * 1024
 """Bytes of an index."""
 PARALLEL = 4
 """Skills that are fetched at a time."""
-
-_SKILLS = "skills"
-_VERSIONS = "versions"
-_CURRENT = "current"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +61,6 @@ class SyncReport:
     problems: tuple[str, ...] = ()
 
 
-def cache_place(cache: Path, source: RemoteSource) -> Path:
-    """Return the directory of a source; two sources never share one."""
-    key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
-    return cache / key[:32]
-
-
-def skills_place(cache: Path, source: RemoteSource) -> Path:
-    """Return the root below which a source's skills are found; it may not exist yet."""
-    return cache_place(cache, source) / _CURRENT / _SKILLS
-
-
 async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     """Bring the cache up to date with a source: all skills in one swap, or nothing.
 
@@ -94,13 +80,13 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(place):
         listing = await _listing(source, fetch)
-        before = _versions(place)
+        before = cached(cache, source)
         staging = place / f"staging-{secrets.token_hex(8)}"
-        (staging / _SKILLS).mkdir(parents=True, mode=0o700)
+        (staging / SKILLS).mkdir(parents=True, mode=0o700)
         try:
             problems = list(listing.problems)
             after = await _staged(listing, place, before, staging, fetch, problems)
-            (staging / _VERSIONS).write_bytes(encode(after))
+            (staging / VERSIONS).write_bytes(encode(after))
             if after != before:
                 _swap(place, staging)
         finally:
@@ -129,7 +115,7 @@ async def _listing(source: RemoteSource, fetch: Fetch) -> Listing:
 async def _staged(
     listing: Listing,
     place: Path,
-    before: dict[str, str],
+    before: Mapping[str, str],
     staging: Path,
     fetch: Fetch,
     problems: list[str],
@@ -139,8 +125,8 @@ async def _staged(
     slots = anyio.CapacityLimiter(PARALLEL)
 
     async def one(skill: RemoteSkill) -> None:
-        old = place / _CURRENT / _SKILLS / skill.name
-        target = staging / _SKILLS / skill.name
+        old = place / CURRENT / SKILLS / skill.name
+        target = staging / SKILLS / skill.name
         if skill.name in before and skill.version and before[skill.name] == skill.version:
             shutil.copytree(old, target, copy_function=os.link)
             after[skill.name] = skill.version
@@ -204,25 +190,17 @@ async def _body(artifact: Artifact, fetch: Fetch, left: int) -> bytes:
     return found.body
 
 
-def _versions(place: Path) -> dict[str, str]:
-    """Return the version of each skill in the cache; none when there is no cache that holds."""
-    try:
-        return decode((place / _CURRENT / _VERSIONS).read_bytes(), dict[str, str])
-    except (OSError, SkillhouseError):
-        return {}
-
-
 def _swap(place: Path, staging: Path) -> None:
     """Make `staging` current by replacing one symbolic link, which readers see whole or not."""
     link = place / f"next-{secrets.token_hex(8)}"
     link.symlink_to(staging.name)
-    os.replace(link, place / _CURRENT)
+    os.replace(link, place / CURRENT)
 
 
 def _tidy(place: Path) -> None:
     """Remove everything but what is current; whoever reads an old file keeps it open."""
-    current = place / _CURRENT
-    kept = {_CURRENT, "lock", os.readlink(current) if current.is_symlink() else ""}
+    current = place / CURRENT
+    kept = {CURRENT, "lock", os.readlink(current) if current.is_symlink() else ""}
     for entry in os.scandir(place):
         if entry.name in kept:
             continue
@@ -236,8 +214,6 @@ def _tidy(place: Path) -> None:
 def _locked(place: Path) -> Iterator[None]:
     """Hold a source for this process: two that sync at once would undo each other."""
     with open(place / "lock", "wb") as file:
-        try:
-            lock(file.fileno(), tries=1)
-        except TimeoutError as error:
-            raise RemoteError("another process is syncing this source; try again later") from error
+        if not try_lock(file.fileno()):
+            raise RemoteError("another process is syncing this source; try again later")
         yield

@@ -5,6 +5,8 @@ from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.network import Network
+from skillhouse.runtime.network_settings import NetSettings, SecretSettings
 from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import (
@@ -14,6 +16,8 @@ from skillhouse.runtime.rehearsal import (
     judged_line,
     rehearse,
 )
+from skillhouse.runtime.remotes import Remotes, RemoteState, Synced
+from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
@@ -27,9 +31,15 @@ __all__ = [
     "Look",
     "Management",
     "MentionVerdict",
+    "NetSettings",
+    "Network",
     "Places",
     "Policy",
     "Rehearsal",
+    "RemoteState",
+    "Remotes",
+    "Safeguards",
+    "SecretSettings",
     "Settings",
     "SettingsStore",
     "SkillDefinition",
@@ -37,6 +47,7 @@ __all__ = [
     "SkillSettings",
     "Skillhouse",
     "SkillsManager",
+    "Synced",
     "TrustReport",
     "TrustStore",
     "TrustedSkill",

@@ -7,24 +7,39 @@ user (DESIGN, "Configuration").
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse.approval import ApprovalSettings
+from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
-from skillhouse.permission import Effect, Layer, Rule, matches
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.remote import RemoteSource
+from skillhouse.runtime.config_checks import (
+    check_approvals,
+    check_exec_environment,
+    refuse_unknown,
+    refuse_unknown_rule_keys,
+    try_examples,
+)
+from skillhouse.runtime.network_settings import (
+    NET_KEYS,
+    NetSettings,
+    check_net,
+    check_remotes,
+    secret_variables,
+    tables_of,
+)
+from skillhouse.runtime.signer_settings import SIGNER_KEYS, SignerSettings, check_signer
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
 PROJECT_FILE = "skillhouse.toml"
 ENVIRONMENT_PREFIX = "SKILLHOUSE_"
-
-APPROVAL_NUMBER_MAX = 86_400
-"""Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
+REMOTE_DIRECTORY = "remotes"
+"""Below the cache directory."""
 
 PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 """What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
@@ -49,6 +64,11 @@ class Places:
     def user_file(self) -> Path:
         """The user's configuration."""
         return self.home / ".config/skillhouse/config.toml"
+
+    @property
+    def policy_file(self) -> Path:
+        """The user's tier policy, as published; without one, calls have no tiers."""
+        return self.user_file.parent / "policy.yml"
 
     @property
     def profiles(self) -> Path:
@@ -106,6 +126,16 @@ class Settings:
     """Who may change anything at all."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
+    net: NetSettings | None = None
+    """What may be reached; a file sets all of it or leaves it as it is."""
+    remotes: tuple[RemoteSource, ...] | None = None
+    """Servers whose skills are synced; likewise."""
+    signer: SignerSettings | None = None
+    """Where the password of the keys comes from."""
+    assignees: tuple[str, ...] | None = None
+    """The users for whom the house works, whom a tier policy calls `assignee-only`."""
+    audit_checkpoints: str | None = None
+    """A directory for the log's signed checkpoints, best on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +162,18 @@ class Config:
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Each agent's patterns of skills; the profile says how they are read."""
+    net: NetSettings = field(default_factory=NetSettings)
+    """What may be reached."""
+    remotes: tuple[RemoteSource, ...] = ()
+    """Servers whose skills are synced."""
+    remote_directory: Path
+    """Where they are synced to; never below a place that is scanned for other skills."""
+    signer: SignerSettings = field(default_factory=SignerSettings)
+    """Where the password of the keys comes from."""
+    assignees: frozenset[str] = frozenset({OWNER})
+    """The users for whom the house works; its owner always is one."""
+    audit_checkpoints: Path | None = None
+    """Where the log's signed checkpoints are kept; None is beside the log."""
 
 
 def load_config(
@@ -163,6 +205,11 @@ def load_config(
             f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
             key="catalog_budget_tokens",
         )
+    check_exec_environment(
+        merged.exec_environment or (),
+        None,
+        secret=secret_variables(merged.net or NetSettings(), merged.approvals),
+    )
     cache = Path(merged.cache_directory) if merged.cache_directory else places.cache()
     return Config(
         places=places,
@@ -184,6 +231,12 @@ def load_config(
             },
         },
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
+        net=merged.net or NetSettings(),
+        remotes=merged.remotes or (),
+        remote_directory=cache / REMOTE_DIRECTORY,
+        signer=merged.signer or SignerSettings(),
+        assignees=frozenset({OWNER, *(merged.assignees or ())}),
+        audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
     )
 
 
@@ -220,77 +273,40 @@ def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
 
 
 def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    _refuse_unknown(table, _KEYS, "key", path)
-    _refuse_unknown_rule_keys(table, path)
+    refuse_unknown(table, _KEYS, "key", path)
+    refuse_unknown_rule_keys(table, path)
     for key, known in _TABLES.items():
         if isinstance(table.get(key), Mapping):
-            _refuse_unknown(table[key], known, f"{key} key", path)
+            refuse_unknown(table[key], known, f"{key} key", path)
+    for kind, known, found in tables_of(table):
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, kind, path)
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            _refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
-            _refuse_unknown_rule_keys(agent, path)
+            refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
+            refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)
     except DecodeError as error:
         raise ConfigError(f"wrong value: {error}", path=path) from error
+    except ConfigError as error:
+        raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
     if settings.approvals is not None:
-        _check_approvals(settings.approvals, path)
+        check_approvals(settings.approvals, path)
     for index, rule in enumerate(settings.rules or ()):
-        _try_examples(rule, index, path)
+        try_examples(rule, index, path)
     for agent in (settings.agents or {}).values():
         for index, rule in enumerate(agent.rules):
-            _try_examples(rule, index, path)
-    for name in settings.exec_environment or ():
-        if _SECRET_NAME.search(name):
-            message = f"`{name}` looks like a secret and is not given to commands"
-            raise ConfigError(message, path=path, key="exec_environment")
+            try_examples(rule, index, path)
+    check_exec_environment(settings.exec_environment or (), path)
+    if settings.net is not None:
+        check_net(settings.net, path)
+    check_remotes(settings.remotes or (), path)
+    if settings.signer is not None:
+        check_signer(settings.signer, path)
     return settings
-
-
-def _check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
-    """Refuse bounds that bound nothing."""
-    for known in fields(ApprovalSettings):
-        value = getattr(settings, known.name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if not 0 < value <= APPROVAL_NUMBER_MAX:
-            raise ConfigError(
-                f"expected a number above 0 and at most {APPROVAL_NUMBER_MAX}, got {value}",
-                path=path,
-                key=f"approvals.{known.name}",
-            )
-
-
-def _refuse_unknown_rule_keys(table: Mapping[str, Any], path: Path | None) -> None:
-    rules = table.get("rules")
-    for rule in rules if isinstance(rules, list) else ():
-        if isinstance(rule, Mapping):
-            _refuse_unknown(rule, _RULE_KEYS, "rule key", path)
-
-
-def _refuse_unknown(
-    table: Mapping[str, Any], known: frozenset[str], kind: str, path: Path | None
-) -> None:
-    for key in table:
-        if key not in known:
-            suggestion = next(iter(nearest(key, known)), "")
-            message = f"unknown {kind} `{key}`"
-            if not suggestion:
-                message += f", known are {', '.join(sorted(known))}"
-            raise ConfigError(message, path=path, key=key, suggestion=suggestion)
-
-
-def _try_examples(rule: Rule, index: int, path: Path | None) -> None:
-    """Try a rule's own examples, which are its tests."""
-    for example in rule.match:
-        if not matches(rule.pattern, example):
-            message = f"rule {index + 1}: `{rule.pattern}` does not match its example `{example}`"
-            raise ConfigError(message, path=path, key="match")
-    for example in rule.not_match:
-        if matches(rule.pattern, example):
-            message = f"rule {index + 1}: `{rule.pattern}` matches its counterexample `{example}`"
-            raise ConfigError(message, path=path, key="not_match")
 
 
 def _from_environment(environment: Mapping[str, str]) -> Settings:
@@ -330,16 +346,13 @@ def _text(_: str, value: str) -> str:
     return value
 
 
-# seeds.md section 1.4: such variables are not handed on even when they are listed.
-_SECRET_NAME = re.compile(
-    "api[_-]?key|token|secret|pass(word)?|private|mnemonic|seed|session", re.IGNORECASE
-)
 _KEYS = frozenset(field.name for field in fields(Settings))
 _TABLES = {
     "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
     "write_gate": frozenset(field.name for field in fields(WriteGate)),
+    "net": NET_KEYS,
+    "signer": SIGNER_KEYS,
 }
-_RULE_KEYS = frozenset(field.name for field in fields(Rule))
 _VARIABLES = {
     "profile": _text,
     "catalog_budget_tokens": _number,

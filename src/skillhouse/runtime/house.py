@@ -14,19 +14,21 @@ from skillhouse import approval, discovery, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root, discover
-from skillhouse.permission import Effect, Permission, matches
+from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Hit
+from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.network import Network
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Explanation, Policy
+from skillhouse.runtime.remotes import Remotes
+from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
-
-AUDIT_FILE = "audit.jsonl"
 
 
 class Skillhouse:
@@ -71,29 +73,33 @@ class Skillhouse:
             self.project,
             self._session_grants,
         )
-        self.audit_log = AuditLog(self.config.state_directory / AUDIT_FILE)
+        self.network = Network(self.config)
+        self.safeguards = Safeguards(
+            self.config,
+            channels=lambda: self.network.channels(self._channel),
+            secrets=lambda: self.network.secret_values,
+        )
         self._channel = channel
         self._checks = tuple(checks)
         self._sessions: toolbox.Sessions | None = None
         self._look = self._new_look()
-        self._sandbox: sandbox.SandboxStatus | None = None
-        self._running: sandbox.Launcher | None = None
+        self.cells = Cells(self.config.state_directory / "sandbox")
         self._portal: toolbox.Portal | None = None
 
-    @cached_property
+    @property
+    def audit_log(self) -> AuditLog:
+        """What was decided here and what came of it."""
+        return self.safeguards.audit_log
+
+    @property
     def approvals(self) -> approval.ApprovalBroker:
         """The questions of this house; every process has a broker of its own on the same state."""
-        return approval.ApprovalBroker(
-            self.config.state_directory,
-            matches=matches,
-            channels=() if self._channel is None else (self._channel,),
-            settings=self.config.approvals,
-        )
+        return self.safeguards.approvals
 
-    @cached_property
+    @property
     def devices(self) -> approval.Devices:
         """The devices that may answer."""
-        return approval.Devices(self.config.state_directory)
+        return self.safeguards.devices
 
     @property
     def project(self) -> Path:
@@ -176,6 +182,7 @@ class Skillhouse:
         user: str = "local",
         channel: str = "library",
         approval_id: str = "",
+        **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
 
@@ -187,6 +194,8 @@ class Skillhouse:
             channel: Where the call comes from.
             approval_id: That of an answered approval of this very call. A call repeated without
                 it finds its own.
+            ids: The caller's own session_id, message_id, call_id and trace, for the question and
+                the log.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
@@ -204,6 +213,7 @@ class Skillhouse:
             user=user,
             channel=channel,
             approval_id=approval_id,
+            **ids,
         )
         return await gate.call(wanted, session)
 
@@ -217,11 +227,12 @@ class Skillhouse:
         return self._thread().call(lambda: self.call(name, arguments, **options))
 
     def close(self) -> None:
-        """End the thread of `call_sync` and close the log."""
+        """End the thread of `call_sync` and the signer's process, and close the log."""
         if self._portal is not None:
+            self._portal.call(self.safeguards.let_go)
             self._portal.close()
             self._portal = None
-        self.audit_log.close()
+        self.safeguards.close()
 
     def __enter__(self) -> Self:
         return self
@@ -231,9 +242,7 @@ class Skillhouse:
 
     async def sandbox_status(self) -> sandbox.SandboxStatus:
         """Return the sandbox's level, tested once a house."""
-        if self._sandbox is None:
-            self._sandbox = await sandbox.self_test()
-        return self._sandbox
+        return await self.cells.status()
 
     def expected_sandbox(self) -> sandbox.SandboxStatus:
         """Return the sandbox that this machine should offer, without trying it."""
@@ -265,6 +274,18 @@ class Skillhouse:
         return Skillhouse(config, channel=self._channel, checks=self._checks)
 
     @cached_property
+    def remotes(self) -> Remotes:
+        """The servers whose skills are synced."""
+        return Remotes(
+            self.config,
+            self.profile,
+            self.network,
+            self.audit_log,
+            lambda: self.roots,
+            self.refresh,
+        )
+
+    @cached_property
     def management(self) -> Management:
         """What a person does with skills themselves."""
         return Management(
@@ -293,12 +314,14 @@ class Skillhouse:
 
     def trust(self) -> TrustReport:
         """Trust this project and its skills as they are now."""
+        self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
         report = self.trust_store.trust(self.project, self._project_skills(), datetime.now(UTC))
         self.refresh()
         return report
 
     def revoke_trust(self) -> bool:
         """Take the trust in this project back; whether there was any."""
+        self.safeguards.noted("trust-revoked", user=approval.OWNER, reason=str(self.project))
         revoked = self.trust_store.revoke(self.project)
         self.refresh()
         return revoked
@@ -356,7 +379,7 @@ class Skillhouse:
             self.policy,
             self.settings_store,
             lambda: self.trust_store.is_trusted(self.project),
-            lambda view: view.gate(self._launcher, self.approvals, self.audit_log),
+            lambda view: view.gate(self.cells.launcher, self.safeguards, self.network),
         )
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
@@ -366,13 +389,6 @@ class Skillhouse:
         if self._portal is None:
             self._portal = toolbox.Portal()
         return self._portal
-
-    async def _launcher(self) -> sandbox.Launcher:
-        if self._running is None:
-            status = await self.sandbox_status()
-            state = self.config.state_directory / "sandbox"
-            self._running = sandbox.launcher_for(status, state=state)
-        return self._running
 
     def _project_skills(self) -> tuple[Skill, ...]:
         roots = [root for root in self.roots if root.scope == "project"]

@@ -11,6 +11,7 @@ from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.view import View
 from skillhouse.skill import Profile, Skill, SkillIndex
@@ -61,9 +62,13 @@ class Look:
 
     @cached_property
     def roots(self) -> tuple[Root, ...]:
-        """All roots of this place, strongest first, whether they exist or not."""
+        """All roots of this place, strongest first, whether they exist or not.
+
+        Raises:
+            ConfigError: what is synced from other servers lies in one of the others.
+        """
         places = self._config.places
-        return default_roots(
+        found = default_roots(
             start=places.start,
             home=places.home,
             environment=places.environment,
@@ -71,6 +76,7 @@ class Look:
             explicit=self._config.roots,
             builtin=BUILTIN_DIRECTORY,
         )
+        return with_remotes(self._config, self._profile, found)
 
     @cached_property
     def index(self) -> SkillIndex:
@@ -99,7 +105,10 @@ class Look:
             ConfigError: no agent has that name.
         """
         if agent not in self._views:
-            self._views[agent] = View(agent, self.index, self.settings, self._config, self._policy)
+            roots = tuple(root.path for root in self.roots)
+            self._views[agent] = View(
+                agent, self.index, self.settings, self._config, self._policy, roots
+            )
         return self._views[agent]
 
     def gate(self, agent: str) -> toolbox.Gate:

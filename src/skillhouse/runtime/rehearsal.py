@@ -30,9 +30,12 @@ TOOL_DEFAULTS = {
     "write": Effect.ASK,
     "edit": Effect.ASK,
     "exec": Effect.ASK,
+    "fetch": Effect.ASK,
+    "web_search": Effect.ALLOW,
 }
 """The tools a body may name, and what each meets when no rule speaks: reads inside the allowed
-places are no effects (decision 9), everything else is asked about."""
+places are no effects (decision 9), a search goes to the service that the operator chose, everything
+else is asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

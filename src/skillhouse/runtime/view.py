@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from pathlib import Path
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
@@ -13,7 +15,10 @@ from skillhouse.discovery import Catalog, catalog_under
 from skillhouse.permission import Decision, Effect, Layer, Permission, decide
 from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.egress import EgressReport
+from skillhouse.runtime.network import Network
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.sandbox import Launcher
 from skillhouse.skill import Profile, Skill, SkillIndex
@@ -46,8 +51,11 @@ class View:
         settings: SkillSettings,
         config: Config,
         policy: Policy,
+        roots: Iterable[Path] = (),
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
+
+        No tool writes below `roots`, which are those of skills, whether they exist or not.
 
         Raises:
             ConfigError: no agent has that name.
@@ -75,6 +83,8 @@ class View:
         shadowed = (skill for skill in index.shadowed if _is_denied(skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
         self._withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
+        everything = (skill.directory for skill in (*index.skills, *index.shadowed))
+        self._protected = (*roots, *everything)
 
     @property
     def profile(self) -> Profile:
@@ -157,10 +167,23 @@ class View:
             (skill.id, skill.name, skill.description, "") for skill in self.visible.skills
         )
 
-    def tools(self, launcher: Callable[[], Awaitable[Launcher]]) -> list[toolbox.Tool]:
+    def tools(
+        self, launcher: Callable[[], Awaitable[Launcher]], network: Network, audit: AuditLog
+    ) -> list[toolbox.Tool]:
         """Return the agent's tools; without skills there is mostly no tool for them."""
-        workspace = toolbox.Workspace(self._config.places.start, withheld=self._withheld)
-        environment = self._config.places.environment
+
+        def way_out(session: toolbox.Session, command: str) -> AbstractAsyncContextManager[Path]:
+            return network.way_out(EgressReport(command, session, self._decide, audit))
+
+        places = self._config.places
+        caches = self._config.cache_directory or places.cache()
+        workspace = toolbox.Workspace(
+            places.start,
+            withheld=self._withheld,
+            protected=(*self._protected, places.user_file.parent, caches),
+            private=(self._config.state_directory,),
+        )
+        environment = places.environment
         return [
             *self._tools_of_skills(),
             toolbox.ReadTool(workspace),
@@ -172,12 +195,15 @@ class View:
                 launcher,
                 layers=self._policy.layers,
                 network=self._network,
+                way_out=way_out,
                 environment={
                     name: environment[name]
                     for name in self._config.exec_environment
                     if name in environment
                 },
             ),
+            toolbox.FetchTool(network),
+            toolbox.WebSearchTool(network),
         ]
 
     def _tools_of_skills(self) -> list[toolbox.Tool]:
@@ -200,17 +226,20 @@ class View:
     def gate(
         self,
         launcher: Callable[[], Awaitable[Launcher]],
-        approvals: approval.ApprovalBroker,
-        audit: AuditLog,
+        safeguards: Safeguards,
+        network: Network,
     ) -> toolbox.Gate:
         """Return the door to the agent's tools."""
+        audit = safeguards.audit_log
         return toolbox.SkillGate(
-            self.tools(launcher),
+            [*self.tools(launcher, network, audit), *safeguards.tools()],
             decide=self._decide,
-            approvals=approvals,
+            approvals=safeguards.approvals,
             audit=audit,
             place=self._policy.place,
             write_gate=self._config.write_gate,
+            tiers=safeguards.tier_gate,
+            agreed=safeguards.agreed,
         )
 
     def _decide(self, need: toolbox.Need, session: toolbox.Session) -> tuple[Decision, str]:

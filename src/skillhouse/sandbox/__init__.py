@@ -3,7 +3,14 @@
 from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.launcher import BubblewrapLauncher, Launcher, launcher_for
 from skillhouse.sandbox.plans import plan_argv, plan_readable
-from skillhouse.sandbox.profile import PROTECTED, SECRETS, Completed, Limits, SandboxProfile
+from skillhouse.sandbox.profile import (
+    PROTECTED,
+    SECRETS,
+    Completed,
+    Limits,
+    SandboxProfile,
+    fits,
+)
 from skillhouse.sandbox.self_test import self_test
 from skillhouse.sandbox.status import Level, ProbeResult, SandboxStatus, detect
 
@@ -21,6 +28,7 @@ __all__ = [
     "SandboxStatus",
     "SandboxUnavailableError",
     "detect",
+    "fits",
     "launcher_for",
     "plan_argv",
     "plan_readable",

@@ -2,19 +2,25 @@
 
 Run as a script, with the standard library only: `SOCKET PORT FILTER COMMAND...`, the filter in
 hexadecimal. It ends when the command ends, and as the command did. Each import here is time that
-every run waits, so there are few.
+every run waits: `socket`, `signal` and `selectors` would take as long as starting Python, so they
+come with the first connection, and what is needed before that is taken from the modules below them.
 """
 
 from __future__ import annotations
 
+import _socket
 import ctypes
 import os
-import selectors
-import signal
-import socket
+import select
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import selectors
+    import socket
+
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
+SIGPIPE, SIGXFSZ = 13, 25
 CHUNK = 65_536
 CONNECTIONS = 64
 """Connections at one time; a further one is closed at once."""
@@ -37,7 +43,10 @@ def main() -> None:
     # make the sockets that the command may not (ptrace(2), "Ptrace access mode checking").
     if library.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         sys.exit("bridge: the process cannot be protected")
-    listener = socket.create_server(("127.0.0.1", int(port)), backlog=CONNECTIONS)
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", int(port)))
+    listener.listen(CONNECTIONS)
     child = os.fork()
     if child == 0:
         start(command, bytes.fromhex(seccomp), library)
@@ -45,18 +54,28 @@ def main() -> None:
     for descriptor in (0, 1, 2):
         # The command's output ends when the command's side of it is closed.
         os.dup2(nothing, descriptor)
-    Bridge(path, listener).carry_until(os.pidfd_open(child))
+    ended = os.pidfd_open(child)
+    if not ends_unconnected(ended, listener.fileno()):
+        Bridge(path, listener.detach()).carry_until(ended)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os._exit(code if code >= 0 else SIGNAL_BASE - code)
+
+
+def ends_unconnected(ended: int, listener: int) -> bool:
+    """Wait for the command's end or its first connection; whether it has ended without one."""
+    waiting = select.poll()
+    for descriptor in (ended, listener):
+        waiting.register(descriptor, select.POLLIN)
+    return all(descriptor == ended for descriptor, _ in waiting.poll())
 
 
 def start(command: list[str], seccomp: bytes, library: ctypes.CDLL) -> None:
     """Become the command, under the whole filter; never returns."""
     code = NOT_STARTED
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            # Python ignores these two, and a program would inherit that.
-            signal.signal(number, signal.SIG_DFL)
+        for number in (SIGPIPE, SIGXFSZ):
+            # Python ignores these two, and a program would inherit that; None is SIG_DFL.
+            library.signal(number, None)
         given = Filter(len(seccomp) // 8, seccomp)
         if library.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(given), 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "the filter was refused")
@@ -99,9 +118,13 @@ class Way:
 class Bridge:
     """Carries connections, without threads: they would count as processes of the run."""
 
-    def __init__(self, path: str, listener: socket.socket) -> None:
+    def __init__(self, path: str, listener: int) -> None:
+        global selectors, socket  # noqa: PLW0603 - see the module's docstring.
+        import selectors  # noqa: PLC0415
+        import socket  # noqa: PLC0415
+
         self._path = path
-        self._listener = listener
+        self._listener = socket.socket(fileno=listener)
         self._selector = selectors.DefaultSelector()
         self._ways: dict[socket.socket, tuple[Way, Way]] = {}
         """Of each socket, the way in which it is the source, and that in which it is the sink."""

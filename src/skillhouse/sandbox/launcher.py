@@ -80,7 +80,9 @@ class BubblewrapLauncher:
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
         profile = bridge.prepared(profile)
-        async with shield(str(profile.workspace), profile.protected, stash=self._stash) as covers:
+        async with shield(
+            str(profile.workspace), profile.protected, stash=self._stash, hidden=profile.hidden
+        ) as covers:
             guard = self._guard(profile)
             try:
                 return await Run(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -28,9 +30,15 @@ SECRETS = (
     ".netrc",
     "*.pem",
     "*.key",
+    # The names that ssh-keygen gives, their copies, and any other without an ending: `id_map.py`
+    # is a program.
     "id_*",
+    "id_rsa.*",
+    "id_dsa.*",
+    "id_ecdsa.*",
+    "id_ed25519.*",
 )
-"""Protected paths that a run may not even read where they exist."""
+"""Protected paths that a run may not even read where they exist; see `fits` for `*`."""
 
 PROTECTED = (
     # What git runs or is told by: on the host, the next `git status` would act on it. A
@@ -45,6 +53,9 @@ PROTECTED = (
     ".zshrc",
     ".profile",
     ".bash_profile",
+    ".bash_login",
+    ".zprofile",
+    ".zshenv",
     ".gitconfig",
     ".ripgreprc",
     # What editors and agents take orders from.
@@ -57,10 +68,30 @@ PROTECTED = (
     ".codex",
     ".gemini",
     ".cursor",
+    ".opencode",
     "skillhouse.toml",
     *SECRETS,
 )
 """Paths below the workspace that a run can never change or create, whether or not they exist."""
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a name, in any case, is one that a pattern means.
+
+    `*` is any run of characters; in a pattern without a dot, one without a dot.
+
+    >>> fits("id_*", "ID_work"), fits("id_*", "id_map.py"), fits(".env.*", ".env.a.b")
+    (True, False, True)
+    """
+    return names_like((pattern,)).fullmatch(name.casefold()) is not None
+
+
+@functools.cache
+def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what matches each casefolded name that one of the patterns means."""
+    stars = ("[^.]*" if "." not in pattern else ".*" for pattern in patterns)
+    texts = (re.escape(p).replace(r"\*", star) for p, star in zip(patterns, stars, strict=True))
+    return re.compile("|".join(texts), re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +118,8 @@ class SandboxProfile:
     protected: tuple[str, ...] = PROTECTED
     """Paths relative to the workspace; a name at the top may hold `*`, and then means those
     that exist."""
+    hidden: tuple[str, ...] = ()
+    """More of them, that a run cannot even read."""
     network: bool = False
     """True: the host's network, unfiltered."""
     proxy_socket: Path | None = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import fcntl
-import fnmatch
+import logging
 import os
 import shutil
 import stat
@@ -26,8 +26,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.nested import Found, nested
 from skillhouse.sandbox.placeholder import Stash, is_placeholder
-from skillhouse.sandbox.profile import SECRETS
+from skillhouse.sandbox.profile import SECRETS, fits
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
@@ -38,6 +39,8 @@ BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
 (5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
 make the word mean a file to git."""
+
+logger = logging.getLogger(__name__)
 
 
 class Cover(enum.Enum):
@@ -69,9 +72,17 @@ class Shield:
 
 @contextlib.asynccontextmanager
 async def shield(
-    workspace: str, protected: Iterable[str], *, stash: Stash
+    workspace: str, protected: Iterable[str], *, stash: Stash, hidden: Iterable[str] = ()
 ) -> AsyncIterator[Shield]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
+
+    Further down, what there is of such names is covered too, as far as `nested` looks.
+
+    Args:
+        workspace: Real path of the directory.
+        protected: Paths relative to it; a name with `*` means those that exist.
+        stash: Makes the placeholders.
+        hidden: More of them, that cannot be read either.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
@@ -82,7 +93,9 @@ async def shield(
         found = Shield(workspace)
         try:
             try:
-                _survey(found, protected)
+                protected = tuple(protected)
+                _survey(found, protected, frozenset((*SECRETS, *hidden)))
+                _survey_below(found, nested(workspace, protected))
                 _place(found.missing, stash)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
@@ -114,12 +127,12 @@ def _locked(handle: int, kind: int) -> bool:
     return True
 
 
-def _survey(found: Shield, protected: Iterable[str]) -> None:
+def _survey(found: Shield, protected: Iterable[str], secrets: frozenset[str]) -> None:
     names = frozenset(os.listdir(found.workspace))
-    for pattern in protected:
-        secret = pattern in SECRETS
+    for pattern in (*protected, *sorted(secrets.difference(SECRETS))):
+        secret = pattern in secrets
         if "*" in pattern:
-            for name in sorted(fnmatch.filter(names, pattern)):
+            for name in sorted(name for name in names if fits(pattern, name)):
                 _look(found, (name,), secret=secret)
             continue
         parts = tuple(pattern.split("/"))
@@ -134,6 +147,14 @@ def _survey(found: Shield, protected: Iterable[str]) -> None:
     found.bare = not names >= set(BARE)
 
 
+def _survey_below(found: Shield, below: Found) -> None:
+    for place, name, secret in below.paths:
+        _look(found, tuple(name.split("/")), secret=secret, place=place)
+    if not below.is_all:
+        # Of a large project this is so at each run, and no reason to refuse it (docs/security.md).
+        logger.info("only a part of `%s` was searched for protected names", found.workspace)
+
+
 def _miss(found: Shield, path: str) -> None:
     """Note a path that is not there, or that is a placeholder already."""
     if path not in found.covers:
@@ -141,9 +162,17 @@ def _miss(found: Shield, path: str) -> None:
         found.covers[path] = Cover.EMPTY_DIRECTORY
 
 
-def _look(found: Shield, parts: tuple[str, ...], *, secret: bool) -> None:
-    """Note the cover of one path; of a path whose parent is missing, that of the parent."""
-    path = found.workspace
+def _look(found: Shield, parts: tuple[str, ...], *, secret: bool, place: str = "") -> None:
+    """Note the cover of one path; of a path whose parent is missing, that of the parent.
+
+    Args:
+        found: Where it is noted.
+        parts: The path's names, below `place`.
+        secret: Whether it is hidden too.
+        place: A directory of the workspace, which is not pinned: a mount on it would keep programs
+            from renaming files into and out of it.
+    """
+    path = f"{found.workspace}/{place}" if place else found.workspace
     for number, part in enumerate(parts, start=1):
         path = f"{path}/{part}"
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
@@ -90,21 +91,29 @@ def _ed25519(secret: bytes) -> Any:
 
 
 def _account(secret: bytes) -> Any:
-    limit = sys.getrecursionlimit()
     try:
-        from eth_account import Account
+        with _same_recursion_limit():
+            from eth_account import Account
     except ImportError as error:
         raise MissingExtraError("signer", "eth_account") from error
-    finally:
-        # py_ecc below it lifts the limit so far that the stack would end first.
-        sys.setrecursionlimit(limit)
     return Account.from_key(secret)
 
 
 def _eth_messages() -> Any:
-    from eth_account import messages
+    with _same_recursion_limit():
+        from eth_account import messages
 
     return messages
+
+
+@contextlib.contextmanager
+def _same_recursion_limit() -> Iterator[None]:
+    """Keep the limit: py_ecc lifts it so far that the stack would end first."""
+    limit = sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _keccak(data: bytes) -> bytes:

@@ -43,6 +43,17 @@ class SignRequest:
     """Id of a person's yes to `approved`; empty when a policy let a session key sign."""
 
     @property
+    def content(self) -> Digest:
+        """Digest of what is signed and with which key: the same for every request for it."""
+        content = {
+            "key": self.key,
+            "key_id": self.key_id,
+            "payload_sha256": hashlib.sha256(self.payload).hexdigest(),
+            "type": self.type,
+        }
+        return digest(b"skillhouse-sign-content-1\n" + canonical_json(content))
+
+    @property
     def binding(self) -> Digest:
         """Digest of all that is signed and by whom."""
         content = {

@@ -160,6 +160,58 @@ STATE = Schema(
             detail TEXT NOT NULL
         )
         """,
+        # The tier policy. A use is held, begun, done or failed; `usd` is a decimal number.
+        """
+        CREATE TABLE tier_use (
+            id TEXT NOT NULL PRIMARY KEY,
+            tool TEXT NOT NULL,
+            user TEXT NOT NULL,
+            at_ms INTEGER NOT NULL,
+            usd TEXT NOT NULL,
+            state TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX tier_use_by_tool ON tier_use (tool, at_ms)",
+        # How often in a row a person said no.
+        """
+        CREATE TABLE tier_denial (
+            tool TEXT NOT NULL,
+            user TEXT NOT NULL,
+            count INTEGER NOT NULL,
+            at_ms INTEGER NOT NULL,
+            PRIMARY KEY (tool, user)
+        )
+        """,
+        """
+        CREATE TABLE tier_sign_failure (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            at_ms INTEGER NOT NULL
+        )
+        """,
+        # A row means that everything is stopped.
+        """
+        CREATE TABLE tier_stop (
+            id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+            at_ms INTEGER NOT NULL,
+            by TEXT NOT NULL,
+            reason TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE tier_mark (
+            name TEXT NOT NULL PRIMARY KEY,
+            at_ms INTEGER NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE tier_clock (
+            id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+            boot TEXT NOT NULL,
+            anchor_ms INTEGER NOT NULL,
+            running_ms INTEGER NOT NULL,
+            now_ms INTEGER NOT NULL
+        )
+        """,
     ),
 )
 

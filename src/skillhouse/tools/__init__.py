@@ -6,6 +6,7 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.tools.agreed import Agreed as Agreed
     from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
     from skillhouse.tools.asset_tools import AssetTool as AssetTool
     from skillhouse.tools.asset_tools import ScriptPathTool as ScriptPathTool
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.wording import OUR_WORDS as OUR_WORDS
@@ -57,6 +59,7 @@ else:
     import importlib
 
     _FILES = {
+        "agreed": "Agreed",
         "asset_tools": "AssetTool AssetsTool ScriptPathTool",
         "assets": (
             "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset script_path"
@@ -77,6 +80,7 @@ else:
         "skills": "SearchTool Shown SkillTool search_skills",
         "wording": "OUR_WORDS said",
         "sign": "SignTool",
+        "tier_gate": "TierGate",
         "web": "FetchTool WebSearchTool",
         "workspace": "Workspace",
         "write_gate": "WriteGate",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 
 from skillhouse.approval import (
     ApprovalRequest,
     Asked,
-    Level,
     Pattern,
     canonical,
     content_digest,
@@ -18,8 +18,11 @@ from skillhouse.approval import (
     may_last,
 )
 from skillhouse.permission import Effect
-from skillhouse.tools.call import Plan, ToolCall
-from skillhouse.tools.need import UNBOUND, Judged, Need
+from skillhouse.tools.call import Plan
+from skillhouse.tools.case import Case
+from skillhouse.tools.need import UNBOUND, Need
+
+_BETWEEN_WORDS = re.compile(r"[\s;|&<>()'\"`$={}]+")
 
 NAMED_FILES_MAX = 32
 """Files of one command that a yes is bound to."""
@@ -27,30 +30,33 @@ NAMED_FILES_MAX = 32
 NAMED_FILE_MAX = 64 * 1_048_576
 """Bytes of such a file that are hashed; a larger one is known by its size and times."""
 
-_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
-
-def question(call: ToolCall, judged: Sequence[Judged], plan: Plan, place: str) -> ApprovalRequest:
+def question(case: Case, place: str) -> ApprovalRequest:
     """Return the question about exactly this call (decision 8).
 
     A repeated call has the same digest as long as everything that `bound` takes in is the same.
     """
-    asked = [j for j in judged if j.decision.effect is Effect.ASK]
+    call, plan, verdict = case.call, _planned(case), case.verdict
+    asked = [j for j in case.judged if j.decision.effect is Effect.ASK]
     patterns = _patterns([j.need for j in asked])
-    content = bound(call, plan, place)
+    content = bound(case, place)
+    arguments = tuple((key, str(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
         tool=call.name,
         agent=call.agent,
         user=call.user,
         channel=call.channel,
-        title=f"{call.name}: {asked[0].need.permission.resource}",
-        facts=(*((key, str(item)) for key, item in call.arguments.items()), *plan.facts),
-        reasons=tuple(j.reason for j in asked),
+        title=plan.title or f"{call.name}: {asked[0].need.permission.resource}",
+        # What we decoded comes before what the model wrote.
+        facts=(*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts),
+        reasons=tuple(dict.fromkeys(j.reason for j in asked)),
         content_digest=content_digest(content),
         content=content,
         always=tuple(f"{p.action} {p.pattern}" for p in patterns),
         place=place,
-        level=_level(plan),
+        level=case.level,
+        on_page=case.on_page,
+        wait_seconds=verdict.timeout_seconds if verdict else 0,
         asked=tuple(
             Asked(
                 action=j.need.permission.action,
@@ -60,38 +66,53 @@ def question(call: ToolCall, judged: Sequence[Judged], plan: Plan, place: str) -
             for j in asked
         ),
         patterns=patterns,
+        session_id=call.session_id,
+        message_id=call.message_id,
+        call_id=call.call_id,
     )
 
 
-def bound(call: ToolCall, plan: Plan, place: str) -> str:
+def bound(case: Case, place: str) -> str:
     """Return the canonical JSON of the exact call: what a yes is about.
 
     It holds the arguments, every need with its skill's tree digest, the digests of the files that
-    the plan or a command names, what the person is shown, and on whose behalf it is.
+    the plan or a command names, what the person is shown, where it is decided, and on whose behalf
+    it is.
     """
-    return canonical(
-        {
-            "tool": call.name,
-            "arguments": dict(call.arguments),
-            "needs": [_need(need) for need in plan.needs],
-            "files": {**_named_files(plan, place), **dict(plan.bound)},
-            "shown": [list(fact) for fact in plan.facts],
-            "level": _level(plan),
-            "cwd": place,
-            "agent": call.agent,
-            "user": call.user,
-            "channel": call.channel,
-        }
-    )
+    call, plan = case.call, _planned(case)
+    content: dict[str, object] = {
+        "tool": call.name,
+        "arguments": dict(call.arguments),
+        "needs": [_need(need) for need in plan.needs],
+        "files": {**_named_files(plan, place), **dict(plan.bound)},
+        "shown": [list(fact) for fact in plan.facts],
+        "level": case.level,
+        "cwd": place,
+        "agent": call.agent,
+        "user": call.user,
+        "channel": call.channel,
+    }
+    if plan.binding:
+        content["binding"] = plan.binding
+    if case.on_page:
+        # A yes that was given elsewhere before the call rose to the page is none to it.
+        content["on_page"] = True
+    return canonical(content)
 
 
-def rule_hint(judged: Sequence[Judged]) -> str:
+def rule_hint(case: Case) -> str:
     """Return which rule of the user's would have let the call through, or nothing."""
-    wanted = next(j for j in judged if j.decision.effect is Effect.ASK).need
+    found = next(j for j in case.judged if j.decision.effect is Effect.ASK)
+    wanted = found.need
     rules = grant_patterns(wanted.permission.action, wanted.permission.resource, wanted.argv)
-    if not rules:
+    if not rules or case.on_page or found.decision.layer in ("tiers", "write gate"):
         return ""
     return f"; a rule that allows `{wanted.permission.action} {rules[0]}` would let it through"
+
+
+def _planned(case: Case) -> Plan:
+    assert case.plan is not None  # noqa: S101 - nobody is asked about a call without a plan.
+    return case.plan
 
 
 def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
@@ -113,9 +134,9 @@ def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
 def _named_files(plan: Plan, place: str) -> Mapping[str, str]:
     """Return the digests of the files that words of a command name, such as the script of `sh`.
 
-    A yes to `python run.py` is one to what run.py says now.
+    A yes to `python run.py` or `sh < run.sh` is one to what the file says now.
     """
-    words = [word for need in plan.needs for word in need.argv[1:]]
+    words = [word for need in plan.needs for word in _words(need, plan)]
     found: dict[str, str] = {}
     for word in dict.fromkeys(words):
         if len(found) == NAMED_FILES_MAX:
@@ -128,6 +149,17 @@ def _named_files(plan: Plan, place: str) -> Mapping[str, str]:
         if said:
             found[word] = said
     return found
+
+
+def _words(need: Need, plan: Plan) -> Sequence[str]:
+    """Return the words of a need that may name a file which a command reads."""
+    wanted = need.permission
+    if wanted.action == "shell":
+        # Nobody knows what such a line reads; what looks like a word of it is tried.
+        return _BETWEEN_WORDS.split(wanted.resource)
+    if wanted.action == "read" and any(other.argv for other in plan.needs):
+        return (wanted.resource,)
+    return need.argv[1:]
 
 
 def _file_digest(path: str) -> str:
@@ -146,10 +178,6 @@ def _file_digest(path: str) -> str:
             hashed.update(part)
             left -= len(part)
         return hashed.hexdigest()
-
-
-def _level(plan: Plan) -> Level:
-    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
 
 
 def _need(need: Need) -> Mapping[str, object]:

@@ -49,6 +49,12 @@ class ToolCall:
     channel: str = "library"
     approval_id: str = ""
     """Id of an answered approval that is about this very call, if the caller has one."""
+    session_id: str = ""
+    """The caller's ids, for the log and the question: of the conversation, of the message or
+    request that the call came from, of the call itself, and of the task that it is a part of."""
+    message_id: str = ""
+    call_id: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,8 @@ class Plan:
     """What a person who is asked should see besides the arguments, such as a difference."""
     bound: tuple[tuple[str, str], ...] = ()
     """Files that the call depends on, with their digests: a yes is about these bytes too."""
+    title: str = ""
+    """What a person is asked, in one line; empty when the gate is to say it."""
     page: str = ""
     """Where alone a person may decide it, such as `TRANSACTION_PAGE`: no rule that allows, no other
     channel and no lasting yes will do. Empty is anywhere."""
@@ -98,6 +106,8 @@ class Plan:
     """Digest of the exact content that a yes is about, when the arguments do not say it all."""
     spends: tuple[tuple[str, Decimal], ...] | None = ()
     """What it spends, as currency and amount, decoded by us; None when nobody can know."""
+    session_key: str = ""
+    """Id of the active session key that would sign; empty when none would."""
 
 
 class Tool(Protocol):

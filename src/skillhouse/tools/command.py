@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import digest, encode
@@ -27,6 +29,7 @@ from skillhouse.permission import (
     plan_text,
 )
 from skillhouse.sandbox import (
+    PROTECTED,
     Completed,
     Launcher,
     Limits,
@@ -44,8 +47,14 @@ from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
+_NETWORK = {False: "none", True: "proxy"}
+"""What a person is told and the log keeps of a command's way out; there is no other."""
 _SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+WayOut = Callable[[Session, str], AbstractAsyncContextManager[Path]]
+"""Opens a filtering proxy for one command of a conversation and gives the socket; the text is the
+command, for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,8 @@ class ExecTool:
     name = "exec"
     description = (
         "Run a command in the workspace, inside a sandbox without network unless the user's rules "
-        "grant it. Give a shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
+        "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. Give a "
+        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
         "`;` and `./*` patterns work; variables, substitutions, loops and `&` need a person's yes "
         "each time. Or give a program's name as `command` and its arguments as `params`, which no "
         "shell reads."
@@ -97,13 +107,16 @@ class ExecTool:
         *,
         layers: Callable[[str], Sequence[Layer]],
         network: Callable[[str, str], bool],
+        way_out: WayOut,
         environment: Mapping[str, str],
     ) -> None:
-        """Take the place, the sandbox, an agent's rules, and who of its commands has network."""
+        """Take the place, the sandbox, an agent's rules, who of its commands has network, and the
+        only way there is to it."""
         self._workspace = workspace
         self._launcher = launcher
         self._layers = layers
         self._network = network
+        self._way_out = way_out
         self._environment = environment
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
@@ -122,10 +135,12 @@ class ExecTool:
             verdict = judge_argv(_checked((command, *params)), rules, places)
         work = self._work(command, verdict, rules, session)
         network = all(self._network(session.agent, command_resource(p)) for p in work.programs)
+        command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
-            network=network,
+            protected=(*PROTECTED, *self._workspace.protected),
+            hidden=self._workspace.hidden,
             environment=self._environment,
             limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
         )
@@ -134,14 +149,17 @@ class ExecTool:
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
+            way = self._way_out(session, command_line) if network else nullcontext()
             try:
                 launcher = await self._launcher()
-                done = await launcher.run(work.argv, profile, cwd=self._workspace.root)
+                async with way as socket:
+                    reaching = replace(profile, proxy_socket=socket)
+                    done = await launcher.run(work.argv, reaching, cwd=self._workspace.root)
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
-            return _output(done, launcher.level, network=network)
+            return _output(done, launcher.level, network=_NETWORK[network])
 
-        facts = (("network", "the host's" if network else "none"), *work.facts)
+        facts = (("network", _NETWORK[network]), *work.facts)
         return Plan(needs=work.needs, run=run, facts=facts)
 
     def _work(
@@ -200,7 +218,7 @@ def _digest(plan: CommandPlan) -> str:
     return digest(encode(plan.value()))
 
 
-def _output(done: Completed, level: str, *, network: bool) -> Output:
+def _output(done: Completed, level: str, *, network: str) -> Output:
     stdout = done.stdout.decode("utf-8", "replace")
     stderr = done.stderr.decode("utf-8", "replace")
     ended = ""
@@ -222,6 +240,6 @@ def _output(done: Completed, level: str, *, network: bool) -> Output:
             "exit_code": exit_code,
             "limit": done.limit,
             "sandbox": str(level),
-            "network": "host" if network else "none",
+            "network": network,
         },
     )

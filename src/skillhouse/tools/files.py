@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import secrets
 import stat
@@ -10,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import PathError, digest, open_directory_beneath
+from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
 from skillhouse.permission import Effect, Permission
-from skillhouse.tools.call import OUTPUT_MAX, Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.difference import difference
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
@@ -140,17 +140,25 @@ class WriteTool:
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the place; what is protected is refused for good."""
         relative = self._workspace.writable(arguments["path"], session)
-        data = arguments["content"].encode()
+        content: str = arguments["content"]
+        data = content.encode()
+        before = _before(self._workspace, relative)
+        expected = None if before is None else digest(before)
 
         async def run() -> Output:
-            _replace(self._workspace, relative, data, expected=None)
+            # INVARIANT: what is replaced is what a person was shown as replaced.
+            _replace(self._workspace, relative, data, expected=expected)
             return Output(
                 text=f"wrote {len(data)} bytes to {relative}",
                 data={"path": relative, "bytes": len(data)},
                 detail={"content_digest": digest(data)},
             )
 
-        return Plan(needs=(write_need(self._workspace, relative),), run=run)
+        return Plan(
+            needs=(write_need(self._workspace, relative),),
+            run=run,
+            facts=_facts(before, content, relative),
+        )
 
 
 class EditTool:
@@ -196,15 +204,10 @@ class EditTool:
                 detail={"content_digest": digest(after.encode())},
             )
 
-        difference = "".join(
-            difflib.unified_diff(
-                before.splitlines(keepends=True), after.splitlines(keepends=True), n=2
-            )
-        )
         return Plan(
             needs=(write_need(self._workspace, relative),),
             run=run,
-            facts=(("difference", difference[:OUTPUT_MAX]),),
+            facts=_facts(before.encode(), after, relative),
         )
 
 
@@ -222,6 +225,40 @@ def write_need(workspace: Workspace, relative: str) -> Need:
         default=Effect.ASK,
         why="no rule speaks, and writing is asked about",
     )
+
+
+def _before(workspace: Workspace, relative: str) -> bytes | None:
+    """Return what a file holds that is about to be replaced, at most `READ_MAX + 1` bytes.
+
+    None is no file, or one that nobody may read.
+
+    Raises:
+        RefusedError: a link or something that is no file is there.
+    """
+    try:
+        handle = open_beneath(workspace.root, relative)
+    except PathError as error:
+        if error.code in ("not-found", "unreadable"):
+            return None
+        if error.code in ("path-link", "not-a-file"):
+            message = f"`{relative}` is a link or directory and is not replaced"
+            raise RefusedError(message) from error
+        raise refusal(error, relative) from error
+    with os.fdopen(handle, "rb") as file:
+        return file.read(READ_MAX + 1)
+
+
+def _facts(before: bytes | None, after: str, relative: str) -> tuple[tuple[str, str], ...]:
+    """Return what a person sees of a change: a difference, as long as both are texts."""
+    if before is None:
+        return (("difference", f"a new file of {len(after.encode())} bytes: `{relative}`"),)
+    try:
+        if len(before) > READ_MAX or "\0" in (text := before.decode()):
+            raise ValueError(before[:1])
+    except ValueError:
+        size = "more than " * (len(before) > READ_MAX) + str(min(len(before), READ_MAX))
+        return (("difference", f"replaces a file of {size} bytes that is no text: `{relative}`"),)
+    return (("difference", difference(text, after, relative) or "nothing changes"),)
 
 
 def _text(place: Place) -> str:

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jsonschema_rs
 
-from skillhouse.approval import Approval, ApprovalBroker, ApprovalError, Settled, content_digest
-from skillhouse.audit import AuditDraft, AuditError, AuditLog, AuditRecord, DecidedPermission
+from skillhouse.approval import ApprovalBroker, ApprovalError, Settled, content_digest
+from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
-from skillhouse.permission import Decision, Effect
+from skillhouse.permission import Decision, Effect, Outcome
+from skillhouse.tools.agreed import Agreed
 from skillhouse.tools.approving import bound, question, rule_hint
 from skillhouse.tools.call import (
     Output,
     Plan,
     RefusedError,
-    Status,
     Tool,
     ToolCall,
     ToolResult,
     UnknownToolError,
     bounded,
 )
+from skillhouse.tools.case import Case, raised
 from skillhouse.tools.need import Judged, Need
+from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
+from skillhouse.tools.tier_gate import STOPPED, Account, TierGate
 from skillhouse.tools.write_gate import WriteGate
-
-STRICTNESS = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
-
 
 Decide = Callable[[Need, Session], tuple[Decision, str]]
 """Answers a need of a conversation with a decision and its reason."""
 
 
 class Gate:
-    """Lets a call through when rules, a person and the log agree."""
+    """Lets a call through when rules, tiers, a person and the log agree."""
 
     def __init__(
         self,
@@ -48,20 +50,38 @@ class Gate:
         audit: AuditLog,
         place: str,
         write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
+        tiers: TierGate | None = None,
+        agreed: Agreed | None = None,
     ) -> None:
-        """Take the tools, who decides, who asks, who remembers, and the workspace's real path."""
+        """Take the tools, and everybody who has a say.
+
+        Args:
+            tools: What can be called.
+            decide: Answers a need by the rules.
+            approvals: Asks a person.
+            audit: Remembers.
+            place: The workspace's real path.
+            write_gate: Who may change anything.
+            tiers: The tier policy, and whether everything is stopped.
+            agreed: Hands the yeses that were taken here to the tools that need them.
+        """
         self.tools = {tool.name: tool for tool in tools}
         self._decide = decide
         self._approvals = approvals
-        self._audit = audit
+        self._recorder = Recorder(audit)
         self._place = place
         self._write_gate = write_gate
+        self._tiers = tiers or TierGate()
+        self._agreed = agreed or Agreed()
         self._validators = {
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
         }
 
     async def call(self, call: ToolCall, session: Session) -> ToolResult:
         """Look up, check, decide, ask, record, run, record: the only way to an effect.
+
+        The order is that of decision 7: scope, the user's list, the path's rules, the tier, a
+        person, the log, the effect.
 
         Raises:
             UnknownToolError: no tool has that name.
@@ -70,40 +90,59 @@ class Gate:
         wrong = self._wrong_arguments(tool, call.arguments)
         if wrong:
             return ToolResult(content=wrong, status="error")
+        case = self._worked_out(tool, _identified(call), session)
+        if isinstance(case, ToolResult):
+            return case
+        with self._tiers.account(case.verdict) as account:
+            if case.effect is Effect.ASK:
+                case = await self._asked(tool, case, session, account)
+                if isinstance(case, ToolResult):
+                    return case
+            return await self._run(tool, case, account)
+
+    def _worked_out(self, tool: Tool, call: ToolCall, session: Session) -> Case | ToolResult:
+        """Return the call with all that is decided about it, or the refusal."""
+        case = Case(call=call, verdict=self._tiers.stopped())
+        if case.verdict is not None:
+            return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         try:
-            plan = tool.plan(call.arguments, session)
+            case = replace(case, plan=(plan := tool.plan(call.arguments, session)))
         except RefusedError as refused:
-            return self._refuse(call, (), str(refused), refused.status)
+            return self._recorder.refuse(case, str(refused), refused.status)
         except OSError as error:
-            return self._refuse(call, (), _said(tool, error), "error")
-        judged = self._judge(plan.needs, session)
-        effect = max((j.decision.effect for j in judged), key=STRICTNESS.__getitem__)
-        if effect is Effect.DENY:
-            denied = next(j for j in judged if j.decision.effect is Effect.DENY)
-            return self._refuse(call, judged, f"denied: {denied.reason}", "denied")
-        approval: Approval | None = None
-        if effect is Effect.ASK:
-            answered = await self._asked(tool, call, session, judged, plan)
-            if isinstance(answered, ToolResult):
-                return answered
-            plan, approval = answered
+            return self._recorder.refuse(case, _said(tool, error), "error")
+        case = replace(case, judged=self._judge(plan.needs, session))
+        if case.denied is not None:
+            return self._recorder.refuse(case, f"denied: {case.denied.reason}", "denied")
+        case = replace(case, verdict=self._tiers.judge(call, plan))
+        if case.verdict is not None and case.verdict.effect is Effect.DENY:
+            return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
+        return raised(case)
+
+    async def _run(self, tool: Tool, case: Case, account: Account) -> ToolResult:
+        """Record, run, record."""
+        plan, approval = case.plan, case.approval
+        assert plan is not None  # noqa: S101 - `_worked_out` gave it.
+        stopped = account.begin()
+        if stopped:
+            text = f"nothing was done: {stopped}"
+            return self._recorder.refuse(case, text, "denied", audited=STOPPED)
         # INVARIANT: the record is durable before the effect starts, so a crash can leave an
         # intent without an outcome but never an outcome without an intent.
         try:
-            intent = self._intent(tool, call, judged, approval)
+            intent = self._recorder.intent(case, durable=tool.durable)
         except AuditError as error:
+            account.outcome = Outcome.WITHDRAWN
             return ToolResult(content=f"nothing was done: {error}", status="denied")
         began = time.monotonic()
         output = Output(text="cancelled", failed=True)
         try:
-            output = await plan.run()
-        except RefusedError as refused:
-            output = Output(text=str(refused), failed=True)
-        except OSError as error:
-            output = Output(text=_said(tool, error), failed=True)
+            with self._agreed.giving(plan.binding, approval.id if approval else ""):
+                output = await _ran(tool, plan)
+            account.ended(output, signs=case.level == "sign")
         finally:
             # Also when the call is cancelled: what was begun has an outcome.
-            self._outcome(call, intent, output, time.monotonic() - began)
+            self._recorder.outcome(case, intent, output, time.monotonic() - began)
         return ToolResult(
             content=bounded(output.text),
             status="error" if output.failed else "ok",
@@ -141,121 +180,68 @@ class Gate:
         for need in needs:
             decision, reason = self._decide(need, session)
             found = Judged(need=need, decision=decision, reason=reason)
-            judged.append(self._write_gate.judged(found, session.user))
+            judged.append(self._write_gate.judged(found, session.user, self._place))
         return tuple(judged)
 
     async def _asked(
-        self, tool: Tool, call: ToolCall, session: Session, judged: Sequence[Judged], plan: Plan
-    ) -> tuple[Plan, Approval] | ToolResult:
+        self, tool: Tool, case: Case, session: Session, account: Account
+    ) -> Case | ToolResult:
         """Get a yes to the exact call and use it up; without one, return what the model is told."""
-        asked = question(call, judged, plan, self._place)
-        settled = await self._approvals.settle(asked, call.approval_id)
+        asked = question(case, self._place)
+        settled = await self._approvals.settle(asked, case.call.approval_id)
+        case = replace(case, approval=settled.approval)
         if settled.approval is None or settled.status != "approved":
-            return self._unapproved(call, judged, settled)
+            return self._unapproved(case, settled, account)
         try:
             # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
             # never runs anything but what was shown (decision 8).
-            plan = tool.plan(call.arguments, session)
-            now = self._judge(plan.needs, session)
-            denied = next((j for j in now if j.decision.effect is Effect.DENY), None)
-            if denied is not None:
-                return self._refuse(call, now, f"denied: {denied.reason}", "denied")
-            fresh = content_digest(bound(call, plan, self._place))
-            approval = self._approvals.redeem(settled.approval.id, fresh, asked.session)
+            plan = tool.plan(case.call.arguments, session)
+            now = raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
+            if now.denied is not None:
+                return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
+            fresh = content_digest(bound(now, self._place))
+            used = self._approvals.redeem(settled.approval.id, fresh, asked.session)
         except (ApprovalError, RefusedError, OSError) as error:
             said = _said(tool, error) if isinstance(error, OSError) else str(error)
-            return self._refuse(call, judged, f"not approved: {said}", "denied", settled.approval)
-        return plan, approval
+            return self._recorder.refuse(case, f"not approved: {said}", "denied")
+        return replace(now, approval=used)
 
-    def _unapproved(self, call: ToolCall, judged: Sequence[Judged], settled: Settled) -> ToolResult:
-        why = next(j for j in judged if j.decision.effect is Effect.ASK).reason
-        hint = rule_hint(judged)
+    def _unapproved(self, case: Case, settled: Settled, account: Account) -> ToolResult:
+        why = next(j for j in case.judged if j.decision.effect is Effect.ASK).reason
+        hint = rule_hint(case)
         found = settled.approval
         if settled.status == "pending" and found is not None:
+            how = (
+                "on the page of `skillhouse up`"
+                if found.request.is_for_page
+                else f"with `skillhouse approvals approve {found.id}`"
+            )
             text = (
-                f"not approved yet: {why}; nothing was done. A person can answer with "
-                f"`skillhouse approvals approve {found.id}`; then repeat the same call{hint}"
+                f"not approved yet: {why}; nothing was done. A person can answer {how}; then "
+                f"repeat the same call{hint}"
             )
-            return self._refuse(call, judged, text, "pending", found)
-        text = f"not approved: {why}; {settled.reason}{hint}"
-        return self._refuse(call, judged, text, "denied", found)
+            return self._recorder.refuse(case, text, "pending")
+        if found is not None:
+            # Only a person's no makes a tool halt: a model's many calls do not.
+            account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
+        return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
 
-    def _refuse(
-        self,
-        call: ToolCall,
-        judged: Sequence[Judged],
-        reason: str,
-        status: Status,
-        approval: Approval | None = None,
-    ) -> ToolResult:
-        """Record a refusal and return it; that it cannot be recorded changes nothing about it."""
-        draft = _draft(
-            call, judged, kind="refusal", status=status, reason=reason, detail=_answer(approval)
-        )
-        self._audit.append_read(draft)
-        approval_id = approval.id if approval is not None and status == "pending" else None
-        return ToolResult(content=reason, status=status, approval_id=approval_id)
 
-    def _intent(
-        self, tool: Tool, call: ToolCall, judged: Sequence[Judged], approval: Approval | None
-    ) -> AuditRecord | None:
-        draft = _draft(call, judged, kind="intent", detail=_answer(approval))
-        if tool.durable:
-            return self._audit.append(draft, durable=True)
-        return self._audit.append_read(draft)
+async def _ran(tool: Tool, plan: Plan) -> Output:
+    """Run a plan; what it cannot do is an output that says so."""
+    try:
+        return await plan.run()
+    except RefusedError as refused:
+        return Output(text=str(refused), failed=True)
+    except OSError as error:
+        return Output(text=_said(tool, error), failed=True)
 
-    def _outcome(
-        self, call: ToolCall, intent: AuditRecord | None, output: Output, seconds: float
-    ) -> None:
-        # The effect has happened: a log that fails now is said by the missing outcome, which
-        # `audit verify` reports as unknown, and must not hide the result.
-        self._audit.append_read(
-            _draft(
-                call,
-                (),
-                kind="outcome",
-                status="error" if output.failed else "ok",
-                reason=output.text[:200] if output.failed else "",
-                intent=intent.id if intent else "",
-                duration_ms=int(seconds * 1000),
-                detail=dict(output.detail),
-            )
-        )
+
+def _identified(call: ToolCall) -> ToolCall:
+    """Return the call with an id of its own, where the caller gave none."""
+    return call if call.call_id else replace(call, call_id=secrets.token_hex(8))
 
 
 def _said(tool: Tool, error: OSError) -> str:
     """Return what the system said, without the paths that it names."""
     return f"`{tool.name}` failed: {(error.strerror or 'input or output').lower()}"
-
-
-def _answer(approval: Approval | None) -> Mapping[str, object]:
-    """Return what the log keeps of an approval: which one, the answer, who gave it and where."""
-    if approval is None:
-        return {}
-    return {
-        "approval": approval.id,
-        "answer": approval.answer,
-        "answered_by": approval.by,
-        "answered_on": approval.channel,
-    }
-
-
-def _draft(call: ToolCall, judged: Sequence[Judged], **values: Any) -> AuditDraft:
-    return AuditDraft(
-        tool=call.name,
-        agent=call.agent,
-        user=call.user,
-        channel=call.channel,
-        arguments=dict(call.arguments),
-        permissions=tuple(
-            DecidedPermission(
-                action=j.need.permission.action,
-                resource=j.need.permission.resource,
-                effect=j.decision.effect.value,
-                layer=j.decision.layer,
-                rule_index=j.decision.rule_index,
-            )
-            for j in judged
-        ),
-        **values,
-    )

@@ -102,7 +102,7 @@ class SignTool:
             keystore: Its file, whose open part names the keys.
             sessions: Says which session keys have ended.
             approval: Returns the id of the yes that a person gave to a plan's `binding` on a
-                transaction page, taking it; "" when there is none.
+                transaction page, taking it; "" when there is none. `Agreed.take` is one.
             clock: The time, for how long a request waits.
         """
         self._signer = signer
@@ -135,7 +135,7 @@ class SignTool:
         async def run() -> Output:
             try:
                 # A person's yes is taken once, at the moment of use.
-                agreed = with_approval(request, request.approved, self._approval(request.approved))
+                agreed = with_approval(request, request.approved, self._approval(request.content))
                 return _output(key, movement, await self._signer.sign(agreed))
             except SkillhouseError as error:
                 raise RefusedError(str(error), denied=_is_refusal(error)) from error
@@ -148,6 +148,8 @@ class SignTool:
                     ),
                     default=Effect.ASK,
                     why="no rule speaks, and signatures are asked about",
+                    level="sign",
+                    may_last=False,
                 ),
             ),
             run=run,
@@ -156,11 +158,12 @@ class SignTool:
                 *facts,
                 *_term_facts(key),
                 ("claim of the skill, not checked", arguments.get("purpose", "none")),
-                ("content", request.approved),
+                ("content", request.content),
             ),
             page="" if key.is_session else TRANSACTION_PAGE,
             spends=_spends(movement),
-            binding=request.approved,
+            binding=request.content,
+            session_key=key.id if key.is_session else "",
         )
 
     def _check_session(self, key: KeyInfo) -> None:

@@ -186,7 +186,8 @@ class SkillTool:
 
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = (("skill", skill.id), ("asks for", question), ("file", skill.file))
-        return Plan(needs=needs, run=run, facts=facts)
+        title = said(profile.messages, "question_title", name=skill.name)
+        return Plan(needs=needs, run=run, facts=facts, title=title)
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         """Return the data of a call that was refused before it ran, in the profile's shape."""

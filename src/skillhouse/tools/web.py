@@ -12,21 +12,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from skillhouse.net import (
-    METHODS,
-    NetError,
-    NetPolicy,
-    Response,
-    Route,
-    SearchProvider,
-    Target,
-    fetch,
-    masked,
-    names_in,
-    parse_url,
-)
+from skillhouse import net
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.need import Need
@@ -45,16 +33,40 @@ _CHARSET = re.compile(
     r"|koi8-[ru]"
 )
 """Encodings that pages have. Python knows others, and takes hours for 5 MiB of one of them."""
-_NO_PROVIDER = (
+NO_PROVIDER = (
     "no web search is configured: set `brave_key_env` (the variable that holds a key of Brave's "
     "search) or `searxng_url` under `[net]` in the configuration"
 )
 
 
-def fetch_resource(target: Target, method: str) -> str:
+class Web(Protocol):
+    """What a house may reach; nothing of it is made before a call needs it."""
+
+    @property
+    def policy(self) -> net.NetPolicy:
+        """What may be reached without asking, private networks and secrets."""
+        ...
+
+    @property
+    def route(self) -> net.Route:
+        """How to connect."""
+        ...
+
+    @property
+    def provider(self) -> net.SearchProvider | None:
+        """The service that searches, or None."""
+        ...
+
+    @property
+    def no_provider(self) -> str:
+        """Why there is none."""
+        ...
+
+
+def fetch_resource(target: net.Target, method: str) -> str:
     """Return the text by which rules know a request.
 
-    >>> fetch_resource(parse_url("https://Docs.Python.org./3/?q=*"), "GET")
+    >>> fetch_resource(net.parse_url("https://Docs.Python.org./3/?q=*"), "GET")
     'GET https://docs.python.org'
     """
     return f"{method} {target.origin}"
@@ -75,17 +87,16 @@ class FetchTool:
     schema: Mapping[str, Any] = object_schema(
         {
             "url": {"type": "string", "minLength": 1},
-            "method": {"enum": list(METHODS), "default": "GET"},
+            "method": {"enum": list(net.METHODS), "default": "GET"},
             "headers": {"type": "object", "additionalProperties": {"type": "string"}},
             "body": {"type": "string", "description": "text to send"},
         },
         required=("url",),
     )
 
-    def __init__(self, policy: NetPolicy, *, route: Route | None = None) -> None:
-        """Take what may be reached without asking, and how to connect."""
-        self._policy = policy
-        self._route = route or Route()
+    def __init__(self, web: Web) -> None:
+        """Take what may be reached, and how."""
+        self._web = web
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the origin by the rules, and what would be sent by the secrets."""
@@ -93,26 +104,26 @@ class FetchTool:
         headers = dict(arguments.get("headers", {}))
         body = arguments.get("body", "").encode()
         try:
-            target = parse_url(arguments["url"])
+            target = net.parse_url(arguments["url"])
             self._check_secrets(target, headers, body)
-        except NetError as error:
+        except net.NetError as error:
             raise RefusedError(f"denied: {error}", denied=True) from error
-        granted = self._policy.granted(target, method)
+        granted = self._web.policy.granted(target, method)
 
         async def run() -> Output:
             try:
-                response = await fetch(
+                response = await net.fetch(
                     target.url,
                     policy=granted,
                     method=method,
                     headers=headers,
                     body=body,
-                    route=self._route,
+                    route=self._web.route,
                 )
-            except NetError as error:
-                said = masked(str(error), self._policy.secrets)
+            except net.NetError as error:
+                said = net.masked(str(error), self._web.policy.secrets)
                 raise RefusedError(said, denied=error.refused) from error
-            return _output(response, self._policy)
+            return _output(response, self._web.policy)
 
         return Plan(
             needs=(self._need(target, method),),
@@ -120,8 +131,8 @@ class FetchTool:
             facts=(("request", f"{method} {target.url}"), ("sends", f"{len(body)} bytes")),
         )
 
-    def _need(self, target: Target, method: str) -> Need:
-        allowed = self._policy.allows(target, method)
+    def _need(self, target: net.Target, method: str) -> Need:
+        allowed = self._web.policy.allows(target, method)
         why = (
             "the list of hosts allows it"
             if allowed
@@ -133,14 +144,16 @@ class FetchTool:
             why=why,
         )
 
-    def _check_secrets(self, target: Target, headers: Mapping[str, str], body: bytes) -> None:
+    def _check_secrets(self, target: net.Target, headers: Mapping[str, str], body: bytes) -> None:
         """Refuse before anybody is asked what would be refused in the end."""
         sent = (f"{name}: {value}".encode() for name, value in headers.items())
-        self._policy.check_secrets(target, (*sent, body))
-        bound = self._policy.bound_to(target)
-        for name in (name for value in headers.values() for name in names_in(value)):
+        self._web.policy.check_secrets(target, (*sent, body))
+        bound = self._web.policy.bound_to(target)
+        for name in (name for value in headers.values() for name in net.names_in(value)):
             if name not in bound:
-                raise NetError("secret-refused", f"no secret `{name}` is bound to {target.host}")
+                raise net.NetError(
+                    "secret-refused", f"no secret `{name}` is bound to {target.host}"
+                )
 
 
 class WebSearchTool:
@@ -165,19 +178,15 @@ class WebSearchTool:
         required=("query",),
     )
 
-    def __init__(
-        self, provider: SearchProvider | None, policy: NetPolicy, *, route: Route | None = None
-    ) -> None:
-        """Take the service, or None, and the policy whose limits and secrets hold."""
-        self._provider = provider
-        self._policy = policy
-        self._route = route or Route()
+    def __init__(self, web: Web) -> None:
+        """Take the service, and the policy whose limits and secrets hold."""
+        self._web = web
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the use of the service."""
-        provider = self._provider
+        provider = self._web.provider
         if provider is None:
-            raise RefusedError(_NO_PROVIDER)
+            raise RefusedError(self._web.no_provider)
         query, count = arguments["query"], arguments.get("count", RESULTS_USUAL)
         need = Need(
             permission=Permission(action="web_search", resource=provider.name),
@@ -187,17 +196,17 @@ class WebSearchTool:
 
         async def run() -> Output:
             try:
-                policy = provider.policy(self._policy)
-                response = await fetch(
+                policy = provider.policy(self._web.policy)
+                response = await net.fetch(
                     provider.url(query, count),
                     policy=policy,
                     headers=provider.headers,
-                    route=self._route,
+                    route=self._web.route,
                 )
                 if response.status != 200:
                     raise RefusedError(f"{provider.name} answered with status {response.status}")
                 found = provider.read(response.body)[:count]
-            except NetError as error:
+            except net.NetError as error:
                 raise RefusedError(f"{provider.name}: {error}", denied=error.refused) from error
             lines = [f"{n}. {f.title}\n   {f.url}\n   {f.excerpt}" for n, f in enumerate(found, 1)]
             return Output(
@@ -213,7 +222,7 @@ class WebSearchTool:
         return Plan(needs=(need,), run=run)
 
 
-def _output(response: Response, policy: NetPolicy) -> Output:
+def _output(response: net.Response, policy: net.NetPolicy) -> Output:
     """Return the answer for a model: as text where it is one, without secrets that it repeats."""
     kind = response.header("content-type").lower()
     text = _text(response.body, kind)
@@ -224,14 +233,14 @@ def _output(response: Response, policy: NetPolicy) -> Output:
     data: dict[str, Any] = {
         "status": response.status,
         "url": response.url,
-        "headers": {name: masked(value, policy.secrets) for name, value in headers.items()},
+        "headers": {name: net.masked(value, policy.secrets) for name, value in headers.items()},
     }
     if text is None:
         data["body_base64"] = base64.b64encode(response.body).decode()
     else:
-        data["body"] = masked(text, policy.secrets)
+        data["body"] = net.masked(text, policy.secrets)
     return Output(
-        text=masked("\n".join(lines), policy.secrets),
+        text=net.masked("\n".join(lines), policy.secrets),
         data=data,
         failed=response.status >= 400,
         detail={

@@ -33,6 +33,7 @@ OUR_WORDS: Mapping[str, str] = {
     "pending_title": "Waiting for approval",
     "failed_title": "Skill cannot be loaded",
     "loaded_title": "Loaded skill: {name}",
+    "question_title": "",
     "asset_missing": "skill `{name}` has no file `{path}`; list its files first",
     "asset_not_a_file": "`{path}` of skill `{name}` is not a regular file",
     "asset_not_allowed": "`{path}`: files of a skill lie in {directories}, named without `..`",
@@ -44,7 +45,7 @@ OUR_WORDS: Mapping[str, str] = {
     "script_name": "expected the name of a file in scripts/, got `{script}`",
 }
 """By what is said; a profile's `messages` replace them. An empty `skill_denied` gives a denied
-skill the answer of an unknown one."""
+skill the answer of an unknown one, and an empty `question_title` leaves it to the gate."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 

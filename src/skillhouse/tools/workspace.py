@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from skillhouse.floor import PathError, confine, open_beneath
-from skillhouse.sandbox import PROTECTED, SECRETS
+from skillhouse.sandbox import SECRETS, fits
 from skillhouse.tools.call import RefusedError
+from skillhouse.tools.protection import Guarded
 from skillhouse.tools.session import Session
 
 _MESSAGES = {
@@ -45,9 +45,30 @@ class Place:
 class Workspace:
     """The directory that an agent works in."""
 
-    def __init__(self, root: Path, *, withheld: Iterable[Path] = ()) -> None:
-        """Take the directory, and those of skills whose files this agent must not read."""
+    def __init__(
+        self,
+        root: Path,
+        *,
+        withheld: Iterable[Path] = (),
+        protected: Iterable[Path] = (),
+        private: Iterable[Path] = (),
+    ) -> None:
+        """Take the directory, and what no rule and no person can open to an agent.
+
+        Args:
+            root: The directory.
+            withheld: Directories of skills whose files this agent must not read.
+            protected: Places that no tool writes to: skills and their roots, whether they exist.
+            private: Those of the house itself, which a command cannot even read.
+        """
         self.root = root.resolve()
+        withheld, private = tuple(withheld), tuple(private)
+        self._guarded = Guarded(self.root, (*protected, *withheld, *private))
+        self.protected = self._guarded.below
+        """What no tool and no command writes to, relative to the workspace."""
+        self.hidden = Guarded(self.root, private).below
+        """What of it no command reads."""
+        self._private = tuple(Path(os.path.realpath(place)) for place in private)
         self._withheld = frozenset(
             place for given in withheld for place in (str(given), os.path.realpath(given))
         )
@@ -114,6 +135,8 @@ class Workspace:
         base = base or Path("/")
         try:
             target = confine(base, os.path.relpath(absolute, base))
+            if any(target.is_relative_to(place) for place in self._private):
+                raise RefusedError(f"denied: `{path}` belongs to the house", denied=True)
             info = os.stat(target)
         except PathError as error:
             raise refusal(error, path) from error
@@ -146,21 +169,18 @@ class Workspace:
                 f"denied: `{path}` lies outside the workspace `{self.root}`", denied=True
             )
         relative = os.path.relpath(absolute, self.root)
-        # Case is folded: on a file system without case `.GIT/hooks` is `.git/hooks`.
-        parts = PurePosixPath(relative.casefold()).parts
-        # All of it, at any depth, also where it is no directory: git takes its settings, and so
-        # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.
-        if ".git" in parts:
-            raise RefusedError(f"denied: `{relative}` is protected; use git", denied=True)
-        for pattern in PROTECTED:
-            wanted = PurePosixPath(pattern.casefold()).parts
-            head = parts[: len(wanted)]
-            if len(head) == len(wanted) and all(map(fnmatch.fnmatchcase, head, wanted)):
-                raise RefusedError(
-                    f"denied: `{relative}` is protected (`{pattern}`); ask the user to change it",
-                    denied=True,
-                )
+        reason = self._guarded.reason(relative)
+        if not reason and self._is_loaded(absolute, session):
+            reason = "is protected: it belongs to a skill; ask the user to change it"
+        if reason:
+            raise RefusedError(f"denied: `{relative}` {reason}", denied=True)
         return relative
+
+    def _is_loaded(self, absolute: str, session: Session) -> bool:
+        """Whether a path lies in a skill of this conversation."""
+        skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
+        directories = (*skills, *map(str, session.loaded.values()))
+        return any(Path(absolute).is_relative_to(place) for place in directories)
 
 
 def opened(place: Place) -> int:
@@ -198,8 +218,4 @@ def refusal(error: PathError, path: str = "") -> RefusedError:
 
 def _is_secret(relative: Path) -> bool:
     """Whether a part of the path has a name that secrets have, at any depth."""
-    return any(
-        fnmatch.fnmatchcase(part.casefold(), pattern)
-        for part in relative.parts
-        for pattern in SECRETS
-    )
+    return any(fits(pattern, part) for part in relative.parts for pattern in SECRETS)

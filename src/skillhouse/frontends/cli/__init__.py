@@ -37,8 +37,11 @@ VERBS = {
     "approvals": ("approvals", "list and answer what waits for a yes"),
     "audit": ("auditing", "list, show and verify what was called"),
     "policy": ("policy", "explain what a permission would meet, or lint the rules"),
+    "remote": ("remote", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandboxing", "test the sandbox that commands run in"),
     "keys": ("keys", "make, list and revoke the keys that sign"),
+    "stop": ("stopping", "refuse every tool and end the session keys, at once"),
+    "resume": ("resuming", "let the tools go on after a stop"),
 }
 """Each verb's module in this package, and what it does in one line."""
 

@@ -71,9 +71,9 @@ class TerminalChannel:
     async def _asked(
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
-        if request.level == "sign":
+        if request.is_for_page:
             terminal.note(f"\n{one_line(request.title)}")
-            terminal.note("  this signs: decide it on the page of `skillhouse up`")
+            terminal.note("  this is not decided here: decide it on the page of `skillhouse up`")
             return None
         show_request(request, terminal.note)
         choices = offered(request)

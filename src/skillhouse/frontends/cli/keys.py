@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 
 import anyio
 
+from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
+from skillhouse.runtime import Skillhouse
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -78,7 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what the words say; 1 when there was nothing to revoke."""
-    state = house_of(options).config.state_directory
+    with house_of(options) as house:
+        return _run(house, options, terminal)
+
+
+def _run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    state = house.config.state_directory
     verb = options.verb if options.verb != "session" else f"session {options.session}"
     if verb == "list":
         return _list(state, options, terminal)
@@ -87,10 +94,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if verb == "session list":
         return _list_sessions(state, options, terminal)
     if verb == "session revoke":
-        return _revoke(state, options, terminal)
+        return _revoke(house, options, terminal)
     if verb == "remove" and not options.yes:
         raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
-    return _change(verb, state, options, terminal)
+    return _change(verb, house, options, terminal)
 
 
 def seconds_from(text: str) -> int:
@@ -155,8 +162,9 @@ def _terms(options: argparse.Namespace) -> Terms:
     return terms_from(tuple(options.limit), tuple(options.recipient), tuple(options.contract))
 
 
-def _change(verb: str, state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Do what needs the opened keystore."""
+def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what needs the opened keystore, and record it."""
+    state = house.config.state_directory
     signer = SignerProcess(
         state / KEYSTORE_FILE,
         state / STATE_FILE,
@@ -168,6 +176,8 @@ def _change(verb: str, state: Path, options: argparse.Namespace, terminal: Termi
         key = anyio.run(_work(verb, signer, options))
     finally:
         signer.close()
+    name, identity = (key.name, key.id) if key else ("", "")
+    house.safeguards.noted("key", user=OWNER, reason=f"{verb} {name}".strip(), key=identity)
     if key is None:
         if options.json:
             terminal.json({"accepted": True})
@@ -265,14 +275,17 @@ def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal)
     return 0
 
 
-def _revoke(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
+def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     if bool(options.name) == options.all:
         raise UsageError("expected a session key's name, or --all")
-    sessions = _sessions(state)
+    sessions = _sessions(house.config.state_directory)
     if options.all:
         count = sessions.revoke_all(options.reason)
     else:
         count = sessions.revoke(options.name, options.reason)
+    if count:
+        which = options.name or "all"
+        house.safeguards.noted("session-key-revoked", user=OWNER, reason=options.reason, key=which)
     if options.json:
         terminal.json({"revoked": count})
     else:

@@ -1,0 +1,172 @@
+"""What a house may reach, made from its configuration when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from skillhouse import approval, net, remote
+from skillhouse.floor import ConfigError
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.network_settings import secret_variables
+from skillhouse.tools.web import NO_PROVIDER
+
+SYNC_SECONDS = 120.0
+"""Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
+WEBHOOK_SECONDS = 10.0
+"""Time for telling a webhook of a question, which waits for the answer elsewhere."""
+_LOOPBACK = {
+    "localhost": ("127.0.0.1/32", "::1/128"),
+    "127.0.0.1": ("127.0.0.1/32",),
+    "::1": ("::1/128",),
+}
+"""What an address on this machine that an operator wrote down may lead to."""
+
+
+class Network:
+    """The one place of a house that says what may be reached, by whom, and with which secrets."""
+
+    def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
+        """Take the configuration, and how to connect when not by the system's means."""
+        self._settings = config.net
+        self._approvals = config.approvals
+        self._environment = config.places.environment
+        self._route = route
+
+    @cached_property
+    def route(self) -> net.Route:
+        """How to connect."""
+        return self._route or net.Route()
+
+    @cached_property
+    def policy(self) -> net.NetPolicy:
+        """What may be reached without asking, private networks and secrets.
+
+        A secret whose variable is not set is not there: a request that wants it is refused.
+
+        Raises:
+            ConfigError: a secret's value is none.
+        """
+        values = ((one, self._environment.get(one.env, "")) for one in self._settings.secrets)
+        try:
+            return net.NetPolicy(
+                hosts=tuple(map(net.host_rule, self._settings.hosts)),
+                private=self._settings.private,
+                secrets=tuple(
+                    net.SecretBinding(name=one.name, value=value, hosts=one.hosts)
+                    for one, value in values
+                    if value
+                ),
+            )
+        except net.NetError as error:
+            raise ConfigError(f"wrong value: {error}", key="net") from error
+
+    @cached_property
+    def provider(self) -> net.SearchProvider | None:
+        """The service that searches the web, or None."""
+        if self._settings.searxng_url:
+            return net.SearxngSearch(base_url=self._settings.searxng_url)
+        key = self._environment.get(self._settings.brave_key_env, "")
+        return net.BraveSearch(key=key) if key else None
+
+    @property
+    def no_provider(self) -> str:
+        """Why there is no such service."""
+        variable = self._settings.brave_key_env
+        if variable:
+            return f"no web search: the variable `{variable}` of `brave_key_env` is not set"
+        return NO_PROVIDER
+
+    @cached_property
+    def secret_values(self) -> tuple[str, ...]:
+        """The values that no log may hold."""
+        variables = sorted(secret_variables(self._settings, self._approvals))
+        return tuple(value for name in variables if (value := self._environment.get(name, "")))
+
+    def way_out(
+        self, report: Callable[[net.EgressDecision], None]
+    ) -> AbstractAsyncContextManager[Path]:
+        """Open a proxy that keeps the policy, and give its socket.
+
+        Args:
+            report: Is told each decision before anything is sent; what it raises refuses it.
+        """
+        return net.EgressProxy(self.policy, report=report, route=self.route).listening()
+
+    def fetch_for(
+        self, source: remote.RemoteSource, told: Callable[[str], None] = lambda _: None
+    ) -> remote.Fetch:
+        """Return the way to a source: its own origin, and what the operator listed besides.
+
+        Args:
+            source: The server.
+            told: Is told each address before it is asked.
+        """
+        target = net.parse_url(source.url)
+        own = net.HostRule(
+            host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"GET"})
+        )
+
+        async def fetch(url: str, max_bytes: int) -> remote.Fetched:
+            told(url)
+            policy = self._only(own, *self.policy.hosts, body_bytes=max_bytes, seconds=SYNC_SECONDS)
+            response = await net.fetch(url, policy=policy, route=self.route)
+            return remote.Fetched(response.status, response.url, response.body)
+
+        return fetch
+
+    def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
+        """Return who is asked: a house's own channel, and the configured webhook.
+
+        Raises:
+            ConfigError: the variable with its secret is not set, or holds none.
+        """
+        settings = self._approvals
+        asked = () if own is None else (own,)
+        if not settings.webhook_url:
+            return asked
+        secret = self._environment.get(settings.webhook_secret_env, "")
+        if not secret:
+            message = f"the variable `{settings.webhook_secret_env}` is not set"
+            raise ConfigError(message, key="approvals.webhook_secret_env")
+        try:
+            webhook = approval.WebhookChannel(
+                settings.webhook_url, secret, self._post, page=settings.page_url
+            )
+            return (*asked, webhook)
+        except approval.SignatureError as error:
+            message = f"`{settings.webhook_secret_env}` cannot sign: {error}"
+            raise ConfigError(message, key="approvals.webhook_secret_env") from error
+
+    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        """Send one body to the address that the operator wrote down, and to no other."""
+        target = net.parse_url(url)
+        own = net.HostRule(
+            host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"POST"})
+        )
+        # A redirect would carry the question to an address that nobody wrote down.
+        policy = self._only(
+            own,
+            private=_LOOPBACK.get(urlsplit(url).hostname or "", ()),
+            redirects=0,
+            seconds=WEBHOOK_SECONDS,
+        )
+        response = await net.fetch(
+            url, policy=policy, method="POST", headers=headers, body=body, route=self.route
+        )
+        return response.status
+
+    def _only(
+        self, *hosts: net.HostRule, private: tuple[str, ...] = (), **limits: Any
+    ) -> net.NetPolicy:
+        """Return the policy with other hosts and limits; its secrets stay guarded."""
+        return net.NetPolicy(
+            hosts=hosts,
+            private=(*self.policy.private, *private),
+            secrets=self.policy.secrets,
+            limits=net.NetLimits(**limits),
+        )

@@ -1,0 +1,237 @@
+"""What stands between a house's calls and their effects: log, persons, tiers, keys, the stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from skillhouse import approval
+from skillhouse import tools as toolbox
+from skillhouse.audit import AuditDraft, AuditError, AuditLog
+from skillhouse.floor import digest
+from skillhouse.permission import (
+    StopNotice,
+    StopReport,
+    TierPolicy,
+    Tiers,
+    load_tier_policy,
+    matches,
+)
+from skillhouse.permission.tier_values import COMPANION_APP, INLINE, PAGE
+from skillhouse.runtime.config import Config
+from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
+
+AUDIT_FILE = "audit.jsonl"
+POLICY_SEEN_FILE = "policy.seen"
+"""Holds the digest of the tier policy that this state has last been used with."""
+
+logger = logging.getLogger(__name__)
+
+
+class Safeguards:
+    """One for each house; each part is made when it is first needed."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        channels: Callable[[], Iterable[approval.Channel]] = tuple,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """Take the configuration, who can be asked, and what gives the values that no log holds."""
+        self._config = config
+        self._channels = channels
+        self._secrets = secrets
+        self._state = config.state_directory
+        self.agreed = toolbox.Agreed()
+        self.audit_log = AuditLog(
+            self._state / AUDIT_FILE,
+            secrets=self._hidden_values,
+            checkpoints=config.audit_checkpoints,
+        )
+        self._signer: SignerProcess | None = None
+
+    @cached_property
+    def approvals(self) -> approval.ApprovalBroker:
+        """The questions; every process has a broker of its own on the same state."""
+        return approval.ApprovalBroker(
+            self._state,
+            matches=matches,
+            channels=tuple(self._channels()),
+            settings=self._config.approvals,
+        )
+
+    @cached_property
+    def devices(self) -> approval.Devices:
+        """The devices that may answer."""
+        return approval.Devices(self._state)
+
+    @cached_property
+    def session_keys(self) -> SessionKeys:
+        """The keys that sign by themselves."""
+        return SessionKeys(self._state / STATE_FILE)
+
+    @cached_property
+    def policy(self) -> TierPolicy:
+        """The tier policy; of a file that cannot be used, one that lets only reads go on."""
+        return load_tier_policy(
+            self._config.places.policy_file,
+            assignees=self._config.assignees,
+            # A paired device counts as the page does, and the page can always be opened.
+            tier1_channel=PAGE,
+        )
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether calls have tiers: only where somebody wrote a policy, whether it can be used."""
+        file = self._config.places.policy_file
+        return file.exists() or file.is_symlink()
+
+    @cached_property
+    def tiers(self) -> Tiers:
+        """The tiers, with what a stop and a resume do besides."""
+        return Tiers(
+            self.policy,
+            self._state / STATE_FILE,
+            on_stop=[
+                ("end the session keys", self._revoke),
+                ("withdraw what waits for a yes", lambda _: self.approvals.withdraw_all()),
+                ("write to the log", lambda notice: self._record("stop", notice)),
+            ],
+            on_resume=[("write to the log", lambda notice: self._record("resume", notice))],
+        )
+
+    @cached_property
+    def tier_gate(self) -> toolbox.TierGate:
+        """The tiers as the door asks them."""
+        self._note_policy()
+        return toolbox.TierGate(self.tiers, has_policy=self.has_policy, reachable=self._reachable)
+
+    def stop(self, by: str, reason: str) -> StopReport:
+        """Stop everything, in every process of this state.
+
+        Raises:
+            StateError: it cannot be written down; this process stands still all the same.
+        """
+        return self.tiers.stop(by, reason)
+
+    def resume(self, by: str, channel: str) -> bool:
+        """Let everything go on; see `Tiers.resume`."""
+        return self.tiers.resume(by, channel)
+
+    def event(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
+        """Record, durably, what is no call: a change of trust, of policy, of keys.
+
+        Raises:
+            AuditError: it was not recorded.
+        """
+        self.audit_log.append(
+            AuditDraft(
+                kind="event",
+                tool=f"system:{what}",
+                user=user,
+                status="ok",
+                reason=reason,
+                detail=dict(values),
+            ),
+            durable=True,
+        )
+
+    def noted(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
+        """Record an event about something that a log that is down must not keep from happening."""
+        try:
+            self.event(what, user=user, reason=reason, **values)
+        except AuditError:
+            logger.exception("`%s` is not in the audit log", what)
+
+    def tools(self) -> list[toolbox.Tool]:
+        """Return the tools that need a safeguard: `sign`, where there are keys."""
+        keystore = self._state / KEYSTORE_FILE
+        if not keystore.exists():
+            return []
+        return [
+            toolbox.SignTool(self.signer, keystore, self.session_keys, approval=self.agreed.take)
+        ]
+
+    @property
+    def signer(self) -> SignerProcess:
+        """The signer of this house; its process starts with the first signature."""
+        if self._signer is None:
+            self._signer = SignerProcess(
+                self._state / KEYSTORE_FILE,
+                self._state / STATE_FILE,
+                environment=self._config.places.environment,
+                password=PasswordSource.parse(self._config.signer.password),
+            )
+        return self._signer
+
+    async def let_go(self) -> None:
+        """Let go of what belongs to the thread that calls; it is taken again when needed."""
+        if "tiers" in self.__dict__:
+            self.tiers.close()
+
+    def close(self) -> None:
+        """End the signer's process and close the log."""
+        if self._signer is not None:
+            self._signer.close()
+        if "tiers" in self.__dict__:
+            self.tiers.close()
+        self.audit_log.close()
+
+    def _note_policy(self) -> None:
+        """Record that the tier policy is another than the last time, or gone."""
+        seen = self._state / POLICY_SEEN_FILE
+        try:
+            now = digest(self._config.places.policy_file.read_bytes()) if self.has_policy else ""
+        except OSError:
+            now = "unreadable"
+        try:
+            before = seen.read_text() if seen.exists() else ""
+            if now != before:
+                reason = self.policy.fault or ("a policy holds" if now else "no policy holds")
+                self.event("policy", user=approval.OWNER, reason=reason, digest=now)
+                seen.write_text(now)
+        except (OSError, AuditError):
+            # What is not recorded now is recorded by the next house of this state.
+            logger.warning("a change of the tier policy is not in the audit log yet")
+
+    def _hidden_values(self) -> tuple[str, ...]:
+        """Return the values that no record may hold: of the configuration's secrets, and of the
+        variable with the signer's password."""
+        kind, _, name = self._config.signer.password.partition(":")
+        password = self._config.places.environment.get(name, "") if kind == "env" else ""
+        return (*self._secrets(), *((password,) if password else ()))
+
+    def _reachable(self) -> frozenset[str]:
+        """Return where a person can be asked: the chat or inbox, the page, a paired device."""
+        found = {INLINE, PAGE}
+        if self._wants_companion and self.devices.all():
+            found.add(COMPANION_APP)
+        return frozenset(found)
+
+    @cached_property
+    def _wants_companion(self) -> bool:
+        """Whether the policy has anything confirmed there; looking for devices takes time."""
+        policy = self.policy
+        entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
+        entries += [policy.fallback] if policy.fallback else []
+        return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
+
+    def _revoke(self, notice: StopNotice) -> None:
+        # Whatever the policy's action: docs/decisions/0111-tier-policy.md.
+        self.session_keys.revoke_all(f"emergency stop: {notice.reason}")
+
+    def _record(self, what: str, notice: StopNotice) -> None:
+        self.audit_log.append(
+            AuditDraft(
+                kind="event",
+                tool=f"system:emergency-{what}",
+                user=notice.by,
+                status="emergency-stopped" if what == "stop" else "ok",
+                reason=notice.reason,
+                tier="1",
+                effective_tier="1",
+            ),
+            durable=True,
+        )

@@ -1,0 +1,166 @@
+"""What the door writes to the audit log about a call: an intent, an outcome, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.approval import Approval, State, session_key
+from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
+from skillhouse.permission import Effect
+from skillhouse.tools.call import Output, Status, ToolResult
+from skillhouse.tools.case import Case
+from skillhouse.tools.need import UNBOUND
+from skillhouse.tools.tier_gate import STOPPED
+
+
+class Recorder:
+    """Writes the records of calls."""
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+
+    def refuse(self, case: Case, reason: str, status: Status, *, audited: str = "") -> ToolResult:
+        """Record a refusal and return it; that it cannot be recorded changes nothing about it.
+
+        Args:
+            case: The call.
+            reason: What the model is told.
+            status: What the model's client is told.
+            audited: The status for the log, where it is not the one that follows.
+        """
+        self._audit.append_read(
+            _draft(
+                case,
+                kind="refusal",
+                status=audited or _published(case, status),
+                reason=reason,
+                error=reason if status == "error" else "",
+                detail={**_answer(case.approval), **_tiering(case)},
+            )
+        )
+        approval = case.approval
+        approval_id = approval.id if approval is not None and status == "pending" else None
+        return ToolResult(content=reason, status=status, approval_id=approval_id)
+
+    def intent(self, case: Case, *, durable: bool) -> str:
+        """Record that a call is about to run, and return the record's id.
+
+        Raises:
+            AuditError: nothing was recorded, and the call must not run.
+        """
+        detail = {**_answer(case.approval), **_tiering(case)}
+        draft = _draft(case, kind="intent", detail=detail)
+        if durable:
+            return self._audit.write(draft, durable=True)
+        return self._audit.append_read(draft).id
+
+    def outcome(self, case: Case, intent: str, output: Output, seconds: float) -> None:
+        """Record what came of a call.
+
+        The effect has happened: a log that fails now is said by the missing outcome, which
+        `audit verify` reports as unknown, and must not hide the result.
+        """
+        said = output.text[:200] if output.failed else ""
+        self._audit.append_read(
+            _draft(
+                case,
+                kind="outcome",
+                status="error" if output.failed else "ok",
+                reason=said,
+                error=said,
+                intent=intent,
+                duration_ms=int(seconds * 1000),
+                detail=dict(output.detail),
+            )
+        )
+
+
+def _draft(case: Case, **values: Any) -> AuditDraft:
+    call, verdict, plan = case.call, case.verdict, case.plan
+    skill = next((j.need for j in case.judged if j.need.permission.action == "skill"), None)
+    tier = verdict.effective_tier.value if verdict else ""
+    decided = values["kind"] != "outcome"
+    return AuditDraft(
+        tool=call.name,
+        agent=call.agent,
+        user=call.user,
+        channel=call.channel,
+        arguments=dict(call.arguments),
+        permissions=_permissions(case) if decided else (),
+        session=call.session_id or session_key(call.agent, call.user, call.channel),
+        trace=call.trace,
+        request=call.message_id,
+        tier=verdict.tier.value if verdict else "",
+        effective_tier=tier,
+        security_level=case.level if plan else "",
+        signer_tier=tier if case.level == "sign" else "",
+        session_key=plan.session_key if plan else "",
+        amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
+        skill=skill.permission.resource if skill else "",
+        skill_digest=skill.skill_digest if skill and skill.skill_digest != UNBOUND else "",
+        confirmation=_confirmation(case) if decided else None,
+        **values,
+    )
+
+
+def _permissions(case: Case) -> tuple[DecidedPermission, ...]:
+    return tuple(
+        DecidedPermission(
+            action=j.need.permission.action,
+            resource=j.need.permission.resource,
+            effect=j.decision.effect.value,
+            layer=j.decision.layer,
+            rule_index=j.decision.rule_index,
+        )
+        for j in case.judged
+    )
+
+
+def _published(case: Case, status: Status) -> str:
+    """Return the status under which the published design knows a refusal."""
+    verdict, approval = case.verdict, case.approval
+    if verdict is not None and verdict.reason == STOPPED:
+        return STOPPED
+    if status == "denied" and approval is not None and approval.state is State.EXPIRED:
+        return "timeout"
+    if status == "pending" and verdict is not None and verdict.effective_tier != verdict.tier:
+        return "escalated"
+    return status
+
+
+def _answer(approval: Approval | None) -> Mapping[str, object]:
+    """Return what the log keeps of an approval: which one, the answer, who gave it and where."""
+    if approval is None:
+        return {}
+    return {
+        "approval": approval.id,
+        "answer": approval.answer,
+        "answered_by": approval.by,
+        "answered_on": approval.channel,
+    }
+
+
+def _tiering(case: Case) -> Mapping[str, object]:
+    """Return which part of the tier policy spoke, and why it moved or refused the call."""
+    if case.verdict is None or not case.verdict.source:
+        return {}
+    return {"tier_source": case.verdict.source, "tier_reason": case.verdict.reason}
+
+
+def _confirmation(case: Case) -> Confirmation | None:
+    approval = case.approval
+    if approval is None:
+        asked = any(j.decision.effect is Effect.ASK for j in case.judged)
+        return Confirmation() if asked else None
+    opened, closed = approval.request.opened_ms, approval.closed_ms
+    approved = {State.APPROVED: True, State.USED: True, State.DENIED: False}.get(approval.state)
+    channel = approval.channel or (case.verdict.channel if case.verdict else "")
+    return Confirmation(
+        channel=channel,
+        requested_at=timestamp(opened),
+        responded_at=timestamp(closed) if closed and approved is not None else "",
+        approved=approved,
+        latency_ms=max(0, closed - opened) if closed else 0,
+        approval=approval.id,
+    )

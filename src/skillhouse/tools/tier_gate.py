@@ -1,0 +1,118 @@
+"""The tier policy at the door: what it says of a call, what it reserves, what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from skillhouse.floor import StateError
+from skillhouse.permission import Effect, Outcome, Tiers, TierVerdict
+from skillhouse.permission import Level as TierLevel
+from skillhouse.permission.tier_values import INLINE, PAGE, Tier
+from skillhouse.tools.call import Output, Plan, ToolCall
+from skillhouse.tools.case import level_of
+
+STOPPED = "emergency-stopped"
+"""The reason of a verdict while everything is stopped."""
+
+logger = logging.getLogger(__name__)
+
+
+class TierGate:
+    """Asks the tiers about each call. Without a policy there is nothing but the stop."""
+
+    def __init__(
+        self,
+        tiers: Tiers | None = None,
+        *,
+        has_policy: bool = False,
+        reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
+    ) -> None:
+        """Take the tiers of a house.
+
+        Args:
+            tiers: None asks nobody and stops nothing.
+            has_policy: Whether calls are judged by the policy.
+            reachable: The channels on which a person can be asked now.
+        """
+        self._tiers = tiers
+        self._has_policy = has_policy
+        self._reachable = reachable
+
+    def judge(self, call: ToolCall, plan: Plan) -> TierVerdict | None:
+        """Return what the policy says; a verdict that is no denial must be put to `account`.
+
+        None without a policy.
+        """
+        if self._tiers is None or not self._has_policy:
+            return None
+        return self._tiers.judge(
+            call.name,
+            call.user,
+            level=TierLevel(level_of(plan)),
+            # All tools of this door are the house's own: what they can do is our word.
+            is_vouched=True,
+            arguments=call.arguments,
+            spends=plan.spends,
+            session_key="active" if plan.session_key else "",
+            reachable=self._reachable(),
+        )
+
+    @contextmanager
+    def account(self, verdict: TierVerdict | None) -> Iterator[Account]:
+        """Keep account of a call: at the end what it reserved is settled, however it ended."""
+        account = Account(self._tiers, verdict.reservation if verdict else "")
+        try:
+            yield account
+        finally:
+            account.settle()
+
+    def stopped(self) -> TierVerdict | None:
+        """Return the refusal of every call, where all is stopped or nobody can tell."""
+        reason = self._tiers.stopped_reason if self._tiers else ""
+        if not reason:
+            return None
+        return TierVerdict(
+            effect=Effect.DENY,
+            tier=Tier.NONE,
+            effective_tier=Tier.NONE,
+            reason=STOPPED,
+            message=f"everything is stopped: {reason}; only the owner lets it go on, with "
+            "`skillhouse resume` at a terminal",
+        )
+
+
+class Account:
+    """What one call holds of cooldowns and allowances."""
+
+    def __init__(self, tiers: Tiers | None, reservation: str) -> None:
+        self._tiers = tiers
+        self._reservation = reservation
+        self.outcome = Outcome.WITHDRAWN
+        """What came of the call; until it begins, nothing."""
+
+    def begin(self) -> str:
+        """Mark the call as running, at the last moment; return why it must not, or nothing."""
+        why = self._tiers.begin(self._reservation) if self._tiers else ""
+        if not why:
+            # Until more is known: a call that is cancelled may have done all of it.
+            self.outcome = Outcome.UNKNOWN
+        return why
+
+    def ended(self, output: Output, *, signs: bool) -> None:
+        """Note how a call ended."""
+        if not output.failed:
+            self.outcome = Outcome.SUCCESS
+        else:
+            self.outcome = Outcome.SIGN_FAILED if signs else Outcome.FAILED
+
+    def settle(self) -> None:
+        """Write it down; where that fails, what was reserved goes on to count."""
+        if self._tiers is None or not self._reservation:
+            return
+        try:
+            self._tiers.settle(self._reservation, self.outcome)
+        except StateError:
+            # The effect may have happened: its result must not be lost for this.
+            logger.exception("what a call used up could not be written down")

@@ -1,0 +1,83 @@
+"""Every way into the house leads through the same door (S000-60)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import skillhouse
+from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, environment_of, text_of
+
+FRONTENDS = Path(skillhouse.__file__).parent / "frontends"
+CLOSED = '[write_gate]\nenabled = true\n[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
+CALL = {"path": "made.txt", "content": "x"}
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Peer:
+    found = Peer(tmp_path)
+    found.configure(CLOSED)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.req("S000-60")
+@pytest.mark.parametrize("mode", [LEGACY, MODERN])
+def test_a_client_of_mcp_meets_the_write_gate(peer: Peer, mode: str) -> None:
+    async def main() -> None:
+        async with peer.client(mode) as client:
+            for tool, arguments in (("write", CALL), ("exec", {"command": "touch made.txt"})):
+                result = await client.call_tool(tool, arguments)
+                assert result.is_error
+                assert "not_in_allowlist" in text_of(result)
+
+    # What a server without a door does with the same arguments.
+    (peer.project / CALL["path"]).write_text(CALL["content"])
+    (peer.project / CALL["path"]).unlink()
+    anyio.run(main)
+    assert not (peer.project / "made.txt").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.req("S000-60")
+def test_the_command_line_meets_the_write_gate(peer: Peer) -> None:
+    words = (sys.executable, "-m", "skillhouse", "call", "write", "--args", json.dumps(CALL))
+    done = subprocess.run(
+        words,
+        cwd=peer.project,
+        env=environment_of(peer.home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "not_in_allowlist" in done.stdout + done.stderr
+    assert not (peer.project / "made.txt").exists()
+
+
+@pytest.mark.req("S000-60")
+def test_no_frontend_reaches_a_tool_but_by_the_door() -> None:
+    """No file of a frontend names what could run without it: tools, launchers, the signer."""
+    forbidden = {
+        "ExecTool",
+        "WriteTool",
+        "EditTool",
+        "ReadTool",
+        "Gate",
+        "SkillGate",
+        "launcher_for",
+    }
+    seen = 0
+    for file in FRONTENDS.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        names |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        assert not names & forbidden, file.name
+        seen += 1
+    assert seen > 30

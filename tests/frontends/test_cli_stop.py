@@ -1,0 +1,100 @@
+"""Tests of `stop` and `resume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def resume_at_terminal(typed: bytes) -> tuple[int, str]:
+    """Run `resume` with a terminal as stdin; return its code and what it said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, typed)
+    found = subprocess.run(
+        [sys.executable, "-m", "skillhouse", "resume"],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    os.close(theirs)
+    os.close(ours)
+    return found.returncode, found.stdout + found.stderr
+
+
+@pytest.mark.req("S000-108")
+def test_stop_is_kept_recorded_and_done_again_when_asked(run: Run) -> None:
+    assert run("stop", "--status")[:2] == (0, "not stopped\n")
+    code, out, err = run("stop", "--reason", "a test")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "everything is stopped",
+        "  end the session keys: done",
+        "  withdraw what waits for a yes: done",
+        "  write to the log: done",
+    ]
+    assert run("stop", "--status", "--json")[:2] == (
+        1,
+        '{\n  "stopped": true,\n  "reason": "a test (by local)"\n}\n',
+    )
+    again = json.loads(run("stop", "--json")[1])
+    assert (again["new"], again["failed"]) == (False, [])
+    records = json.loads(run("audit", "list", "--json")[1])
+    assert "system:emergency-stop" in json.dumps(records)
+
+
+def test_a_log_that_cannot_be_written_does_not_keep_it_from_stopping(run: Run) -> None:
+    (Path.home() / ".local/state/skillhouse/audit.jsonl").mkdir(parents=True)
+    code, _, err = run("stop")
+    assert code == 1
+    assert "the tools are stopped all the same" in err
+    assert run("stop", "--status")[0] == 1
+
+
+@pytest.mark.req("S000-109")
+def test_no_program_can_resume(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("stop")
+    read, write = os.pipe()
+    os.write(write, b"resume\n")
+    os.close(write)
+    with os.fdopen(read) as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        code, _, err = run("resume")
+    assert (code, "asks at a terminal" in err) == (2, True)
+    assert run("stop", "--status")[0] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.req("S000-109")
+def test_the_owner_resumes_at_the_terminal_with_a_word(run: Run) -> None:
+    run("stop")
+    code, said = resume_at_terminal(b"yes\n")
+    assert (code, "nothing was resumed" in said) == (1, True)
+    assert run("stop", "--status")[0] == 1
+    code, said = resume_at_terminal(b"resume\n")
+    assert (code, "the tools go on" in said) == (0, True)
+    assert run("stop", "--status")[0] == 0
+    assert resume_at_terminal(b"resume\n")[0] == 1
+    assert "system:emergency-resume" in run("audit", "list", "--json")[1]
+
+
+def test_a_fault_in_the_configuration_does_not_keep_it_from_stopping(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLHOUSE_CACHE", "perhaps")
+    code, out, err = run("stop")
+    assert code == 0, err
+    assert out.startswith("everything is stopped\n")
+    assert "going by the usual place of the state" in err
+    monkeypatch.delenv("SKILLHOUSE_CACHE")
+    assert run("stop", "--status")[0] == 1

@@ -1,0 +1,54 @@
+"""Tests of sandbox/nested.py: what is found below the top, and where looking ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillhouse.sandbox import PROTECTED
+from skillhouse.sandbox.nested import DIRECTORIES_MAX, PATHS_MAX, nested
+
+
+def make(base: Path, *paths: str) -> None:
+    for path in paths:
+        (base / path).mkdir(parents=True)
+
+
+def test_what_lies_deeper_is_found_and_what_lies_in_it_is_not_looked_at(tmp_path: Path) -> None:
+    make(tmp_path, ".git/modules/m/.git", "a/.git/hooks", "a/b/.ssh/.git", "a/b/.vscode")
+    (tmp_path / "a/b/.env").touch()
+    (tmp_path / "a/module").mkdir()
+    (tmp_path / "a/module/.git").write_text("gitdir: elsewhere\n")
+    (tmp_path / "link").symlink_to("a")
+    found = nested(str(tmp_path), PROTECTED)
+    assert found.is_all
+    assert found.paths == [
+        ("a", ".git/hooks", False),
+        ("a", ".git/config", False),
+        ("a", ".git/modules", False),
+        ("a", ".git/worktrees", False),
+        ("a/b", ".env", True),
+        ("a/b", ".ssh", True),
+        ("a/b", ".vscode", False),
+        ("a/module", ".git", False),
+    ]
+
+
+def test_the_nearest_are_found_where_there_are_too_many(tmp_path: Path) -> None:
+    make(tmp_path, *(f"r{n:03}/.git" for n in range(PATHS_MAX)), "a/b/c/.git")
+    found = nested(str(tmp_path), PROTECTED)
+    assert (len(found.paths), found.is_all) == (PATHS_MAX, False)
+    assert {place for place, _, _ in found.paths} == {f"r{n:03}" for n in range(PATHS_MAX // 4)}
+
+
+def test_looking_ends_in_a_large_workspace(tmp_path: Path) -> None:
+    make(tmp_path, *(f"d{n:04}" for n in range(DIRECTORIES_MAX + 5)), "d0001/.git", "d0504/.git")
+    found = nested(str(tmp_path), PROTECTED)
+    assert not found.is_all
+    assert {place for place, _, _ in found.paths} == {"d0001"}
+    exactly = tmp_path / "exactly"
+    make(exactly, *(f"d{n:04}" for n in range(DIRECTORIES_MAX - 1)))
+    assert nested(str(exactly), PROTECTED).is_all
+
+
+def test_a_workspace_that_is_closed_or_gone_has_nothing(tmp_path: Path) -> None:
+    assert nested(str(tmp_path / "gone"), PROTECTED).paths == []

@@ -1,0 +1,184 @@
+"""Tests of tools/command.py: the only way out of a command, in the real sandbox."""
+
+from __future__ import annotations
+
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.approval import Unattended
+from skillhouse.audit import read_records, verify_log
+from skillhouse.net import Route
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
+from skillhouse.sandbox import Level, detect
+from tests.runtime.places import make_places
+
+# Left out of the fast part: it starts processes.
+pytestmark = pytest.mark.slow
+
+ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
+
+
+@pytest.fixture(autouse=True)
+def sandboxed(need: Any) -> None:
+    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(shutil.which("python3", path="/usr/bin:/bin"), "no python3")
+
+
+class Pages(http.server.ThreadingHTTPServer):
+    """Remembers what it was asked for."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.asked: list[str] = []
+        super().__init__(*arguments)
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Says what it was asked for."""
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Pages)
+        server.asked.append(self.path)
+        body = f"you asked for {self.path}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def newest_detail(house: Skillhouse) -> dict[str, Any]:
+    """Return what the log says about the outcome of the last call."""
+    found = read_records(house.audit_log.path, limit=5)
+    return next(dict(entry.outcome.detail) for entry in found if entry.outcome is not None)
+
+
+GET = """
+import socket, sys, urllib.error, urllib.request
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=2)
+    print("direct")
+except OSError:
+    pass
+try:
+    print(urllib.request.urlopen("http://shop.test:" + sys.argv[1] + sys.argv[2]).read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode().strip())
+except OSError as error:
+    print("none")
+"""
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """A web server on the host's loopback that says what it was asked for."""
+    with Pages(("127.0.0.1", 0), Page) as served:
+        thread = threading.Thread(target=served.serve_forever, daemon=True)
+        thread.start()
+        yield served
+        served.shutdown()
+        thread.join()
+
+
+def net_house(tmp_path: Path, port: int, *rules: Rule, **net: Any) -> Skillhouse:
+    """Return a house that may reach shop.test, which is on loopback."""
+
+    async def resolve(host: str, _: int) -> list[str]:
+        await anyio.lowlevel.checkpoint()
+        return {"shop.test": ["127.0.0.1"]}.get(host, [])
+
+    settings = {"hosts": (f"http://shop.test:{port}",), "private": ("127.0.0.1/32",)} | net
+    house = Skillhouse(
+        configured(make_places(tmp_path)),
+        channel=Unattended(),
+        layers=(Layer(name="user", rules=(ALLOW_EXEC, *rules)),),
+        net=NetSettings(**settings),
+    )
+    house.network = Network(house.config, route=Route(resolve=resolve))
+    return house
+
+
+def get(house: Skillhouse, port: int, path: str = "/a") -> str:
+    """Return what a program in the sandbox sees of the web."""
+    arguments = {"command": "python3", "params": ["-c", GET, str(port), path]}
+    result = house.call_sync("exec", arguments)
+    assert result.data is not None
+    assert result.data["stderr"] == ""
+    return str(result.data["stdout"]).strip()
+
+
+def network_rule(pattern: str, effect: Effect = Effect.ALLOW) -> Rule:
+    return Rule(effect=effect, action="network", pattern=pattern)
+
+
+@pytest.mark.parametrize(
+    ("rules", "net", "seen", "recorded"),
+    [
+        ((), {}, "none", "none"),
+        ((network_rule("curl *"),), {}, "none", "none"),
+        ((network_rule("*", Effect.ASK),), {}, "none", "none"),
+        ((network_rule("python3 *"),), {}, "you asked for /a", "proxy"),
+        ((network_rule("python3 *"),), {"hosts": ()}, "403 skillhouse: no rule allows", "proxy"),
+        ((network_rule("*"),), {"private": ()}, "403 skillhouse: shop.test leads to", "proxy"),
+    ],
+)
+def test_a_granted_command_reaches_the_listed_hosts_by_the_proxy_and_nothing_directly(
+    tmp_path: Path,
+    pages: Pages,
+    rules: tuple[Rule, ...],
+    net: dict[str, Any],
+    seen: str,
+    recorded: str,
+) -> None:
+    with net_house(tmp_path, pages.server_port, *rules, **net) as house:
+        found = get(house, pages.server_port)
+        assert found.startswith(seen)
+        assert "direct" not in found
+        assert newest_detail(house)["network"] == recorded
+        assert pages.asked == (["/a"] if seen.startswith("you") else [])
+
+
+def test_each_request_of_a_command_is_in_the_log_before_it_is_sent(
+    tmp_path: Path, pages: Pages
+) -> None:
+    port = pages.server_port
+    secret = SecretSettings(name="KEY", env="HOUSE_KEY", hosts=("api.test",))
+    places = make_places(tmp_path, {"HOUSE_KEY": "s3cr3t-value"})
+    with net_house(tmp_path, port, network_rule("*"), secrets=(secret,)) as house:
+        house.network = Network(replace(house.config, places=places), route=house.network.route)
+        assert get(house, port) == "you asked for /a"
+        assert get(house, port, "/s3cr3t-value").startswith("403 skillhouse: the request to")
+        records = [r.record for r in read_records(house.audit_log.path, limit=9)]
+        found = [r for r in records if r.kind == "event"]
+        assert [(r.tool, r.status, r.detail["addresses"]) for r in reversed(found)] == [
+            ("exec", "ok", "127.0.0.1"),
+            ("exec", "denied", ""),
+        ]
+        resource = f"GET http://shop.test:{port}"
+        assert {r.permissions[0].resource for r in found} == {resource}
+        assert "secret `KEY`" in found[0].reason
+        assert "s3cr3t-value" not in house.audit_log.path.read_text()
+        assert verify_log(house.audit_log.path).problems == ()
+    assert pages.asked == ["/a"]
+
+
+def test_a_rule_about_fetch_takes_away_from_what_commands_reach(
+    tmp_path: Path, pages: Pages
+) -> None:
+    port = pages.server_port
+    for effect in (Effect.DENY, Effect.ASK):
+        rule = Rule(effect=effect, action="fetch", pattern=f"* http://shop.test:{port}")
+        with net_house(tmp_path, port, network_rule("*"), rule) as house:
+            assert get(house, port).startswith("403 skillhouse: denied: rule `fetch")
+    assert pages.asked == []

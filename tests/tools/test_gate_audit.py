@@ -1,0 +1,226 @@
+"""Tests of tools/recording.py: what the log says of calls, and what holds while it is down."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
+from skillhouse.audit import AuditEntry, read_records, verify_log
+from skillhouse.audit.export import write_gate_lines
+from skillhouse.permission import Effect, Rule
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import WriteGate
+from tests.tools.houses import Person, house_at
+from tests.tools.test_gate_approvals import unattended
+from tests.tools.test_gate_tiers import policy
+
+ALLOW = Rule(effect=Effect.ALLOW, action="write", pattern="*")
+WRITE = ("write", {"path": "a.txt", "content": "the text"})
+
+
+class Silent:
+    """Somebody who is asked and never answers."""
+
+    async def ask(self, request: ApprovalRequest) -> Reply | None:
+        return None
+
+
+def entries(house: Skillhouse) -> list[AuditEntry]:
+    return list(read_records(house.audit_log.path, newest_first=False))
+
+
+def test_a_record_says_who_on_which_task_and_how_a_person_was_asked(tmp_path: Path) -> None:
+    with house_at(tmp_path, person=Person([Answer.ONCE])) as house:
+        ids: dict[str, Any] = {"session_id": "s1", "message_id": "m2", "trace": "t3"}
+        assert house.call_sync(*WRITE, **ids).status == "ok"
+        (entry,) = entries(house)
+        for record in (entry.record, entry.outcome):
+            assert record is not None
+            found = (record.session, record.request, record.trace, record.security_level)
+            assert found == ("s1", "m2", "t3", "write")
+        asked = entry.record.confirmation
+        assert asked is not None
+        assert (asked.required, asked.channel, asked.approved) == (True, "library", True)
+        assert asked.requested_at <= asked.responded_at <= entry.record.ts
+        assert asked.approval == entry.record.detail["approval"]
+
+
+def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
+    with house_at(tmp_path) as house:
+        (tmp_path / "project/b.bin").write_bytes(b"\xff\xfe")
+        told = house.call_sync("read", {"path": "b.bin"})
+        (entry,) = entries(house)
+        assert entry.outcome is not None
+        assert (entry.status, entry.outcome.error) == ("error", told.content[:200])
+
+
+@pytest.mark.req("S000-83", "S000-84")
+def test_every_verdict_about_a_write_has_a_line_of_the_published_form(tmp_path: Path) -> None:
+    listed = WriteGate(enabled=True, allow_users=("local",))
+    quick = ApprovalSettings(wait_seconds=0.1, unattended="deny")
+    houses: list[tuple[dict[str, Any], str, str]] = [
+        ({"channel": Person([Answer.ONCE])}, "local", "success"),
+        ({"channel": Person([Answer.NO])}, "local", "denied"),
+        ({"channel": Silent(), "approvals": quick}, "local", "timeout"),
+        ({}, "robin", "denied"),
+        (
+            {"write_gate": WriteGate(enabled=True, allow_users=("local",), confirmation=False)},
+            "local",
+            "success",
+        ),
+    ]
+    for number, (values, user, result) in enumerate(houses):
+        base = tmp_path / str(number)
+        base.mkdir()
+        with unattended(base, **{"write_gate": listed, **values}) as house:
+            house.call_sync(*WRITE, user=user, session_id="s1")
+            (line,) = map(json.loads, write_gate_lines(entries(house)))
+            assert line.pop("ts").endswith("Z")
+            assert line.pop("durationMs") >= 0
+            assert line == {
+                "tool": "write",
+                "user": user,
+                "session": "s1",
+                "params": {"path": "a.txt"},
+                "result": result,
+            }
+
+
+@pytest.mark.req("S000-117")
+def test_with_the_log_down_only_what_has_no_tier_goes_on(tmp_path: Path) -> None:
+    policy(tmp_path, "read: {tier: 3}")
+    with house_at(tmp_path, ALLOW) as house:
+        (tmp_path / "project/b.txt").write_text("text")
+        house.audit_log.path.mkdir(parents=True)
+        assert house.call_sync("list", {"path": "."}).status == "ok"
+        # Even a read that the policy gives a tier to, and whose record need not be durable.
+        for call in (WRITE, ("read", {"path": "b.txt"})):
+            told = house.call_sync(*call)
+            assert (told.status, told.content[:16]) == ("denied", "nothing was done")
+        assert not (tmp_path / "project/a.txt").exists()
+        assert house.audit_log.degraded is not None
+
+
+@pytest.mark.req("S000-114")
+def test_a_log_that_fails_while_a_call_runs_does_not_lose_its_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with house_at(tmp_path, ALLOW) as house:
+        log = house.audit_log
+        house.call_sync("list", {"path": "."})
+        write = house.tools()[[t.name for t in house.tools()].index("write")]
+        plan = write.plan
+
+        def failing(*given: Any) -> Any:
+            made = plan(*given)
+
+            async def run() -> Any:
+                done = await made.run()
+                log.close()
+                log.path.rename(log.path.with_suffix(".away"))
+                log.path.mkdir()
+                return done
+
+            return dataclasses.replace(made, run=run)
+
+        write.plan = failing  # type: ignore[method-assign, assignment]
+        assert house.call_sync(*WRITE).status == "ok"
+        assert (tmp_path / "project/a.txt").read_text() == "the text"
+        assert log.buffered == 1
+        told = [line for line in capsys.readouterr().err.splitlines() if '"kind":"outcome"' in line]
+        assert len(told) == 1
+        log.path.rmdir()
+        log.path.with_suffix(".away").rename(log.path)
+        house.call_sync("list", {"path": "."})
+        assert [(e.record.tool, e.status) for e in entries(house)] == [
+            ("list", "ok"),
+            ("write", "ok"),
+            ("list", "ok"),
+        ]
+        assert verify_log(log.path).problems == ()
+
+
+SMALL_DISK = """
+import dataclasses
+import json
+from pathlib import Path
+from skillhouse.audit import read_records, verify_log
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime import Skillhouse, configured
+from tests.runtime.places import make_places
+base, state = Path(sys.argv[1]), Path(sys.argv[2])
+rules = (Rule(effect=Effect.ALLOW, action="write", pattern="*"),)
+places = make_places(base)
+(places.start / "a.txt").write_text("text")
+house = Skillhouse(configured(places), state_directory=state, cache_directory=None,
+                   layers=(Layer(name="user", rules=rules),))
+ran, told = 0, ""
+while ran < 3_000:
+    done = house.call_sync("write", {"path": "b.txt", "content": str(ran)})
+    if done.status != "ok":
+        told = done.content
+        break
+    ran += 1
+left = (places.start / "b.txt").read_text()
+reads = [house.call_sync("read", {"path": "a.txt"}).content for _ in range(20)]
+effects = [house.call_sync("write", {"path": "c.txt", "content": "x"}).status for _ in range(3)]
+down = house.audit_log.degraded
+(state / "filler").unlink()
+after = house.call_sync("write", {"path": "d.txt", "content": "x"}).status
+calls = [e for e in read_records(house.audit_log.path)]
+found = verify_log(house.audit_log.path)
+house.close()
+print(json.dumps({
+    "told": told[:16], "left": left == str(ran - 1), "reads": reads == ["text"] * 20,
+    "effects": effects, "c": (places.start / "c.txt").exists(), "code": down and down.code,
+    "after": after, "problems": len(found.problems), "unknown": len(found.unknown),
+    "writes": sum(e.record.tool == "write" and e.status == "ok" for e in calls) - ran,
+    "logged_reads": sum(e.record.tool == "read" and e.status == "ok" for e in calls),
+    "again": house.audit_log.degraded is None,
+}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("S000-113", "S000-114", "S000-116", "S000-117")
+def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
+    tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    """The log lies on a disk of 512 KiB; the workspace has room."""
+    state = tmp_path / "state"
+    state.mkdir()
+    mount = f"mount -t tmpfs -o size=512k none {state} && head -c 300k /dev/zero > {state}/filler"
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    tried = shutil.which("unshare") and subprocess.run(
+        [*command, mount], capture_output=True, check=False
+    )
+    need(tried and tried.returncode == 0, "unshare with a tmpfs of its own")
+    script = f"{mount} && exec {sys.executable} - {tmp_path} {state}"
+    source = f"import sys\nsys.path[:0] = {[*sys.path, str(Path.cwd())]!r}\n" + SMALL_DISK
+    done = subprocess.run(
+        [*command, script], input=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "told": "nothing was done",
+        "left": True,
+        "reads": True,
+        "effects": ["denied"] * 3,
+        "c": False,
+        "code": "log-unwritable",
+        "after": "ok",
+        "problems": 0,
+        "unknown": 0,
+        "writes": 1,
+        "logged_reads": 20,
+        "again": True,
+    }

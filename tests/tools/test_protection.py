@@ -1,0 +1,84 @@
+"""Tests of tools/protection.py: what may be written all the same, and what may not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from skillhouse.permission.places import PROTECTED_NAMES, is_protected
+from skillhouse.sandbox import PROTECTED, SECRETS, fits
+from skillhouse.tools.protection import Guarded, spelled
+
+
+@pytest.mark.parametrize(
+    "relative",
+    [
+        "src/id_map.py",
+        "git/hooks/x",
+        ".gitignore",
+        ".github/workflows/ci.yml",
+        "environment.yml",
+        "docs/profile.md",
+        "key.txt",
+        "skill.md.txt",
+        "lent-private/x",
+    ],
+)
+def test_ordinary_files_are_not_protected(tmp_path: Path, relative: str) -> None:
+    assert Guarded(tmp_path, [tmp_path / "lent"]).reason(relative) == ""
+
+
+def test_the_judge_the_tools_and_the_sandbox_protect_the_same_names(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    for pattern in PROTECTED:
+        name = pattern.replace("*", "x")
+        for relative in (name, f"sub/{name}", f"sub/{name}/below", name.upper()):
+            assert is_protected(relative)
+            assert guarded.reason(relative)
+    assert set(PROTECTED) <= set(PROTECTED_NAMES)
+    for name in ("id_work", "id_rsa.old", "ID_ED25519", ".env.a.b", "a.PEM", ".ssh"):
+        assert any(fits(pattern, name) for pattern in SECRETS)
+        assert is_protected(name)
+    for name in ("id_map.py", "env", ".environment", "key"):
+        assert not any(fits(pattern, name) for pattern in SECRETS)
+        assert not is_protected(name)
+
+
+def test_places_are_known_by_any_name_that_leads_to_them(tmp_path: Path) -> None:
+    (tmp_path / "skills/a").mkdir(parents=True)
+    (tmp_path / "elsewhere").symlink_to("skills")
+    guarded = Guarded(tmp_path, [tmp_path / "elsewhere/a", tmp_path / "new/root"])
+    assert guarded.below == ("new/root", "skills/a")
+    for relative in ("skills/a", "skills/a/x", "SKILLS/A/x", "new/root/s/SKILL.md"):
+        assert "belongs to a skill" in guarded.reason(relative)
+    for relative in ("skills/b", "new", "new/other"):
+        assert guarded.reason(relative) == ""
+
+
+def test_a_place_is_known_under_a_name_that_was_given_to_it_later(tmp_path: Path) -> None:
+    """As by another mount: the same directory, by a path that no list holds."""
+    (tmp_path / "skills").mkdir()
+    guarded = Guarded(tmp_path, [tmp_path / "skills"])
+    os.rename(tmp_path / "skills", tmp_path / "renamed")
+    (tmp_path / "skills").symlink_to("renamed")
+    assert guarded.reason("skills/x")
+
+
+@pytest.mark.parametrize(
+    ("relative", "expected"),
+    [
+        ("a/b", "a/b"),
+        ("A/.GIT", "a/.git"),
+        (".git:stream", ".git"),
+        (".g\u200ci\ufefft. .", ".git"),
+        ("cafe\u0301", "café"),
+        ("...", "..."),
+        (":", ":"),
+    ],
+)
+def test_a_name_is_taken_as_the_most_forgiving_file_system_takes_it(
+    relative: str, expected: str
+) -> None:
+    assert spelled(relative) == expected
