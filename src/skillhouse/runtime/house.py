@@ -19,11 +19,13 @@ from skillhouse.retrieval import Hit
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
+from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 AUDIT_FILE = "audit.jsonl"
@@ -74,7 +76,7 @@ class Skillhouse:
         self.audit_log = AuditLog(self.config.state_directory / AUDIT_FILE)
         self._channel = channel
         self._checks = tuple(checks)
-        self._sessions: toolbox.Sessions | None = None
+        self._worked = WorkedFiles(self.config.places.start, self.project)
         self._look = self._new_look()
         self._sandbox: sandbox.SandboxStatus | None = None
         self._running: sandbox.Launcher | None = None
@@ -139,13 +141,14 @@ class Skillhouse:
         agent: str = "default",
         budget_tokens: int | None = None,
         style: str | None = None,
+        files: Iterable[str] = (),
     ) -> Catalog:
         """Return what an agent sees of the skills it may use, in the profile's style or another.
 
         Raises:
             ConfigError: no agent or no style has that name.
         """
-        return self.view(agent).catalog(budget_tokens, style=style)
+        return self.view(agent).catalog(budget_tokens, style=style, files=files)
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
         """Return what the system prompt says of the skills; a list stands in one place only.
@@ -194,9 +197,7 @@ class Skillhouse:
         """
         look = self._now()
         gate = look.gate(agent)
-        if self._sessions is None:
-            self._sessions = toolbox.Sessions(self.policy.skill_need, self._checks)
-        session = self._sessions.get(agent, user, channel, look.view(agent).visible)
+        session = self.sessions.get(agent, user, channel, look.view(agent).visible)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -205,7 +206,24 @@ class Skillhouse:
             channel=channel,
             approval_id=approval_id,
         )
-        return await gate.call(wanted, session)
+        result = await gate.call(wanted, session)
+        look.note(wanted, result)
+        return result
+
+    async def invoke(
+        self, name: str, arguments: str = "", *, approval_id: str = "", **caller: str
+    ) -> toolbox.ToolResult:
+        """Start a skill for a person, as slash commands do; `caller` is as of `call`."""
+        return await invoke(self, name, arguments, approval_id, caller)
+
+    def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
+        """Return what a person may start beside an agent, for menus."""
+        return self.view(agent).menu.entries()
+
+    @cached_property
+    def sessions(self) -> toolbox.Sessions:
+        """The conversations of this house."""
+        return toolbox.Sessions(self.policy.skill_need, self._checks)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], **options: Any
@@ -357,6 +375,7 @@ class Skillhouse:
             self.settings_store,
             lambda: self.trust_store.is_trusted(self.project),
             lambda view: view.gate(self._launcher, self.approvals, self.audit_log),
+            self._worked,
         )
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cached_property
 
 from skillhouse import approval
@@ -13,10 +13,11 @@ from skillhouse.discovery import Catalog, catalog_under
 from skillhouse.permission import Decision, Effect, Layer, Permission, decide
 from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.sandbox import Launcher
-from skillhouse.skill import Profile, Skill, SkillIndex
+from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocation
 
 INSTRUCTION = """\
 ## Skills (mandatory)
@@ -46,8 +47,11 @@ class View:
         settings: SkillSettings,
         config: Config,
         policy: Policy,
+        worked: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
+
+        `worked` gives the files of the project that the agent works on.
 
         Raises:
             ConfigError: no agent has that name.
@@ -55,13 +59,31 @@ class View:
         self._agent = agent
         self._config = config
         self._policy = policy
+        self._worked = worked
+        self.menu = PersonMenu(agent, index, settings, policy)
+        extensions = self.profile.extensions
+        everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
+        self._for_people = frozenset(
+            skill.directory
+            for skill in everything
+            if not read_invocation(skill, extensions).model_invocable
+        )
         layers = policy.layers(agent)
         denied = {skill.file for skill in index.skills if _is_denied(skill.name, layers)}
+        present = [
+            skill
+            for skill in index.skills
+            if skill.file not in denied and settings.is_enabled(skill.id)
+        ]
+        self.for_people = tuple(
+            skill for skill in present if self._for_people and skill.directory in self._for_people
+        )
+        """What the model neither sees nor loads, and a person can start."""
         self.visible = SkillIndex(
             (
-                skill
-                for skill in index.skills
-                if skill.file not in denied and settings.is_enabled(skill.id)
+                described(skill, extensions)
+                for skill in present
+                if not self.for_people or skill.directory not in self._for_people
             ),
             # What is wrong with a file is for those who might load it (S003-32).
             diagnostics=(
@@ -81,7 +103,26 @@ class View:
         """How skills are listed and loaded here."""
         return self._policy.profile
 
-    def catalog(self, budget_tokens: int | None = None, *, style: str | None = None) -> Catalog:
+    @property
+    def listed(self) -> SkillIndex:
+        """The visible skills without those that are about files which nobody works on."""
+        return self._listed_for(self._worked())
+
+    def _listed_for(self, files: Sequence[str]) -> SkillIndex:
+        extensions = self.profile.extensions
+        if not extensions.paths:
+            return self.visible
+        return self.visible.where(
+            lambda skill: read_invocation(skill, extensions).is_listed_for(files)
+        )
+
+    def catalog(
+        self,
+        budget_tokens: int | None = None,
+        *,
+        style: str | None = None,
+        files: Iterable[str] = (),
+    ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
         The style `direct` shows bodies, so it lists only what the agent may load without a
@@ -90,6 +131,7 @@ class View:
         Args:
             budget_tokens: Most tokens of the text; the configured budget when None.
             style: Another renderer than the profile's.
+            files: Paths below the project that are worked on besides those that the house knows of.
 
         Raises:
             ConfigError: no renderer has that name.
@@ -97,9 +139,9 @@ class View:
         if budget_tokens is None:
             budget_tokens = self._config.catalog_budget_tokens
         style = style or self.profile.catalog.style
-        listed = self.visible
+        listed = self._listed_for((*self._worked(), *files))
         if style == "direct":
-            listed = self.visible.where(self._is_allowed)
+            listed = listed.where(self._is_allowed)
         found = catalog_under(self.profile, listed, style=style, budget_tokens=budget_tokens)
         if len(listed) == len(self.visible):
             return found
@@ -159,7 +201,9 @@ class View:
 
     def tools(self, launcher: Callable[[], Awaitable[Launcher]]) -> list[toolbox.Tool]:
         """Return the agent's tools; without skills there is mostly no tool for them."""
-        workspace = toolbox.Workspace(self._config.places.start, withheld=self._withheld)
+        workspace = toolbox.Workspace(
+            self._config.places.start, withheld=self._withheld, for_people=self._for_people
+        )
         environment = self._config.places.environment
         return [
             *self._tools_of_skills(),
@@ -190,6 +234,7 @@ class View:
             catalog=self.catalog().text if is_in_tool else "",
             profile=self.profile,
             decide=lambda need, session: self._decide(need, session)[0].effect.value,
+            listed=frozenset(skill.file for skill in self.listed.skills),
         )
         return [
             toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
@@ -205,6 +250,28 @@ class View:
         """Return the door to the agent's tools."""
         return toolbox.SkillGate(
             self.tools(launcher),
+            decide=self._decide,
+            approvals=approvals,
+            audit=audit,
+            place=self._policy.place,
+            write_gate=self._config.write_gate,
+        )
+
+    def person_gate(
+        self,
+        run_command: toolbox.RunCommand,
+        approvals: approval.ApprovalBroker,
+        audit: AuditLog,
+    ) -> toolbox.Gate:
+        """Return the door by which a person starts skills; no call of a model comes to it."""
+        menu = toolbox.Menu(
+            skills=self.menu.skills,
+            profile=self.profile,
+            need=self.menu.need,
+            refusal=self.menu.refusal,
+        )
+        return toolbox.Gate(
+            [toolbox.InvokeTool(menu, run_command)],
             decide=self._decide,
             approvals=approvals,
             audit=audit,

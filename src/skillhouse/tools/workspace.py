@@ -45,23 +45,30 @@ class Place:
 class Workspace:
     """The directory that an agent works in."""
 
-    def __init__(self, root: Path, *, withheld: Iterable[Path] = ()) -> None:
-        """Take the directory, and those of skills whose files this agent must not read."""
+    def __init__(
+        self, root: Path, *, withheld: Iterable[Path] = (), for_people: Iterable[Path] = ()
+    ) -> None:
+        """Take the directory, and those of skills whose files this agent must not read.
+
+        Those `for_people` open to a conversation in which a person has started the skill.
+        """
         self.root = root.resolve()
-        self._withheld = frozenset(
-            place for given in withheld for place in (str(given), os.path.realpath(given))
-        )
+        self._withheld = _places(withheld)
+        self._for_people = _places(for_people)
 
     def is_withheld(self, absolute: str, session: Session) -> bool:
         """Whether a path, as written or where links lead, lies in a skill that is kept from view.
 
         Of skills inside each other the innermost counts.
         """
-        if not self._withheld:
+        withheld = self._withheld
+        if self._for_people:
+            withheld |= self._for_people - _places(session.loaded.values())
+        if not withheld:
             return False
         for path in {absolute, os.path.realpath(absolute)}:
             places = (path, *map(str, Path(path).parents))
-            kept = next((place for place in places if place in self._withheld), None)
+            kept = next((place for place in places if place in withheld), None)
             inner = (os.path.dirname(skill.file) for skill in session.visible.skills)
             if kept is not None and not any(
                 len(seen) > len(kept) and seen in places for seen in inner
@@ -161,6 +168,13 @@ class Workspace:
                     denied=True,
                 )
         return relative
+
+
+def _places(directories: Iterable[Path]) -> frozenset[str]:
+    """Return the paths of directories, as written and where links lead."""
+    return frozenset(
+        place for given in directories for place in (str(given), os.path.realpath(given))
+    )
 
 
 def opened(place: Place) -> int:
