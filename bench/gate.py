@@ -58,7 +58,7 @@ def house_in(base: Path) -> Skillhouse:
 
 async def report(house: Skillhouse, base: Path, rounds: int, reads: int) -> None:
     """Measure all cases and print the table."""
-    status = await house.sandbox_status()
+    status = await house.cells.status()
     cases = {**read_cases(house, base), **append_cases(base)}
     counts = dict.fromkeys(cases, reads)
     if status.level is not Level.NONE:

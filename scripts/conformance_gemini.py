@@ -29,10 +29,12 @@ def loads(text: str, name: str, *description: str, exact: bool = False) -> Judge
     return judge
 
 
-def nothing(*files: tuple[str, str], said: bool) -> Judge:
+def nothing(*files: tuple[str, str], said: bool | None) -> Judge:
     """Return a judge of a workspace without skills, in which something is said or not.
 
-    A file without a name stands for its directory.
+    Args:
+        files: Places and texts; a place that ends in `/` is a directory.
+        said: Whether there is a finding or a near miss; None does not ask.
     """
 
     def judge(ground: Ground) -> bool:
@@ -41,7 +43,19 @@ def nothing(*files: tuple[str, str], said: bool) -> Judge:
                 (ground.base / place).mkdir(parents=True)
             else:
                 ground.put(place, text)
-        return not ground.seen() and bool(ground.index().diagnostics) is said
+        is_said = bool(ground.index().diagnostics or ground.lens().misses)
+        return not ground.seen() and said in (None, is_said)
+
+    return judge
+
+
+def refused(text: str, code: str) -> Judge:
+    """Return a judge of one workspace file that is no skill, with that finding among others."""
+
+    def judge(ground: Ground) -> bool:
+        ground.put(f"{WORKSPACE}/any/SKILL.md", text)
+        codes = [finding.code for finding in ground.index().diagnostics]
+        return code in codes and not ground.seen() and not ground.index().skills
 
     return judge
 
@@ -60,8 +74,11 @@ def gemini_signs(ground: Ground) -> bool:
 
 def gemini_own(ground: Ground) -> bool:
     own = Root(ground.checkout / "packages/core/src/skills/builtin", scope="user")
-    skill = discover([own], profile=ground.profile).get("antigravity-support")
-    return "Antigravity CLI" in skill.description and "https://" in load(skill).body
+    skills = discover([own], profile=ground.profile).skills
+    found = [skill for skill in skills if skill.name == "antigravity-support"]
+    return ["Antigravity CLI" in s.description and "https://" in load(s).body for s in found] == [
+        True
+    ]
 
 
 def gemini_three(ground: Ground) -> bool:
@@ -86,11 +103,11 @@ def gemini_builtin(ground: Ground) -> bool:
     return [skill.name for skill in ground.index(builtin=ground.base / "core").skills] == ["own"]
 
 
-def gemini_builtin_overridden(ground: Ground) -> bool:
+def gemini_overrides(ground: Ground, *, said: bool) -> bool:
     ground.put("core/own/SKILL.md", skill_text("own", "Theirs."))
     ground.put(f"{USER}/own/SKILL.md", skill_text("own", "Mine."))
     index = ground.index(builtin=ground.base / "core")
-    return [s.description for s in index.skills] == ["Mine."] and bool(index.diagnostics)
+    return [s.description for s in index.skills] == ["Mine."] and bool(index.diagnostics) is said
 
 
 def gemini_off(ground: Ground) -> bool:
@@ -108,9 +125,10 @@ def gemini_untrusted(ground: Ground) -> bool:
 def gemini_conflict(ground: Ground) -> bool:
     ground.put(f"{USER}/same/SKILL.md", skill_text("same"))
     winner = ground.put(f"{WORKSPACE}/same/SKILL.md", skill_text("same"))
-    (finding,) = ground.index().diagnostics
     loser = ground.base / USER / "same/SKILL.md"
-    return (finding.code, finding.path) == ("shadowed", loser) and str(winner) in finding.message
+    findings = ground.index().diagnostics
+    said = [(found.code, found.path, str(winner) in found.message) for found in findings]
+    return said == [("shadowed", loser, True)]
 
 
 def gemini_aliases(ground: Ground) -> bool:
@@ -127,21 +145,30 @@ def gemini_alias_first(ground: Ground) -> bool:
     return [skill.description for skill in ground.index().skills] == [".agents"]
 
 
-def gemini_question(label: str) -> Judge:
-    """Return a judge of what a person is asked: the skill's name, and its description with it."""
+def question(ground: Ground) -> tuple[str, str]:
+    """Return the title and the facts of what a person is asked before a skill is loaded."""
+    ground.put(f"{USER}/one/SKILL.md", skill_text("one", "Counts the stars."))
+    ground.put(f"{USER}/one/notes.txt", "Notes.\n")
+    person = Yes()
+    with ground.house(channel=person) as house:
+        house.call_sync("activate_skill", {"name": "one"})
+    titles = [asked.title for asked in person.asked]
+    return "; ".join(titles), repr([asked.facts for asked in person.asked])
 
-    def judge(ground: Ground) -> bool:
-        ground.put(f"{USER}/one/SKILL.md", skill_text("one", "Counts the stars."))
-        ground.put(f"{USER}/one/notes.txt", "Notes.\n")
-        person = Yes()
-        with ground.house(channel=person) as house:
-            house.call_sync("activate_skill", {"name": "one"})
-        (asked,) = person.asked
-        shown = asked.title if label == "title" else repr(asked.facts)
-        files = label == "title" or "notes.txt" in shown
-        return "one" in asked.title and "Counts the stars." in shown and files
 
-    return judge
+def gemini_titled(ground: Ground) -> bool:
+    title, _ = question(ground)
+    return "one" in title and "Counts the stars." in title
+
+
+def gemini_shown(ground: Ground) -> bool:
+    title, facts = question(ground)
+    return "one" in title and "Counts the stars." in facts and "notes.txt" in facts
+
+
+def ours_shown(ground: Ground) -> bool:
+    _, facts = question(ground)
+    return "user:one" in facts and "/one/SKILL.md" in facts and "Counts" not in facts
 
 
 def gemini_call(name: str, *parts: str, refused: bool, gone: bool = False) -> Judge:
@@ -161,10 +188,13 @@ def gemini_call(name: str, *parts: str, refused: bool, gone: bool = False) -> Ju
     return judge
 
 
-def gemini_builtin_unasked(ground: Ground) -> bool:
-    return any(s.name == "builtin" and s.default_effect == "allow" for s in ground.profile.scopes)
+def builtin_effects(ground: Ground) -> list[str]:
+    """Return what holds for built-in skills, if the profile has such a scope."""
+    return [scope.default_effect for scope in ground.profile.scopes if scope.name == "builtin"]
 
 
+EMPTY = "---\nname: \ndescription: \n---\n"
+CLOSE = "---\nname:foo\ndescription:bar\n---\n"
 LOADER = Suite(
     name="Gemini CLI, loader",
     file="packages/core/src/skills/skillLoader.test.ts",
@@ -172,12 +202,12 @@ LOADER = Suite(
     profile="gemini-cli",
     cases=(
         agree("a valid skill loads whole, and nothing is said", gemini_plain),
-        differ("a root that is not empty and has no skills is said",
-               nothing((f"{WORKSPACE}/other/file.txt", "text"), said=True), "nothing is said",
-               "decision 0002: findings are about a SKILL.md or a place that cannot be read"),
-        agree("an empty root holds nothing, in silence", nothing((f"{WORKSPACE}/", ""), said=False)),
+        agree("a root that is not empty and has no skills is said",
+              nothing((f"{WORKSPACE}/other/file.txt", "text"), said=True)),
+        agree("an empty root holds nothing, in silence",
+              nothing((f"{WORKSPACE}/", ""), said=False)),
         agree("a directory without a SKILL.md is no skill",
-              nothing((f"{WORKSPACE}/other/", ""), said=False)),
+              nothing((f"{WORKSPACE}/other/", ""), said=None)),
         agree("no frontmatter: skipped, and said",
               nothing((f"{WORKSPACE}/one/SKILL.md", "# Title"), said=True)),
         agree("a root that is not there holds nothing, in silence", nothing(said=False)),
@@ -194,16 +224,17 @@ LOADER = Suite(
                     '  asked for "feedback" or to "check" it.\n---\nDo it.\n', "foo",
                     "Looks at code", '"check" it.')),
         differ("an empty name and description load as empty texts",
-               loads("---\nname: \ndescription: \n---\n", "", "", exact=True), "skipped",
-               "vectors, frontmatter stage 4: `description-missing`; a skill without a name cannot "
-               "be called"),
+               loads(EMPTY, "", "", exact=True),
+               "skipped as `description-missing`, also for the lens",
+               "specification: neither may be empty; vectors, frontmatter stage 4",
+               refused(EMPTY, "description-missing")),
         agree("a block that is indented as a whole",
               loads("---\n  name: in\n  description: About it.\n---\n", "in", "About it.")),
         differ("no blank after the colon",
-               loads("---\nname:foo\ndescription:bar\n---\n", "foo", "bar"),
-               "skipped as `frontmatter-not-mapping`",
-               "YAML 1.2.2, 7.4: a blank follows the `:` of a plain key; vectors, frontmatter "
-               "stage 3"),
+               loads(CLOSE, "foo", "bar"),
+               "skipped as `frontmatter-not-mapping`, also for the lens",
+               "YAML 1.2.2, 7.4.2: a blank follows the `:` of a plain key; vectors, stage 3",
+               refused(CLOSE, "frontmatter-not-mapping")),
         agree("characters that no file name has become `-`", gemini_signs),
         agree("its own skill loads from the checkout", gemini_own),
     ),
@@ -216,15 +247,18 @@ MANAGER = Suite(
     cases=(
         agree("extensions, user and workspace are all read", gemini_three),
         agree("workspace over user over extension", gemini_order),
-        differ("built-in skills are found", gemini_builtin, "they are not listed", BUILTIN),
+        differ("built-in skills are found", gemini_builtin, "they are not listed", BUILTIN,
+               lambda g: not gemini_builtin(g) and not g.seen()),
         agree("a skill that is off is not offered, and still known", gemini_off),
         agree("a workspace that is not trusted is not read", gemini_untrusted),
         apart("built-in skills are left out of the list for people", "a page of that program"),
         apart("an administrator's switch keeps its value", "a variable of that program"),
         apart("the names of active skills can be reset", "no such state: a skill is loaded anew"),
         agree("an override is said with both files", gemini_conflict),
-        differ("that of a built-in skill goes to the log only", gemini_builtin_overridden,
-               "the user's skill is in force; nothing is known of the other", BUILTIN),
+        differ("that of a built-in skill goes to the log only",
+               lambda g: gemini_overrides(g, said=True),
+               "the user's skill is in force; nothing is known of the other", BUILTIN,
+               lambda g: gemini_overrides(g, said=False)),
     ),
 )  # fmt: skip
 ALIAS = Suite(
@@ -243,15 +277,17 @@ TOOL = Suite(
     titles="de5f13359dd9",
     profile="gemini-cli",
     cases=(
-        differ("a call is described by name and description", gemini_question("title"),
-               "by the tool and the name", QUESTION),
-        differ("the question shows the description and the files", gemini_question("facts"),
-               "it shows the skill's id and SKILL.md, and binds all files by digest", QUESTION),
-        differ("nobody is asked about a built-in skill", gemini_builtin_unasked,
-               "the profile has no such scope", BUILTIN),
+        differ("a call is described by name and description", gemini_titled,
+               "by the tool and the name", QUESTION,
+               lambda g: question(g)[0] == "activate_skill: one"),
+        differ("the question shows the description and the files", gemini_shown,
+               "it shows the skill's id and its file", QUESTION, ours_shown),
+        differ("nobody is asked about a built-in skill", lambda g: builtin_effects(g) == ["allow"],
+               "the profile has no such scope", BUILTIN, lambda g: not builtin_effects(g)),
         differ("the text comes in the client's own tags, with its files",
                gemini_call("one", "<activated_skill", "Count first.", "notes.txt", refused=False),
-               "the same, between our marks", WORDED),
+               "the same, between our marks", WORDED,
+               gemini_call("one", "<skill_content", "Count first.", "notes.txt", refused=False)),
         agree("a name outside the list is refused", gemini_call("two", "two", refused=True)),
         agree("a skill that cannot be read any more is an error",
               gemini_call("one", "cannot read", refused=True, gone=True)),

@@ -11,7 +11,7 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import default_roots
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Places, configured
-from skillhouse.runtime.lens import State, look
+from skillhouse.runtime.lens import Lens, State, look
 from skillhouse.skill import Profile, SkillIndex
 
 
@@ -63,10 +63,13 @@ class Ground:
         )
         return discover(roots, profile=self.profile, trusted=trusted)
 
+    def lens(self) -> Lens:
+        """Return what the lens says of this place for the profile."""
+        return look(start=self.project, home=self.home, environment={}, profiles=[self.profile])
+
     def seen(self) -> list[str]:
         """Return the names that the lens says this client lists, sorted."""
-        lens = look(start=self.project, home=self.home, environment={}, profiles=[self.profile])
-        verdicts = [skill.verdicts[0] for skill in lens.skills]
+        verdicts = [skill.verdicts[0] for skill in self.lens().skills]
         return sorted(found.name for found in verdicts if found.state is State.SEEN)
 
     def house(self, *rules: Rule, channel: Yes | None = None) -> Skillhouse:
@@ -96,6 +99,8 @@ class Case:
     """What we do instead, where that is something else; or why there is nothing to compare."""
     clause: str = ""
     """What decides the difference."""
+    instead: Judge | None = None
+    """Whether we do what `ours` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +120,9 @@ def agree(what: str, judge: Judge) -> Case:
     return Case(what=what, judge=judge)
 
 
-def differ(what: str, judge: Judge, ours: str, clause: str) -> Case:
+def differ(what: str, judge: Judge, ours: str, clause: str, instead: Judge) -> Case:
     """Return a case in which we do something else, on purpose."""
-    return Case(what=what, judge=judge, ours=ours, clause=clause)
+    return Case(what=what, judge=judge, ours=ours, clause=clause, instead=instead)
 
 
 def apart(what: str, why: str) -> Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 from scripts.conformance_ground import Ground, Judge, Suite, agree, differ, skill_text
 
@@ -17,6 +18,16 @@ ROOTS = "client guide: skills are subdirectories of a root; decision 0004"
 HIDING = "specification: six fields, this is none; `extensions.invocation` is off by default"
 
 
+def fixtures(ground: Ground) -> Path:
+    """Return the directory of the fixtures."""
+    return ground.checkout / FIXTURES
+
+
+def fixture_index(ground: Ground) -> SkillIndex:
+    """Return what discovery finds among the fixtures."""
+    return discover([fixtures(ground) / "skills"], profile=ground.profile)
+
+
 def fixture(name: str, *, called: str | None = "", codes: str = "", line: int = 0) -> Judge:
     """Return a judge of one fixture directory.
 
@@ -28,10 +39,11 @@ def fixture(name: str, *, called: str | None = "", codes: str = "", line: int = 
     """
 
     def judge(ground: Ground) -> bool:
-        place = (ground.checkout / FIXTURES) / "skills" / name
-        found = [s for s in fixture_index(ground).skills if s.directory.is_relative_to(place)]
+        place = fixtures(ground) / "skills" / name
+        index = fixture_index(ground)
+        found = [s for s in index.skills if s.directory.is_relative_to(place)]
         said = [
-            d for d in fixture_index(ground).diagnostics
+            d for d in index.diagnostics
             if d.path is not None and d.path.is_relative_to(place)
         ]  # fmt: skip
         if called is None:
@@ -78,7 +90,8 @@ def pi_introduces_the_list(ground: Ground) -> bool:
         ground.put(f"home/.agents/skills/{name}/SKILL.md", skill_text(name))
     with ground.house() as house:
         # A model that is offered `read` only, as pi's is.
-        before, tag, _ = house.view().system_prompt(offered=["read"]).partition("<available_skills")
+        words = house.view().system_prompt(offered=["read"])
+    before, tag, _ = words.rpartition("\n<available_skills>\n")
     return bool(tag) and "read" in before
 
 
@@ -91,7 +104,7 @@ def pi_expands_home(ground: Ground) -> bool:
 
 
 def pi_keeps_the_first(ground: Ground) -> bool:
-    collision = (ground.checkout / FIXTURES) / "skills-collision"
+    collision = fixtures(ground) / "skills-collision"
     index = discover([collision / "first", collision / "second"], profile=ground.profile)
     winners = [skill.location for skill in index.skills]
     return (
@@ -105,9 +118,7 @@ def finds(*places: str, count: int, said: bool = False) -> Judge:
     """Return a judge of `discover` on places of the fixtures: so many skills, findings or none."""
 
     def judge(ground: Ground) -> bool:
-        index = discover(
-            [(ground.checkout / FIXTURES) / place for place in places], profile=ground.profile
-        )
+        index = discover([fixtures(ground) / place for place in places], profile=ground.profile)
         return len(index.skills) == count and bool(index.diagnostics) is said
 
     return judge
@@ -147,10 +158,12 @@ PI = Suite(
         differ("a skill hides those below it, and nothing is said of its missing name",
                fixture("root-skill-preferred"),
                "the same skill alone, with the warning `name-missing`",
-               "specification: `name` is required; vectors, frontmatter stage 4"),
+               "specification: `name` is required; vectors, frontmatter stage 4",
+               fixture("root-skill-preferred", codes="name-missing")),
         differ("no frontmatter: skipped, for want of a description",
                fixture("no-frontmatter", called=None, codes="description-missing"),
-               "skipped as `frontmatter-missing`", "vectors, frontmatter stage 2"),
+               "skipped as `frontmatter-missing`", "vectors, frontmatter stage 2",
+               fixture("no-frontmatter", called=None, codes="frontmatter-missing")),
         agree("broken YAML: skipped, with the line",
               fixture("invalid-yaml", called=None, codes="yaml-error", line=4)),
         agree("a description of several lines keeps them",
@@ -180,13 +193,14 @@ PI = Suite(
               listed(made_up("one"), made_up("two"), has="<name>one</name>…<name>two</name>")),
         differ("`disable-model-invocation` keeps a skill out of the list",
                listed(made_up("one"), made_up("two", **MANUAL), lacks="<name>two</name>"),
-               "it is listed", HIDING),
+               "it is listed", HIDING, listed(made_up("two", **MANUAL), has="<name>two</name>")),
         differ("and the list away, when all have it", listed(made_up("two", **MANUAL), empty=True),
-               "it is listed", HIDING),
+               "it is listed", HIDING, listed(made_up("two", **MANUAL), has="<name>two</name>")),
         differ("a skill's own directory can be given", finds("skills/valid-skill", count=1),
-               "nothing is found: it is no root", ROOTS),
+               "nothing is found: it is no root", ROOTS, finds("skills/valid-skill", count=0)),
         differ("a given path that is not there is said", finds("none", count=0, said=True),
-               "nothing is said", "S000-14: a root that does not exist is no error"),
+               "nothing is said", "S000-14: a root that does not exist is no error",
+               finds("none", count=0)),
         agree("`~` is the home directory", pi_expands_home),
         agree("of two skills of one name the first is kept, and that is said", pi_keeps_the_first),
     ),

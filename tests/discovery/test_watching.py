@@ -63,8 +63,12 @@ def test_a_changed_file_is_told_with_its_path(tmp_path: Path, poll: bool) -> Non
 
 @pytest.mark.slow
 def test_a_root_that_comes_and_goes_is_a_change(tmp_path: Path) -> None:
-    root = tmp_path / "later"
-    with watching(root, tmp_path / "never") as found:
+    root, other = tmp_path / "later", tmp_path / "there"
+    other.mkdir()
+    texts = iter(range(100))
+    with watching(root, other, tmp_path / "never") as found:
+        # From here on the watch stands, so that the coming is seen.
+        until(found, lambda: (other / "x").write_text(f"{next(texts)}"), other / "x")
         until(found, lambda: root.mkdir(exist_ok=True), root)
         until(found, lambda: shutil.rmtree(root, ignore_errors=True), root)
 

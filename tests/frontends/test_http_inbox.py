@@ -195,7 +195,7 @@ def test_an_id_is_not_cut_and_a_body_is_bounded(house: Skillhouse, client: TestC
 
 
 def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: TestClient) -> None:
-    device = house.devices.pair("phone", user="local")
+    device = house.safeguards.devices.pair("phone", user="local")
     opened = house.approvals.open(question(level="sign"))
     body = json.dumps(
         {

@@ -117,11 +117,12 @@ def test_every_tool_answers_with_one_text_that_is_not_json(peer: Peer, mode: str
     talk(peer, work, mode)
 
 
-def test_what_needs_a_yes_is_refused_and_says_which_rule_is_missing(peer: Peer) -> None:
+def test_what_needs_a_yes_waits_for_one_and_says_how_to_give_it(peer: Peer) -> None:
     async def work(client: Client) -> None:
         result = await client.call_tool("exec", {"command": "touch", "params": ["made"]})
         assert result.is_error
         assert text_of(result).startswith("not approved yet: ")
+        assert "skillhouse approvals approve " in text_of(result)
 
     talk(peer, work)
     assert not (peer.project / "made").exists()

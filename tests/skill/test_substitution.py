@@ -5,8 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from skillhouse.skill.substitution import argument_names, find_commands, substitute
+from skillhouse.skill.substitution import (
+    ARGUMENTS_MAX,
+    Filling,
+    SubstitutionError,
+    argument_names,
+    find_commands,
+    substitute,
+)
 
 PLACE = Path("/skills/fix")
 
@@ -49,3 +58,87 @@ def test_commands_are_found_where_the_author_wrote_them() -> None:
         "!`git status`",
         "```!\nls -l\npwd\n```",
     ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "```bash\n!`ls`\n```\n",
+        "~~~\n```!\nls\n```\n~~~\n",
+        "````\n```!\nls\n```\n````\n",
+        "```!\nls\n",
+        "```!\nls\n!`pwd`\n",
+        "KEY=!`ls`",
+        "`!`ls`",
+        "!``",
+        "!`a\nb`",
+    ],
+)
+def test_examples_and_what_is_not_closed_are_no_commands(body: str) -> None:
+    assert [place.command for place in find_commands(body)] == []
+
+
+def test_a_block_has_a_command_a_line() -> None:
+    (place,) = find_commands("```!\nls -l\n\n  # a comment\n  pwd\n```")
+    assert place.lines == ("ls -l", "pwd")
+
+
+def test_a_body_full_of_openings_is_read_once() -> None:
+    assert list(find_commands("```!\n" * 50_000)) == []
+    assert len(list(find_commands("!`" * 100_000))) == 1
+
+
+def test_positions_can_begin_with_one() -> None:
+    assert substitute("$0|$1|$2", "a b", directory=PLACE, positions_from=1) == "|a|b"
+
+
+def test_places_that_would_fill_the_memory_are_refused() -> None:
+    with pytest.raises(SubstitutionError, match="expected at most 1048576 characters"):
+        substitute("$ARGUMENTS" * 20, "a" * ARGUMENTS_MAX, directory=PLACE)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("git log $0", ("git", "log", "a b; $(x)")),
+        ("git log '$0' \"x$1\"", ("git", "log", "a b; $(x)", "x--c")),
+        ("sh ${CLAUDE_SKILL_DIR}/run.sh $issue", ("sh", "/skills/fix/run.sh", "a b; $(x)")),
+        ("echo $ARGUMENTS", ("echo", "'a b; $(x)' --c")),
+        ("$0 x", None),
+        ("$ARGUMENTS", None),
+        ("echo $HOME", None),
+        ("echo $(id)", None),
+        ("ls | sh", None),
+        ("ls; id", None),
+        ("ls > $0", None),
+        ("echo \ue0000\ue001", None),
+        ("", None),
+    ],
+)
+def test_a_command_is_taken_apart_before_its_places_are_filled(
+    command: str, words: tuple[str, ...] | None
+) -> None:
+    filling = Filling("'a b; $(x)' --c", directory=PLACE, names=("issue",))
+    assert filling.words(command) == words
+
+
+_BODY = st.text(alphabet="!`~a $0\n{}#", max_size=60)
+
+
+@given(body=_BODY)
+def test_commands_are_parts_of_the_body_in_their_order(body: str) -> None:
+    at = 0
+    for place in find_commands(body):
+        assert at <= place.start < place.end <= len(body)
+        part = body[place.start : place.end]
+        assert part.startswith(("!`", "```!\n"))
+        assert place.command == part.strip("!`\n ") or place.command in part
+        at = place.end
+
+
+@given(arguments=st.text(alphabet="!`$ARGUMENTS0{}_'\" ;|\n", max_size=40))
+def test_no_argument_changes_how_many_words_a_command_has(arguments: str) -> None:
+    filling = Filling(arguments, directory=PLACE)
+    words = filling.words("git log $ARGUMENTS $0 '$1'")
+    assert words is not None
+    assert (len(words), words[:3]) == (5, ("git", "log", arguments))

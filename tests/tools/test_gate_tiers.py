@@ -107,7 +107,7 @@ def test_a_companion_app_that_nobody_paired_is_a_denial(tmp_path: Path) -> None:
         assert (told.status, "cannot be reached now" in told.content) == ("denied", True)
         assert person.asked == []
         assert records(house)[-1][2].detail["tier_reason"] == "companion-app-unreachable"
-        house.devices.pair("phone", user="local")
+        house.safeguards.devices.pair("phone", user="local")
         asked = house.call_sync(*WRITE)
         assert asked.status == "pending"
         answer(house, asked.approval_id, Answer.ONCE, channel="device")

@@ -1,10 +1,17 @@
 """Builds one house from one configuration."""
 
-from skillhouse.runtime.config import Config, Places, Settings, load_config
+from skillhouse.runtime.config import (
+    Config,
+    ExtensionSettings,
+    Places,
+    Settings,
+    load_config,
+)
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.network_settings import NetSettings, SecretSettings
 from skillhouse.runtime.placing import configured
@@ -27,6 +34,8 @@ __all__ = [
     "Config",
     "Difference",
     "Explanation",
+    "ExtensionSettings",
+    "Invocable",
     "JudgedLine",
     "Look",
     "Management",

@@ -33,6 +33,7 @@ from skillhouse.runtime.network_settings import (
     tables_of,
 )
 from skillhouse.runtime.signer_settings import SIGNER_KEYS, SignerSettings, check_signer
+from skillhouse.skill import Extensions
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
@@ -105,6 +106,29 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionSettings:
+    """Which of the profile's extensions are turned on or off; None is as the profile has it."""
+
+    invocation: bool | None = None
+    substitution: bool | None = None
+    when_to_use: bool | None = None
+    paths: bool | None = None
+    commands: bool | None = None
+
+    def over(self, extensions: Extensions) -> Extensions:
+        """Return the profile's extensions with these in their place."""
+        return replace(extensions, **self._set())
+
+    def before(self, weaker: ExtensionSettings) -> ExtensionSettings:
+        """Return both, each value from this one where it is set here."""
+        return replace(weaker, **self._set())
+
+    def _set(self) -> dict[str, Any]:
+        values = {known.name: getattr(self, known.name) for known in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The values that a file, the environment or flags may set; None is not set."""
 
@@ -124,6 +148,8 @@ class Settings:
     """The bounds of asking a person; a file sets all of them or leaves them as they are."""
     write_gate: WriteGate | None = None
     """Who may change anything at all."""
+    extensions: ExtensionSettings | None = None
+    """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
     net: NetSettings | None = None
@@ -158,6 +184,8 @@ class Config:
     """The bounds of asking a person."""
     write_gate: WriteGate = field(default_factory=WriteGate)
     """Who may change anything at all."""
+    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+    """What is turned on or off over the profile."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
@@ -223,6 +251,7 @@ def load_config(
         exec_environment=merged.exec_environment or (),
         approvals=merged.approvals or ApprovalSettings(),
         write_gate=merged.write_gate or WriteGate(),
+        extensions=merged.extensions or ExtensionSettings(),
         agents={
             "default": Layer(name="agent"),
             **{
@@ -246,7 +275,10 @@ def _merged(*strongest_first: Settings) -> Settings:
         for known in fields(Settings):
             value = getattr(settings, known.name)
             if value is not None:
-                values.setdefault(known.name, value)
+                found = values.setdefault(known.name, value)
+                if isinstance(found, ExtensionSettings):
+                    # Each by itself: what is turned off from above stays so.
+                    values[known.name] = found.before(value)
     return Settings(**values)
 
 
@@ -352,6 +384,7 @@ _TABLES = {
     "write_gate": frozenset(field.name for field in fields(WriteGate)),
     "net": NET_KEYS,
     "signer": SIGNER_KEYS,
+    "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
 }
 _VARIABLES = {
     "profile": _text,

@@ -20,6 +20,7 @@ from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Explanation, Policy
@@ -28,6 +29,7 @@ from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
+from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 
@@ -81,7 +83,7 @@ class Skillhouse:
         )
         self._channel = channel
         self._checks = tuple(checks)
-        self._sessions: toolbox.Sessions | None = None
+        self._worked = WorkedFiles(self.config.places.start, self.project)
         self._look = self._new_look()
         self.cells = Cells(self.config.state_directory / "sandbox")
         self._portal: toolbox.Portal | None = None
@@ -95,11 +97,6 @@ class Skillhouse:
     def approvals(self) -> approval.ApprovalBroker:
         """The questions of this house; every process has a broker of its own on the same state."""
         return self.safeguards.approvals
-
-    @property
-    def devices(self) -> approval.Devices:
-        """The devices that may answer."""
-        return self.safeguards.devices
 
     @property
     def project(self) -> Path:
@@ -136,7 +133,7 @@ class Skillhouse:
 
     @property
     def hidden(self) -> tuple[Skill, ...]:
-        """The skills that a rule denies: neither listed nor found."""
+        """The skills that a rule denies to the default agent: neither listed nor found."""
         return self.view().hidden
 
     def catalog(
@@ -145,13 +142,14 @@ class Skillhouse:
         agent: str = "default",
         budget_tokens: int | None = None,
         style: str | None = None,
+        files: Iterable[str] = (),
     ) -> Catalog:
         """Return what an agent sees of the skills it may use, in the profile's style or another.
 
         Raises:
             ConfigError: no agent or no style has that name.
         """
-        return self.view(agent).catalog(budget_tokens, style=style)
+        return self.view(agent).catalog(budget_tokens, style=style, files=files)
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
         """Return what the system prompt says of the skills; a list stands in one place only.
@@ -203,9 +201,7 @@ class Skillhouse:
         """
         look = self._now()
         gate = look.gate(agent)
-        if self._sessions is None:
-            self._sessions = toolbox.Sessions(self.policy.skill_need, self._checks)
-        session = self._sessions.get(agent, user, channel, look.view(agent).visible)
+        session = self.sessions.get(agent, user, channel, look.view(agent).visible)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -215,7 +211,24 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        return await gate.call(wanted, session)
+        result = await gate.call(wanted, session)
+        look.note(wanted, result)
+        return result
+
+    async def invoke(
+        self, name: str, arguments: str = "", *, approval_id: str = "", **caller: str
+    ) -> toolbox.ToolResult:
+        """Start a skill for a person, as slash commands do; `caller` is as of `call`."""
+        return await invoke(self, name, arguments, approval_id, caller)
+
+    def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
+        """Return what a person may start beside an agent, for menus."""
+        return self.view(agent).menu.entries()
+
+    @cached_property
+    def sessions(self) -> toolbox.Sessions:
+        """The conversations of this house."""
+        return toolbox.Sessions(self.policy.skill_need, self._checks)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], **options: Any
@@ -239,10 +252,6 @@ class Skillhouse:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    async def sandbox_status(self) -> sandbox.SandboxStatus:
-        """Return the sandbox's level, tested once a house."""
-        return await self.cells.status()
 
     def expected_sandbox(self) -> sandbox.SandboxStatus:
         """Return the sandbox that this machine should offer, without trying it."""
@@ -276,14 +285,8 @@ class Skillhouse:
     @cached_property
     def remotes(self) -> Remotes:
         """The servers whose skills are synced."""
-        return Remotes(
-            self.config,
-            self.profile,
-            self.network,
-            self.audit_log,
-            lambda: self.roots,
-            self.refresh,
-        )
+        roots = lambda: self.roots  # noqa: E731 what they are when they are asked for
+        return Remotes(self.config, self.profile, self.network, self.audit_log, roots, self.refresh)
 
     @cached_property
     def management(self) -> Management:
@@ -339,11 +342,7 @@ class Skillhouse:
         return True
 
     def watch(
-        self,
-        announce: Callable[[Difference], None],
-        *,
-        stop: threading.Event,
-        poll: bool = False,
+        self, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool = False
     ) -> None:
         """Look anew whenever a file changes, and tell what is different, until `stop` is set.
 
@@ -380,6 +379,7 @@ class Skillhouse:
             self.settings_store,
             lambda: self.trust_store.is_trusted(self.project),
             lambda view: view.gate(self.cells.launcher, self.safeguards, self.network),
+            self._worked,
         )
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:

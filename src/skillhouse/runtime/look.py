@@ -14,7 +14,8 @@ from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.view import View
-from skillhouse.skill import Profile, Skill, SkillIndex
+from skillhouse.runtime.worked import WorkedFiles
+from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings
 
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
@@ -40,6 +41,7 @@ class Look:
         settings: SettingsStore,
         is_trusted: Callable[[], bool],
         open_gate: Callable[[View], toolbox.Gate],
+        worked: WorkedFiles,
     ) -> None:
         """Take what to look with; nothing is read before it is asked for.
 
@@ -50,6 +52,7 @@ class Look:
             settings: What is switched off.
             is_trusted: Whether the project's skills may be read.
             open_gate: Makes the door to what an agent sees.
+            worked: Which files each agent works on; it outlives a look.
         """
         self._config = config
         self._profile = profile
@@ -57,6 +60,7 @@ class Look:
         self._settings = settings
         self._is_trusted = is_trusted
         self._open_gate = open_gate
+        self._worked = worked
         self._views: dict[str, View] = {}
         self._gates: dict[str, toolbox.Gate] = {}
 
@@ -81,11 +85,20 @@ class Look:
     @cached_property
     def index(self) -> SkillIndex:
         """The skills of this place; those of a project that is not trusted are not read."""
-        return discover(
+        found = discover(
             self.roots,
             profile=self._profile,
             trusted=self._is_trusted(),
             cache=self._config.cache_directory,
+        )
+        odd = invocation_findings(found, self._profile.extensions)
+        if not odd:
+            return found
+        return SkillIndex(
+            found.skills,
+            shadowed=found.shadowed,
+            diagnostics=(*found.diagnostics, *odd),
+            name_match=found.name_match,
         )
 
     @cached_property
@@ -105,9 +118,14 @@ class Look:
             ConfigError: no agent has that name.
         """
         if agent not in self._views:
-            roots = tuple(root.path for root in self.roots)
             self._views[agent] = View(
-                agent, self.index, self.settings, self._config, self._policy, roots
+                agent,
+                self.index,
+                self.settings,
+                self._config,
+                self._policy,
+                roots=tuple(root.path for root in self.roots),
+                worked=lambda: self._worked.of(agent),
             )
         return self._views[agent]
 
@@ -116,6 +134,16 @@ class Look:
         if agent not in self._gates:
             self._gates[agent] = self._open_gate(self.view(agent))
         return self._gates[agent]
+
+    def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
+        """Take note of the file that a call was about, where skills are listed by that."""
+        if not self._profile.extensions.paths:
+            return
+        view = self.view(call.agent)
+        before = view.listed.skills
+        if self._worked.add(call, result) and view.listed.skills != before:
+            # The list stands in a tool's description.
+            self._gates.pop(call.agent, None)
 
     def is_like(self, other: Look) -> bool:
         """Whether another look shows the same."""

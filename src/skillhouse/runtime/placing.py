@@ -31,7 +31,8 @@ def profile_of(config: Config) -> Profile:
     """Return the configured profile, with what else the configuration says about reading."""
     profile = load_profile(config.profile, config.places.profiles)
     policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
-    return dataclasses.replace(profile, parse_policy=policy)
+    extensions = config.extensions.over(profile.extensions)
+    return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
 
 
 def overridden(config: Config, overrides: dict[str, Any]) -> Config:

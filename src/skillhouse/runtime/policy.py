@@ -67,6 +67,11 @@ class Policy:
         self._store = GrantStore(config.state_directory)
         self._grants: tuple[tuple[int, ...], tuple[Grant, ...]] = ((), ())
 
+    @property
+    def shared_layers(self) -> tuple[Layer, ...]:
+        """The layers that are about everybody here, people too: managed, user, project."""
+        return self._config.layers
+
     def layers(
         self, agent: str, skill_digest: str = "", *, user: str = OWNER, session: str = ""
     ) -> tuple[Layer, ...]:

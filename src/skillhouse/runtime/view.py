@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +16,13 @@ from skillhouse.permission import Decision, Effect, Layer, Permission, decide
 from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.egress import EgressReport
+from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.sandbox import Launcher
-from skillhouse.skill import Profile, Skill, SkillIndex
+from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocation
 
 INSTRUCTION = """\
 ## Skills (mandatory)
@@ -52,10 +53,12 @@ class View:
         config: Config,
         policy: Policy,
         roots: Iterable[Path] = (),
+        worked: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
-        No tool writes below `roots`, which are those of skills, whether they exist or not.
+        No tool writes below `roots`, which are those of skills, whether they exist or not;
+        `worked` gives the files of the project that the agent works on.
 
         Raises:
             ConfigError: no agent has that name.
@@ -63,13 +66,31 @@ class View:
         self._agent = agent
         self._config = config
         self._policy = policy
+        self._worked = worked
+        self.menu = PersonMenu(agent, index, settings, policy)
+        extensions = self.profile.extensions
+        everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
+        self._for_people = frozenset(
+            skill.directory
+            for skill in everything
+            if not read_invocation(skill, extensions).model_invocable
+        )
         layers = policy.layers(agent)
         denied = {skill.file for skill in index.skills if _is_denied(skill.name, layers)}
+        present = [
+            skill
+            for skill in index.skills
+            if skill.file not in denied and settings.is_enabled(skill.id)
+        ]
+        self.for_people = tuple(
+            skill for skill in present if self._for_people and skill.directory in self._for_people
+        )
+        """What the model neither sees nor loads, and a person can start."""
         self.visible = SkillIndex(
             (
-                skill
-                for skill in index.skills
-                if skill.file not in denied and settings.is_enabled(skill.id)
+                described(skill, extensions)
+                for skill in present
+                if not self.for_people or skill.directory not in self._for_people
             ),
             # What is wrong with a file is for those who might load it (S003-32).
             diagnostics=(
@@ -83,15 +104,34 @@ class View:
         shadowed = (skill for skill in index.shadowed if _is_denied(skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
         self._withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
-        everything = (skill.directory for skill in (*index.skills, *index.shadowed))
-        self._protected = (*roots, *everything)
+        of_skills = (skill.directory for skill in (*index.skills, *index.shadowed))
+        self._protected = (*roots, *of_skills)
 
     @property
     def profile(self) -> Profile:
         """How skills are listed and loaded here."""
         return self._policy.profile
 
-    def catalog(self, budget_tokens: int | None = None, *, style: str | None = None) -> Catalog:
+    @property
+    def listed(self) -> SkillIndex:
+        """The visible skills without those that are about files which nobody works on."""
+        return self._listed_for(self._worked())
+
+    def _listed_for(self, files: Sequence[str]) -> SkillIndex:
+        extensions = self.profile.extensions
+        if not extensions.paths:
+            return self.visible
+        return self.visible.where(
+            lambda skill: read_invocation(skill, extensions).is_listed_for(files)
+        )
+
+    def catalog(
+        self,
+        budget_tokens: int | None = None,
+        *,
+        style: str | None = None,
+        files: Iterable[str] = (),
+    ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
         The style `direct` shows bodies, so it lists only what the agent may load without a
@@ -100,6 +140,7 @@ class View:
         Args:
             budget_tokens: Most tokens of the text; the configured budget when None.
             style: Another renderer than the profile's.
+            files: Paths below the project that are worked on besides those that the house knows of.
 
         Raises:
             ConfigError: no renderer has that name.
@@ -107,9 +148,9 @@ class View:
         if budget_tokens is None:
             budget_tokens = self._config.catalog_budget_tokens
         style = style or self.profile.catalog.style
-        listed = self.visible
+        listed = self._listed_for((*self._worked(), *files))
         if style == "direct":
-            listed = self.visible.where(self._is_allowed)
+            listed = listed.where(self._is_allowed)
         found = catalog_under(self.profile, listed, style=style, budget_tokens=budget_tokens)
         if len(listed) == len(self.visible):
             return found
@@ -180,6 +221,7 @@ class View:
         workspace = toolbox.Workspace(
             places.start,
             withheld=self._withheld,
+            for_people=self._for_people,
             protected=(*self._protected, places.user_file.parent, caches),
             private=(self._config.state_directory,),
         )
@@ -217,6 +259,7 @@ class View:
             catalog=self.catalog().text if is_in_tool else "",
             profile=self.profile,
             decide=lambda need, session: self._decide(need, session)[0].effect.value,
+            listed=frozenset(skill.file for skill in self.listed.skills),
         )
         return [
             toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
@@ -236,6 +279,25 @@ class View:
             decide=self._decide,
             approvals=safeguards.approvals,
             audit=audit,
+            place=self._policy.place,
+            write_gate=self._config.write_gate,
+            tiers=safeguards.tier_gate,
+            agreed=safeguards.agreed,
+        )
+
+    def person_gate(self, run_command: toolbox.RunCommand, safeguards: Safeguards) -> toolbox.Gate:
+        """Return the door by which a person starts skills; no call of a model comes to it."""
+        menu = toolbox.Menu(
+            skills=self.menu.skills,
+            profile=self.profile,
+            need=self.menu.need,
+            refusal=self.menu.refusal,
+        )
+        return toolbox.Gate(
+            [toolbox.InvokeTool(menu, run_command)],
+            decide=self._decide,
+            approvals=safeguards.approvals,
+            audit=safeguards.audit_log,
             place=self._policy.place,
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from skillhouse.skill.head import read_metadata as read_metadata
     from skillhouse.skill.index import IndexContent as IndexContent
     from skillhouse.skill.index import SkillIndex as SkillIndex
+    from skillhouse.skill.invocation import Invocation as Invocation
+    from skillhouse.skill.invocation import current_invocation as current_invocation
+    from skillhouse.skill.invocation import described as described
+    from skillhouse.skill.invocation import invocation_findings as invocation_findings
+    from skillhouse.skill.invocation import read_invocation as read_invocation
+    from skillhouse.skill.invocation import relative_file as relative_file
     from skillhouse.skill.mentions import Mention as Mention
     from skillhouse.skill.mentions import find_mentions as find_mentions
     from skillhouse.skill.mentions import plain_words as plain_words
@@ -47,6 +53,13 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_lookup import profile_names as profile_names
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
+    from skillhouse.skill.substitution import ARGUMENTS_MAX as ARGUMENTS_MAX
+    from skillhouse.skill.substitution import COMMANDS_MAX as COMMANDS_MAX
+    from skillhouse.skill.substitution import Filling as Filling
+    from skillhouse.skill.substitution import SubstitutionError as SubstitutionError
+    from skillhouse.skill.substitution import argument_names as argument_names
+    from skillhouse.skill.substitution import find_commands as find_commands
+    from skillhouse.skill.substitution import substitute as substitute
     from skillhouse.skill.validation import validate as validate
     from skillhouse.skill.writing import skill_text as skill_text
 else:
@@ -56,6 +69,10 @@ else:
         "content": "RESOURCES_MAX list_resources load load_listing",
         "head": "HEAD_BYTES read_metadata",
         "index": "IndexContent SkillIndex",
+        "invocation": (
+            "Invocation current_invocation described invocation_findings read_invocation "
+            "relative_file"
+        ),
         "mentions": "Mention find_mentions plain_words",
         "model": (
             "DEFAULT_POLICY Frontmatter ParsePolicy ParseResult SKILL_FILE "
@@ -70,6 +87,10 @@ else:
         "profile_file": "read_profile",
         "profile_lookup": "load_profile profile_names",
         "source": "Finding SKILL_FILE_MAX",
+        "substitution": (
+            "ARGUMENTS_MAX COMMANDS_MAX Filling SubstitutionError argument_names find_commands "
+            "substitute"
+        ),
         "validation": "validate",
         "writing": "skill_text",
     }

@@ -191,6 +191,8 @@ class Extensions:
     """`disable-model-invocation` and `user-invocable` are heeded."""
     substitution: bool = False
     """`$ARGUMENTS`, `$1`, `${CLAUDE_SKILL_DIR}` are replaced when a person invokes a skill."""
+    positions_from: Literal[0, 1] = 0
+    """The number of the first argument in `$0`, `$1`."""
     when_to_use: bool = False
     """`when_to_use` is added to the description."""
     paths: bool = False

@@ -1,7 +1,8 @@
-"""Claude Code's placeholders in a body, filled when a person invokes a skill with arguments.
+"""Claude Code's placeholders and commands in a body, for when a person invokes a skill.
 
 Source: reference of the extensions, "Substitutions" and "Dynamic context". Nothing is filled on
-load, and no profile does this unless it or the user turns it on (`Extensions`).
+load, and no profile does this unless it or the user turns it on (`Extensions`). This file finds and
+fills; it runs nothing.
 """
 
 from __future__ import annotations
@@ -12,26 +13,131 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.floor import SkillhouseError
+from skillhouse.skill.mentions import plain_words
+
 ARGUMENTS_MAX = 65_536
 """Characters of the arguments that a person gives."""
 COMMANDS_MAX = 20
-"""Commands that one body may ask for."""
+"""Commands of one body that are run."""
+FILLED_MAX = 1_048_576
+"""Characters that all places of one body are filled with."""
 
 _PLACE = re.compile(
     r"\$ARGUMENTS\[(?P<index>\d{1,3})\]|\$(?P<all>ARGUMENTS)\b|\$(?P<position>\d{1,3})\b"
     r"|\$\{(?P<setting>CLAUDE_SKILL_DIR|CLAUDE_SESSION_ID)\}|\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)\b"
 )
-_COMMAND = re.compile(r"(?m)^```!\n(?P<block>.*?)\n```$|!`(?P<inline>[^`\n]+)`", re.DOTALL)
+# What follows backticks holds none (CommonMark 4.5), or a line of inline code would open a block.
+_FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
+_BLOCK = "```!"
+_MARK = re.compile("\ue000(\\d+)\ue001")
+"""Stands for a place while a command is taken apart; private use, so that no shell knows it."""
+
+
+class SubstitutionError(SkillhouseError):
+    """A body has so many places for such long arguments that nobody could read the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """A command that a body wants run before the model sees the text."""
+    """What a body wants run before the model sees the text."""
 
     start: int
     end: int
     """The part of the text that the output takes the place of."""
     command: str
+    """A line, or the lines of a block."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The commands, one a line; empty lines and comments are none."""
+        lines = (line.strip() for line in self.command.split("\n"))
+        return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+class Filling:
+    """Fills the places of one invocation; what is filled in is never looked at again."""
+
+    def __init__(
+        self,
+        arguments: str,
+        *,
+        directory: Path,
+        session: str = "",
+        names: Sequence[str] = (),
+        positions_from: int = 0,
+    ) -> None:
+        """Take what `substitute` takes."""
+        self._arguments = arguments
+        self._words = _split(arguments)
+        self._settings = {"CLAUDE_SKILL_DIR": str(directory), "CLAUDE_SESSION_ID": session}
+        self._named = {name: self._word(at) for at, name in enumerate(names)}
+        self._first = positions_from
+        self._filled = 0
+        self.is_used = False
+        """Whether any place took an argument."""
+
+    def text(self, part: str) -> str:
+        """Return a part of the body with its places filled.
+
+        Raises:
+            SubstitutionError: all places together are filled with more than `FILLED_MAX`.
+        """
+        return _PLACE.sub(self._fill, part)
+
+    def words(self, command: str) -> tuple[str, ...] | None:
+        """Return the argv of a command, its places filled; None where it would need a shell.
+
+        The command is taken apart as its author wrote it, so that an argument is part of one word
+        whatever is in it, and the program is never named by an argument.
+        """
+        values: list[str] = []
+
+        def marked(found: re.Match[str]) -> str:
+            if found["name"] and found["name"] not in self._named:
+                return found[0]
+            values.append(self._fill(found))
+            return f"\ue000{len(values) - 1}\ue001"
+
+        if "\ue000" in command or "\ue001" in command:
+            return None
+        words = plain_words(_PLACE.sub(marked, command))
+        if words is None or _MARK.search(words[0]):
+            return None
+        return tuple(_MARK.sub(lambda found: values[int(found[1])], word) for word in words)
+
+    def rest(self) -> str:
+        """Return what goes at the end: the arguments, where no place took any."""
+        if self.is_used or not self._arguments:
+            return ""
+        return f"\n\nARGUMENTS: {self._arguments}\n"
+
+    def _fill(self, found: re.Match[str]) -> str:
+        value = self._value(found)
+        self._filled += len(value)
+        if self._filled > FILLED_MAX:
+            raise SubstitutionError(
+                f"expected at most {FILLED_MAX} characters in the places of this skill, got more"
+            )
+        return value
+
+    def _value(self, found: re.Match[str]) -> str:
+        if found["setting"]:
+            return self._settings[found["setting"]]
+        if found["name"] and found["name"] not in self._named:
+            return found[0]
+        self.is_used = True
+        if found["all"]:
+            return self._arguments
+        if found["name"]:
+            return self._named[found["name"]]
+        if found["index"]:
+            return self._word(int(found["index"]))
+        return self._word(int(found["position"]) - self._first)
+
+    def _word(self, at: int) -> str:
+        return self._words[at] if 0 <= at < len(self._words) else ""
 
 
 def substitute(
@@ -41,12 +147,13 @@ def substitute(
     directory: Path,
     session: str = "",
     names: Sequence[str] = (),
+    positions_from: int = 0,
 ) -> str:
     """Return `body` with its placeholders filled; what is filled in is not looked at again.
 
     `$ARGUMENTS` is all of the arguments as written, `$0` and `$ARGUMENTS[0]` the first one, split
-    as a shell would; an argument that was not given is empty. Without `$ARGUMENTS` in the body,
-    arguments that are given are added at its end.
+    as a shell would; an argument that was not given is empty. Where no place takes an argument,
+    those that are given are added at the end.
 
     Args:
         body: The text.
@@ -54,31 +161,24 @@ def substitute(
         directory: For `${CLAUDE_SKILL_DIR}`.
         session: For `${CLAUDE_SESSION_ID}`.
         names: Of the positional arguments (frontmatter, `arguments`): `$name` stands for each.
+        positions_from: The number of the first argument in `$0`, `$1`: 0 or 1.
+
+    Raises:
+        SubstitutionError: the result is too long.
 
     >>> substitute("Fix $0 in $ARGUMENTS", "bug 'the file'", directory=Path("/s"))
     "Fix bug in bug 'the file'"
     """
-    words = _split(arguments)
-    settings = {"CLAUDE_SKILL_DIR": str(directory), "CLAUDE_SESSION_ID": session}
-    named = {name: (words[at] if at < len(words) else "") for at, name in enumerate(names)}
-    used = False
-
-    def filled(found: re.Match[str]) -> str:
-        nonlocal used
-        if found["all"]:
-            used = True
-            return arguments
-        if found["setting"]:
-            return settings[found["setting"]]
-        if found["name"]:
-            used = used or found["name"] in named
-            return named.get(found["name"], found[0])
-        at = int(found["index"] or found["position"])
-        used = True
-        return words[at] if at < len(words) else ""
-
-    text = _PLACE.sub(filled, body)
-    return text if used or not arguments else f"{text.rstrip()}\n\nARGUMENTS: {arguments}\n"
+    filling = Filling(
+        arguments,
+        directory=directory,
+        session=session,
+        names=names,
+        positions_from=positions_from,
+    )
+    text = filling.text(body)
+    rest = filling.rest()
+    return f"{text.rstrip()}{rest}" if rest else text
 
 
 def argument_names(fields: Mapping[str, object]) -> tuple[str, ...]:
@@ -94,12 +194,32 @@ def argument_names(fields: Mapping[str, object]) -> tuple[str, ...]:
 def find_commands(body: str) -> Iterator[CommandPlace]:
     """Yield the commands that a body, as its author wrote it, wants run: !`…` and ```! blocks.
 
+    The `!` stands at the start of a line or after a blank. What is in any other fenced block is an
+    example, and a block that is not closed holds nothing.
+
     INVARIANT: this is asked of the body before anything is filled in, so that no argument can
     become a command.
     """
-    for found in _COMMAND.finditer(body):
-        text = found["block"] if found["inline"] is None else found["inline"]
-        yield CommandPlace(found.start(), found.end(), text.strip())
+    fence, opened, at = "", 0, 0
+    block: list[str] | None = None
+    for line in body.split("\n"):
+        end = at + len(line)
+        if fence:
+            bare = line.strip()
+            if len(bare) >= len(fence) and not bare.strip(fence[0]):
+                if block is not None:
+                    yield CommandPlace(opened, end, "\n".join(block).strip())
+                fence, block = "", None
+            elif block is not None:
+                block.append(line)
+        elif line.rstrip() == _BLOCK:
+            fence, opened, block = "```", at, []
+        elif match := _FENCE.match(line):
+            fence = match[1]
+        else:
+            for found in _INLINE.finditer(line):
+                yield CommandPlace(at + found.start(), at + found.end(), found[1].strip())
+        at = end + 1
 
 
 def _split(arguments: str) -> list[str]:

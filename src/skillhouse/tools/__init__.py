@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.gate import Gate as Gate
+    from skillhouse.tools.invoking import INVOKE as INVOKE
+    from skillhouse.tools.invoking import InvokeTool as InvokeTool
+    from skillhouse.tools.invoking import Menu as Menu
+    from skillhouse.tools.invoking import RunCommand as RunCommand
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -71,6 +75,7 @@ else:
         "command": "ExecTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
+        "invoking": "INVOKE InvokeTool Menu RunCommand",
         "need": "UNBOUND Judged Need",
         "portal": "Portal",
         "rendering": "render_content result_data",

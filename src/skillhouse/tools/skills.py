@@ -17,6 +17,7 @@ from skillhouse.skill import (
     SkillContent,
     SkillIndex,
     ToolRule,
+    current_invocation,
     load_listing,
 )
 from skillhouse.tools.assets import AssetError, find_skill
@@ -50,6 +51,8 @@ class Shown:
     profile: Profile
     decide: Callable[[Need, Session], str]
     """What is decided about a need: allow, ask or deny."""
+    listed: frozenset[str] | None = None
+    """Files of the skills that lists name; the others are found by search alone. None is all."""
 
 
 class SkillReference:
@@ -146,16 +149,21 @@ class SkillTool:
         self.description = said(messages, "skill_description")
         if shown.catalog:
             self.description += f" {said(messages, 'list_follows')}\n{shown.catalog}"
-        listed = self._reference.values
+        values = self._reference.values
+        of_file = self._reference.values_of_file
+        kept = shown.listed
+        listed = [value for file, value in of_file.items() if kept is None or file in kept]
         wanted: dict[str, Any] = {"type": "string", "description": "the skill to load"}
         self.accepted: Mapping[str, Any] = self._schema(wanted)
         """What calls are checked against: where the profile has words of its own for a skill that
         is unknown, the tool says them, and not the schema."""
-        if rule.enum != "none" and len(listed) <= ENUM_MAX:
-            wanted = {**wanted, "enum": list(listed) or [""]}
-        self.schema: Mapping[str, Any] = self._schema(wanted)
-        if "skill_unknown" not in messages and shown.visible.skills:
-            self.accepted = self.schema
+        shows_values = rule.enum != "none" and len(listed) <= ENUM_MAX
+        self.schema: Mapping[str, Any] = self._schema(
+            {**wanted, "enum": listed or [""]} if shows_values else wanted
+        )
+        if "skill_unknown" not in messages and shown.visible.skills and shows_values:
+            # What is not listed can still be found, and then loaded.
+            self.accepted = self._schema({**wanted, "enum": list(values)})
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -181,6 +189,8 @@ class SkillTool:
                     profile.result, title=title, output=words, metadata={}, succeeded=False
                 )
                 return Output(text=words, data=data, failed=True)
+            if not current_invocation(content, profile.extensions).model_invocable:
+                raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
             session.loaded[skill.file] = skill.directory
             return self._output(content, self._shown.decide(needs[0], session))
 

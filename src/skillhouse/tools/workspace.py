@@ -50,6 +50,7 @@ class Workspace:
         root: Path,
         *,
         withheld: Iterable[Path] = (),
+        for_people: Iterable[Path] = (),
         protected: Iterable[Path] = (),
         private: Iterable[Path] = (),
     ) -> None:
@@ -58,6 +59,7 @@ class Workspace:
         Args:
             root: The directory.
             withheld: Directories of skills whose files this agent must not read.
+            for_people: Those that open to a conversation in which a person has started the skill.
             protected: Places that no tool writes to: skills and their roots, whether they exist.
             private: Those of the house itself, which a command cannot even read.
         """
@@ -69,20 +71,22 @@ class Workspace:
         self.hidden = Guarded(self.root, private).below
         """What of it no command reads."""
         self._private = tuple(Path(os.path.realpath(place)) for place in private)
-        self._withheld = frozenset(
-            place for given in withheld for place in (str(given), os.path.realpath(given))
-        )
+        self._withheld = _places(withheld)
+        self._for_people = _places(for_people)
 
     def is_withheld(self, absolute: str, session: Session) -> bool:
         """Whether a path, as written or where links lead, lies in a skill that is kept from view.
 
         Of skills inside each other the innermost counts.
         """
-        if not self._withheld:
+        withheld = self._withheld
+        if self._for_people:
+            withheld |= self._for_people - _places(session.loaded.values())
+        if not withheld:
             return False
         for path in {absolute, os.path.realpath(absolute)}:
             places = (path, *map(str, Path(path).parents))
-            kept = next((place for place in places if place in self._withheld), None)
+            kept = next((place for place in places if place in withheld), None)
             inner = (os.path.dirname(skill.file) for skill in session.visible.skills)
             if kept is not None and not any(
                 len(seen) > len(kept) and seen in places for seen in inner
@@ -181,6 +185,13 @@ class Workspace:
         skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
         directories = (*skills, *map(str, session.loaded.values()))
         return any(Path(absolute).is_relative_to(place) for place in directories)
+
+
+def _places(directories: Iterable[Path]) -> frozenset[str]:
+    """Return the paths of directories, as written and where links lead."""
+    return frozenset(
+        place for given in directories for place in (str(given), os.path.realpath(given))
+    )
 
 
 def opened(place: Place) -> int:

@@ -22,6 +22,7 @@ VERBS = {
     "show": ("showing", "show one skill: metadata, files, findings, permission"),
     "search": ("searching", "rank the skills for a request"),
     "load": ("loading", "print the body of a skill"),
+    "invoke": ("invoking", "start a skill as a slash command does, with arguments"),
     "files": ("files", "list the other files of a skill"),
     "new": ("making", "make a skill of your own, or of this project"),
     "enable": ("switching", "let agents see a skill again"),

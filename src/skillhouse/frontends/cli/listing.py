@@ -72,7 +72,10 @@ def _summary(house: Skillhouse) -> str:
     parts = [counted(len(house.visible), "skill")]
     if house.hidden:
         parts.append(f"{len(house.hidden)} denied by rules")
-    disabled = len(index.skills) - len(house.visible) - len(house.hidden)
+    for_people = len(house.view().for_people)
+    if for_people:
+        parts.append(f"{for_people} for people alone")
+    disabled = len(index.skills) - len(house.visible) - len(house.hidden) - for_people
     if disabled:
         parts.append(f"{disabled} disabled")
     if index.shadowed:

@@ -29,7 +29,7 @@ def configure(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """Pair, list or unpair."""
     if options.verb == "pair":
-        device = house.devices.pair(options.name, user=options.user)
+        device = house.safeguards.devices.pair(options.name, user=options.user)
         if options.json:
             terminal.json({**_value(device), "secret": device.secret})
         else:
@@ -38,14 +38,14 @@ def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> i
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        if not house.devices.unpair(options.id):
+        if not house.safeguards.devices.unpair(options.id):
             raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
         if options.json:
             terminal.json({"id": options.id, "unpaired": True})
         else:
             terminal.line(f"unpaired: {options.id}")
         return 0
-    found = house.devices.all()
+    found = house.safeguards.devices.all()
     if options.json:
         terminal.json([_value(device) for device in found])
         return 0

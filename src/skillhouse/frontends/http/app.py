@@ -41,7 +41,7 @@ _STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/sv
 def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
     """Return the application of `http_app`."""
     site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
-    inbox = Inbox(house.approvals, house.devices, site.page, time.time)
+    inbox = Inbox(house.approvals, house.safeguards.devices, site.page, time.time)
     routes = [
         Route("/", site.status),
         Route("/skills/{reference:path}", site.skill),

@@ -47,7 +47,7 @@ class Listing:
         return self._seen != before
 
     def _visible(self) -> Seen:
-        skills = self._house.view(self._agent).visible.skills
+        skills = self._house.view(self._agent).listed.skills
         return tuple((skill.name, skill.description, skill.file) for skill in skills)
 
 

@@ -1,0 +1,232 @@
+"""Who may start a skill, and where it is listed: Claude Code's fields, read under a profile.
+
+Source: reference of the extensions, "Frontmatter" and "Invocation matrix". Nothing is read unless a
+profile or the user turns it on (`Extensions`), and no field can turn on anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.skill.globs import is_glob, matches_glob, split_globs
+from skillhouse.skill.hidden import find_hidden
+from skillhouse.skill.index import SkillIndex
+from skillhouse.skill.model import Skill, SkillContent
+from skillhouse.skill.parsing import parse
+from skillhouse.skill.profile import Extensions
+from skillhouse.skill.source import SKILL_FILE_MAX, RefusedError, normalise, split_head
+from skillhouse.skill.yaml_text import key_line
+
+MODEL_FIELD = "disable-model-invocation"
+USER_FIELD = "user-invocable"
+HINT_FIELD = "argument-hint"
+WHEN_FIELD = "when_to_use"
+PATHS_FIELD = "paths"
+
+HINT_MAX = 200
+"""Characters of an argument hint that are shown."""
+WHEN_MAX = 1_536
+"""Characters of `when_to_use` (Claude Code cuts it and the description together there)."""
+PATHS_MAX = 64
+"""Patterns that one skill may have."""
+
+_JOIN = " - "
+"""Stands between a description and `when_to_use`, as in Claude Code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """What a frontmatter says about who starts the skill, as far as a profile heeds it."""
+
+    model_invocable: bool = True
+    """False: only a person starts it; the model neither sees nor loads it."""
+    user_invocable: bool = True
+    """False: it is not offered to a person."""
+    argument_hint: str = ""
+    """What to write after its name, for a menu."""
+    when_to_use: str = ""
+    paths: tuple[str, ...] = ()
+    """Patterns of files; it is listed once one of them is worked on. Empty: always."""
+    faults: tuple[tuple[str, str], ...] = ()
+    """Fields that cannot be read as they are, each with what was expected."""
+
+    def is_listed_for(self, files: Iterable[str]) -> bool:
+        """Whether it is listed when these files of the project, as relative paths, are worked on.
+
+        >>> Invocation(paths=("src/**",)).is_listed_for(["docs/a.md"])
+        False
+        """
+        if not self.paths:
+            return True
+        return any(matches_glob(glob, file) for file in files for glob in self.paths)
+
+
+_NOTHING_SAID = Invocation()
+
+
+def read_invocation(skill: Skill, extensions: Extensions) -> Invocation:
+    """Return what a skill's frontmatter says, of the fields that are turned on.
+
+    A field that cannot be read counts as the stricter of its values and is a fault.
+    """
+    wanted = _wanted(extensions)
+    # Looked for as bytes first: few of thousands have such a field, and decoding all takes long.
+    if not any(field.encode() in skill.packed_fields for field in wanted):
+        return _NOTHING_SAID
+    fields = skill.frontmatter.fields
+    return _invocation({field: fields[field] for field in wanted if field in fields})
+
+
+def described(skill: Skill, extensions: Extensions) -> Skill:
+    """Return the skill with `when_to_use` in its description, where that is turned on."""
+    # First of all whether it is on at all: this is asked of every skill.
+    added = extensions.when_to_use and read_invocation(skill, extensions).when_to_use
+    if not added:
+        return skill
+    text = f"{skill.description}{_JOIN}{added}" if skill.description else added
+    return replace(skill, description=text)
+
+
+def current_invocation(content: SkillContent, extensions: Extensions) -> Invocation:
+    """Return what the file says that was loaded now, which may have changed since it was listed."""
+    skill = content.skill
+    if content.frontmatter_changed:
+        data = content.text.encode()
+        policy = skill.policy
+        skill = parse(data, directory=content.directory.name, policy=policy).skill or skill
+    return read_invocation(skill, extensions)
+
+
+def invocation_findings(index: SkillIndex, extensions: Extensions) -> tuple[Diagnostic, ...]:
+    """Return a finding for each of these fields that cannot be read, with its line."""
+    if not _wanted(extensions):
+        # An index is decoded when it is first looked at, which is not for this.
+        return ()
+    return tuple(
+        Diagnostic(
+            code="invocation-field",
+            severity=Severity.WARNING,
+            message=f"`{field}`: {message}",
+            path=skill.location,
+            line=_line_of(skill, field),
+        )
+        for skill in index.skills
+        for field, message in read_invocation(skill, extensions).faults
+    )
+
+
+def relative_file(path: str, project: Path) -> str | None:
+    """Return an absolute path, or one below the project, as patterns see it; None when outside.
+
+    >>> relative_file("/p/src/a.ts", Path("/p")), relative_file("/etc/a", Path("/p"))
+    ('src/a.ts', None)
+    """
+    given = PurePosixPath(path)
+    if ".." in given.parts:
+        return None
+    if not given.is_absolute():
+        return given.as_posix()
+    return given.relative_to(project).as_posix() if given.is_relative_to(project) else None
+
+
+def _wanted(extensions: Extensions) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
+    if extensions.invocation:
+        found += (MODEL_FIELD, USER_FIELD)
+    if extensions.invocation or extensions.substitution:
+        found += (HINT_FIELD,)
+    if extensions.when_to_use:
+        found += (WHEN_FIELD,)
+    return (*found, PATHS_FIELD) if extensions.paths else found
+
+
+def _invocation(fields: Mapping[str, Any]) -> Invocation:
+    faults: list[tuple[str, str]] = []
+    disabled = _switch(fields, MODEL_FIELD, faults, default=False)
+    return Invocation(
+        model_invocable=disabled is False,
+        user_invocable=_switch(fields, USER_FIELD, faults, default=True) is True,
+        argument_hint=_hint(fields.get(HINT_FIELD), faults),
+        when_to_use=_when(fields.get(WHEN_FIELD), faults),
+        paths=_paths(fields.get(PATHS_FIELD), faults),
+        faults=tuple(faults),
+    )
+
+
+def _switch(
+    fields: Mapping[str, Any], field: str, faults: list[tuple[str, str]], *, default: bool
+) -> bool | None:
+    """Return a truth value, which is text here (DESIGN, decision 13); None when it is none."""
+    if field not in fields:
+        return default
+    value = fields[field]
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text in ("true", "false"):
+        return text == "true"
+    faults.append((field, f"expected true or false, got {_shown(value)}"))
+    return None
+
+
+def _hint(value: Any, faults: list[tuple[str, str]]) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        # `[issue]` without quotes is a list to YAML.
+        value = f"[{', '.join(value)}]"
+    text = _text(value, HINT_FIELD, faults)
+    return text if len(text) <= HINT_MAX else f"{text[:HINT_MAX]}..."
+
+
+def _when(value: Any, faults: list[tuple[str, str]]) -> str:
+    text = _text(value, WHEN_FIELD, faults)
+    if len(text) > WHEN_MAX:
+        faults.append((WHEN_FIELD, f"expected at most {WHEN_MAX} characters, got {len(text)}"))
+        text = f"{text[:WHEN_MAX]}..."
+    return text
+
+
+def _text(value: Any, field: str, faults: list[tuple[str, str]]) -> str:
+    """Return a text on one line; empty when it is none, or hides something from a person."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        faults.append((field, f"expected text, got {_shown(value)}"))
+        return ""
+    if find_hidden(value) is not None:
+        faults.append((field, "a hidden character in it; the field is passed over"))
+        return ""
+    return " ".join(value.split())
+
+
+def _paths(value: Any, faults: list[tuple[str, str]]) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        globs: tuple[str, ...] = split_globs(value)
+    elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+        globs = tuple(item.strip() for item in value if item.strip())
+    else:
+        faults.append((PATHS_FIELD, f"expected patterns as text or a list, got {_shown(value)}"))
+        return ("",)
+    odd = next((glob for glob in globs if not is_glob(glob)), None)
+    if odd is not None:
+        faults.append((PATHS_FIELD, f"no pattern of paths below the project: {odd!r:.80}"))
+    if len(globs) > PATHS_MAX:
+        faults.append((PATHS_FIELD, f"expected at most {PATHS_MAX} patterns, got {len(globs)}"))
+    # A pattern that is none matches nothing, so that a bad limit does not become no limit.
+    return globs[:PATHS_MAX]
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.80}" if isinstance(value, str) else "a list or map"
+
+
+def _line_of(skill: Skill, field: str) -> int | None:
+    """Return the line of a field, read again; None when the file is not as it was."""
+    try:
+        data = read_beneath(skill.directory, skill.location.name, max_bytes=SKILL_FILE_MAX)
+        return key_line(split_head(normalise(data, [])).block, field)
+    except (PathError, RefusedError):
+        return None
