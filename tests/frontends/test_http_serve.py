@@ -69,7 +69,7 @@ def fetched(port: int, path: str, token: str) -> bytes:
 def test_up_prints_one_address_serves_and_ends_cleanly(tmp_path: Path, number: signal.Signals):
     write_skill(tmp_path / "home/.agents/skills/notes")
     with started(tmp_path) as (process, port, token):
-        assert json.loads(fetched(port, "/api/status", token))["skills"] == 3
+        assert json.loads(fetched(port, "/api/status", token))["skills"] == 4
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(f"http://127.0.0.1:{port}/?token={token}", timeout=20) as answer:
             assert answer.url == f"http://127.0.0.1:{port}/"
@@ -95,7 +95,7 @@ def test_serve_gives_the_signals_back_when_it_ends(tmp_path: Path):
     answers: list[int] = []
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert served(tmp_path, use) == 0
-    assert answers == [2]
+    assert answers == [3]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.slow
 
 
 Work = Callable[[Client], Awaitable[None]]
-TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec"]
+TOOLS = ["skill", "search_skills", "read", "list", "write", "edit", "exec", "fetch", "web_search"]
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_skill_tool_lists_the_catalog_and_its_names(peer: Peer, mode: str) -
         assert "<name>notes</name>" in description
         assert "<description>Takes notes about anything.</description>" in description
         names = tools["skill"].input_schema["properties"]["name"]["enum"]
-        assert names == ["notes", "github", "weather"]
+        assert names == ["notes", "github", "weather", "web-search"]
 
     talk(peer, work, mode)
 
@@ -89,7 +89,8 @@ def test_annotations_say_which_tools_only_read(peer: Peer) -> None:
             for tool in (await client.list_tools()).tools
             if tool.annotations
         }
-        assert hints == {name: (name in TOOLS[:4], name in TOOLS[4:]) for name in TOOLS}
+        reading = {"skill", "search_skills", "read", "list", "web_search"}
+        assert hints == {name: (name in reading, name not in reading) for name in TOOLS}
 
     talk(peer, work)
 
@@ -214,7 +215,7 @@ def test_an_agent_sees_only_what_its_rules_leave(peer: Peer) -> None:
         pipe.shake_hands()
         pipe.send("tools/list", 1)
         [skill, *_] = pipe.receive()["result"]["tools"]
-        assert skill["inputSchema"]["properties"]["name"]["enum"] == ["github"]
+        assert skill["inputSchema"]["properties"]["name"]["enum"] == ["github", "web-search"]
         pipe.send("tools/call", 2, name="skill", arguments={"name": "github"})
         assert pipe.receive()["result"]["isError"] is False
     [entry] = read_records(peer.log)

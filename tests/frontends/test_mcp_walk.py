@@ -23,15 +23,19 @@ pytestmark = pytest.mark.slow
 
 WEATHER = "Tokyo: ⛅️ +18°C\n"
 RULES = """
+[net]
+hosts = ["{address}"]
+private = ["127.0.0.2"]
+
 [[rules]]
 effect = "allow"
 action = "exec"
-pattern = "curl -s http://127.0.0.1:*"
+pattern = "curl -s http://127.0.0.2:*"
 
 [[rules]]
 effect = "allow"
 action = "network"
-pattern = "curl -s http://127.0.0.1:*"
+pattern = "curl -s http://127.0.0.2:*"
 """
 
 
@@ -58,10 +62,10 @@ def forecast() -> Iterator[tuple[str, list[str]]]:
     """Return the address of a service on this machine, and what it is asked."""
     asked: list[str] = []
     handler = type("Handler", (Forecast,), {"asked": asked})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.2", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.2:{server.server_port}", asked
         server.shutdown()
         thread.join()
 
@@ -102,7 +106,7 @@ def test_a_scripted_model_walks_from_the_catalog_to_the_answer(
         "weather in Tokyo.",
         f"# Weather\n\n```bash\ncurl -s {url}\n```\n",
     )
-    peer.configure(RULES)
+    peer.configure(RULES.format(address=address))
 
     async def main() -> str:
         async with peer.client(mode) as client:
@@ -115,9 +119,12 @@ def test_a_scripted_model_walks_from_the_catalog_to_the_answer(
     command = f"curl -s {url}"
     assert _seen(executed) == ("exec", "mcp", [("exec", command, "allow")], "ok")
     assert loaded.record.arguments == {"name": "tokyo-weather"}
-    assert executed.record.arguments == {"command": "curl", "params": ["-s", url]}
+    assert executed.record.arguments == {
+        "command": "curl",
+        "params": ["-s", url],
+    }
     assert executed.outcome is not None
-    assert executed.outcome.detail["network"] == "host"
+    assert executed.outcome.detail["network"] == "proxy"
     assert executed.outcome.detail["exit_code"] == 0
     assert verify_log(peer.log).problems == ()
 
@@ -143,7 +150,7 @@ def test_every_listed_location_is_read_through_the_gate(peer: Peer) -> None:
             }
 
     texts = anyio.run(main)
-    assert len(texts) == 4
+    assert len(texts) == 5
     assert texts == {location: Path(location).read_text(encoding="utf-8") for location in texts}
     entries = read_records(peer.log, newest_first=False)
     assert [(entry.record.arguments["path"], entry.status) for entry in entries] == [

@@ -40,7 +40,7 @@ def invoke(house: Skillhouse, name: str, arguments: str = "", **caller: str) -> 
 
 def names(house: Skillhouse, agent: str = "default") -> list[str]:
     found = (entry.name for entry in house.invocable(agent))
-    return [name for name in found if name not in ("github", "weather")]
+    return [name for name in found if name not in ("github", "weather", "web-search")]
 
 
 def offered(house: Skillhouse) -> str:

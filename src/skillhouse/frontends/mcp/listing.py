@@ -9,9 +9,11 @@ from typing import Any
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Tool
 
-READING = frozenset({"read", "list"})
+READING = frozenset({"read", "list", "web_search"})
 """Tools that change nothing, besides those about skills, which say so themselves; a client may run
 them side by side and without asking."""
+OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
+"""Tools that can reach what lies outside this machine."""
 CHECK_SECONDS = 1.0
 """Least time between two looks at the disk that calls cause."""
 
@@ -61,7 +63,7 @@ def _described(tool: Tool) -> dict[str, Any]:
         "annotations": {
             "readOnlyHint": reads,
             "destructiveHint": not reads,
-            "openWorldHint": tool.name == "exec",
+            "openWorldHint": tool.name in OPEN_WORLD,
         },
     }
 
