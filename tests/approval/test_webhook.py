@@ -14,6 +14,7 @@ import pytest
 
 from skillhouse.approval import SignatureError, WebhookChannel, checked_url, verified_id
 from skillhouse.approval.signing import secret_bytes, signed_headers
+from skillhouse.approval.webhook import chat_text
 from skillhouse.floor import ConfigError
 from tests.approval.questions import Clock, broker_at, question
 
@@ -54,6 +55,17 @@ def test_a_question_is_sent_signed_with_all_that_a_yes_is_about(tmp_path: Path) 
     assert told["nonce"] == request.nonce
     assert told["page"] == f"{page}/approvals/{request.id}"
     assert told["answers"] == ["once", "session", "project", "always", "no"]
+
+
+@pytest.mark.req("S000-80")
+def test_a_chat_is_shown_tool_file_and_how_the_texts_begin(tmp_path: Path) -> None:
+    asked = question(facts=(("path", "a.txt"), ("old", "x" * 200), ("new", "y" * 201)))
+    assert chat_text(asked).splitlines()[1:] == [
+        f"tool: {asked.tool}",
+        "path: a.txt",
+        f"old: {'x' * 200}",
+        f"new: {'y' * 200}…",
+    ]
 
 
 @pytest.mark.parametrize("wire", [Wire(500), Wire(error=OSError("unreachable"))])

@@ -22,11 +22,8 @@ from skillhouse.permission import (
     Level,
     Outcome,
     ResumeError,
-    Seat,
     Tier,
-    WriteReason,
     load_tier_policy,
-    reply_reason,
 )
 from tests.permission.tiers import Desk, policy_of
 from tests.signer.places import FakeClock
@@ -306,14 +303,3 @@ def test_a_settlement_that_is_made_up_changes_nothing(desk: Desk) -> None:
         assert not desk.tiers.settle(token, Outcome.WITHDRAWN)
     left = [desk.judge(SWAP, arguments={"amount": 40}).reason for _ in range(5)]
     assert left == ["", "", "", "", "daily-limit-exceeded"]
-
-
-def test_nobody_answers_for_somebody_else() -> None:
-    # A waiter that is keyed by the channel alone takes anybody's yes.
-    waiting = {"telegram": "mika"}
-    assert "telegram" in waiting
-    asked = Seat(user="mika", channel="telegram", conversation="family")
-    for user in ("noa", "MIKA", "mika ", "bot"):
-        other = Seat(user=user, channel="telegram", conversation="family")
-        assert reply_reason(asked, other, "yes") is None
-    assert reply_reason(asked, asked, "yes") is WriteReason.APPROVED

@@ -114,7 +114,10 @@ def test_a_scripted_model_walks_from_the_catalog_to_the_answer(
 
     assert anyio.run(main) == f"It is now {WEATHER.strip()}"
     assert asked == ["/Tokyo?format=3"]
-    loaded, executed = read_records(peer.log, newest_first=False)
+    loaded, executed, reached = sorted(
+        read_records(peer.log, newest_first=False), key=lambda entry: entry.record.kind == "event"
+    )
+    assert reached.record.permissions[0].resource == f"GET {address}"
     assert _seen(loaded) == ("skill", "mcp", [("skill", "tokyo-weather", "allow")], "ok")
     command = f"curl -s {url}"
     assert _seen(executed) == ("exec", "mcp", [("exec", command, "allow")], "ok")

@@ -17,6 +17,9 @@ from skillhouse.floor import ConfigError, SkillhouseError
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 """Sends a body to an address and returns the status; raises SkillhouseError or OSError."""
 
+PREVIEW_MAX = 200
+"""Characters of a text that a chat shows (S000-80)."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -75,6 +78,7 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
         "content": request.content,
         "content_digest": request.content_digest,
         "title": request.title,
+        "text": chat_text(request),
         "facts": [list(fact) for fact in request.facts],
         "reasons": list(request.reasons),
         "level": request.level,
@@ -84,6 +88,18 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
         "expires_ms": request.expires_ms,
         "page": f"{page}/approvals/{request.id}" if page else "",
     }
+
+
+def chat_text(request: ApprovalRequest) -> str:
+    """Return a question as a chat shows it: the tool, what it is about, and how each text begins.
+
+    All of each text is among the facts, and on the page.
+    """
+    begun = (
+        f"{label}: {text if len(text) <= PREVIEW_MAX else f'{text[:PREVIEW_MAX]}…'}"
+        for label, text in request.facts
+    )
+    return "\n".join((request.title, f"tool: {request.tool}", *begun))
 
 
 def checked_url(url: str) -> str:

@@ -58,15 +58,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.tiering import Tiers as Tiers
     from skillhouse.permission.tiering import is_stop_command as is_stop_command
     from skillhouse.permission.tiers import TierPolicy as TierPolicy
-    from skillhouse.permission.write_gate import Seat as Seat
-    from skillhouse.permission.write_gate import WriteGate as WriteGate
-    from skillhouse.permission.write_gate import WriteReason as WriteReason
-    from skillhouse.permission.write_gate import WriteVerdict as WriteVerdict
-    from skillhouse.permission.write_gate import audit_line as audit_line
-    from skillhouse.permission.write_gate import question_facts as question_facts
-    from skillhouse.permission.write_gate import refusal_text as refusal_text
-    from skillhouse.permission.write_gate import reply_reason as reply_reason
-    from skillhouse.permission.write_gate import user_notice as user_notice
 else:
     import importlib
 
@@ -83,10 +74,6 @@ else:
         "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
         "tiering": "ResumeError StopNotice StopReport Tiers is_stop_command",
         "tiers": "TierPolicy",
-        "write_gate": (
-            "Seat WriteGate WriteReason WriteVerdict audit_line question_facts refusal_text "
-            "reply_reason user_notice"
-        ),
     }
     _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
     _LOADED = (
