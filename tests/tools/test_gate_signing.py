@@ -136,6 +136,33 @@ def test_what_a_session_key_spends_is_known_to_the_tiers_by_what_was_decoded(
         assert house.call_sync("sign", arguments).status == "ok"
 
 
+@pytest.mark.slow
+@pytest.mark.req("S000-55")
+@pytest.mark.parametrize(
+    ("written", "asks"),
+    [
+        ("{tier: 3, escalateAbove: {eth: 1}}", False),
+        ("{tier: 2, escalateAbove: {eth: 1}}", False),
+        ("{tier: 2, requireConfirmation: true, escalateAbove: {eth: 1}}", True),
+        ("{tier: 1, requireConfirmation: false}", True),
+    ],
+)
+def test_each_tier_confirms_a_signature_in_its_own_way(
+    tmp_path: Path, written: str, asks: bool
+) -> None:
+    """Tiers 3 and 2 let a session key sign, 2 asks where it is told to, and 1 always does."""
+    policy(tmp_path, f"sign: {written}")
+    with house_with_keys(tmp_path, ALLOW) as house:
+        told = house.call_sync("sign", message("bot"))
+        assert told.status == ("pending" if asks else "ok")
+        if asks:
+            # A signature is decided where all of it is shown.
+            with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
+                answer(house, told.approval_id, Answer.ONCE)
+            answer(house, told.approval_id, Answer.ONCE, channel="page")
+            assert house.call_sync("sign", message("bot")).status == "ok"
+
+
 def test_a_password_in_the_configuration_is_refused_and_not_repeated(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     places.user_file.parent.mkdir(parents=True)

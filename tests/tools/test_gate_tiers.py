@@ -65,6 +65,22 @@ def test_a_tier_asks_about_what_a_rule_allows_each_time(tmp_path: Path) -> None:
         assert house.call_sync(*WRITE).status == "denied"
 
 
+@pytest.mark.req("S000-54")
+def test_a_command_meets_the_list_of_commands_and_a_confirmation_in_place(tmp_path: Path) -> None:
+    policy(tmp_path, "exec: {tier: 2, requireConfirmation: true, confirmationChannel: inline}")
+    listed = Rule(effect=Effect.ALLOW, action="exec", pattern="git status")
+    never = Rule(effect=Effect.DENY, action="exec", pattern="rm *")
+    person = Person([Answer.NO] * 2)
+    with house_at(tmp_path, listed, never, person=person) as house:
+        for command in ("git status", "make all", "rm -rf build"):
+            assert house.call_sync("exec", {"command": command}).status == "denied"
+        reasons = [request.reasons for request in person.asked]
+    assert reasons == [
+        ("`tools.exec` of the tier policy asks",),
+        ("no rule speaks, and commands are asked about",),
+    ]
+
+
 @pytest.mark.req("S000-99", "S000-100")
 def test_tier_1_is_decided_on_the_page_whatever_the_policy_says_of_asking(tmp_path: Path) -> None:
     policy(tmp_path, "write: {tier: 1, requireConfirmation: false}")
