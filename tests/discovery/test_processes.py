@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,10 +41,13 @@ def test_eight_processes_of_which_one_is_killed_writing_the_index_all_find_every
     assert len(expected.skills) == SKILLS
 
     processes = [start(root, cache, **({"doomed": True} if n == 3 else {})) for n in range(8)]
-    for process in processes:
+    # The doomed one goes first: should others have written the index by then, it would not write.
+    for process in (processes[3], *processes[:3], *processes[4:]):
         assert process.stdin is not None
         process.stdin.close()
         process.stdin = None
+        if process is processes[3]:
+            time.sleep(0.2)
     ended = [(*process.communicate(timeout=120), process.returncode) for process in processes]
 
     killed = ended.pop(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,9 @@ def test_an_agent_gets_from_the_listing_to_a_script_that_runs(tmp_path: Path, ne
     places = make_places(tmp_path, {"DOCUMENT_ROOT": str(documents)})
     for name, text in (("a.txt", "one\ntwo\n"), ("b.txt", "one\nzwei\n")):
         (places.start / name).write_text(text)
-    allow = Layer(name="user", rules=(rule("allow", "python3 *", action="exec"),))
+    # A pattern with a star never covers what an interpreter runs; the exact line does.
+    line = shlex.join(["python3", str(scripts / "compare.py"), "a.txt", "b.txt"])
+    allow = Layer(name="user", rules=(rule("allow", line, action="exec"),))
     with Skillhouse(configured(places), profile="openseed", layers=(allow,)) as house:
         (listed,) = data(house, "list_skill_assets", skill_name="file-diff")["paths"]
         script = {"skill_name": "file-diff", "script_name": Path(listed).name}
