@@ -46,8 +46,8 @@ def test_eight_processes_of_which_one_is_killed_writing_the_index_all_find_every
         assert process.stdin is not None
         process.stdin.close()
         process.stdin = None
-        if process is processes[3]:
-            time.sleep(0.2)
+        while not (cache / CACHE_FILE).exists():
+            time.sleep(0.01)
     ended = [(*process.communicate(timeout=120), process.returncode) for process in processes]
 
     killed = ended.pop(3)
