@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from skillhouse.skill.head import read_metadata as read_metadata
     from skillhouse.skill.index import IndexContent as IndexContent
     from skillhouse.skill.index import SkillIndex as SkillIndex
+    from skillhouse.skill.manifest import find_manifests as find_manifests
+    from skillhouse.skill.manifest import has_manifest as has_manifest
+    from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.manifest_model import ManifestResult as ManifestResult
+    from skillhouse.skill.manifest_model import SkillManifest as SkillManifest
+    from skillhouse.skill.manifest_model import ToolSpec as ToolSpec
     from skillhouse.skill.mentions import Mention as Mention
     from skillhouse.skill.mentions import find_mentions as find_mentions
     from skillhouse.skill.mentions import plain_words as plain_words
@@ -56,6 +62,8 @@ else:
         "content": "RESOURCES_MAX list_resources load load_listing",
         "head": "HEAD_BYTES read_metadata",
         "index": "IndexContent SkillIndex",
+        "manifest": "find_manifests has_manifest read_manifest",
+        "manifest_model": "ManifestResult SkillManifest ToolSpec",
         "mentions": "Mention find_mentions plain_words",
         "model": (
             "DEFAULT_POLICY Frontmatter ParsePolicy ParseResult SKILL_FILE "
