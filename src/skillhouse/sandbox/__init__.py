@@ -1,36 +1,77 @@
-"""Runs code inside limits."""
+"""Runs code inside limits and speaks JSON-RPC 2.0 with it.
 
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
-from skillhouse.sandbox.launcher import BubblewrapLauncher, Launcher, launcher_for
-from skillhouse.sandbox.plans import plan_argv, plan_readable
-from skillhouse.sandbox.profile import (
-    PROTECTED,
-    SECRETS,
-    Completed,
-    Limits,
-    SandboxProfile,
-    fits,
-)
-from skillhouse.sandbox.self_test import self_test
-from skillhouse.sandbox.status import Level, ProbeResult, SandboxStatus, detect
+The face loads each name when it is first used, because most commands of a house run no code.
+"""
 
-__all__ = [
-    "PROTECTED",
-    "SECRETS",
-    "BubblewrapLauncher",
-    "Completed",
-    "Launcher",
-    "Level",
-    "Limits",
-    "ProbeResult",
-    "SandboxError",
-    "SandboxProfile",
-    "SandboxStatus",
-    "SandboxUnavailableError",
-    "detect",
-    "fits",
-    "launcher_for",
-    "plan_argv",
-    "plan_readable",
-    "self_test",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.sandbox.cell import CELL_LIMITS as CELL_LIMITS
+    from skillhouse.sandbox.cell import TOOL_SECONDS as TOOL_SECONDS
+    from skillhouse.sandbox.cell import Capabilities as Capabilities
+    from skillhouse.sandbox.cell import CellResult as CellResult
+    from skillhouse.sandbox.cell import CellSpec as CellSpec
+    from skillhouse.sandbox.cell import HostCalls as HostCalls
+    from skillhouse.sandbox.cell import wrap_failure as wrap_failure
+    from skillhouse.sandbox.cell import wrap_result as wrap_result
+    from skillhouse.sandbox.errors import SandboxError as SandboxError
+    from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
+    from skillhouse.sandbox.executor import Executor as Executor
+    from skillhouse.sandbox.in_process import InProcessRunner as InProcessRunner
+    from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
+    from skillhouse.sandbox.launcher import Launcher as Launcher
+    from skillhouse.sandbox.launcher import launcher_for as launcher_for
+    from skillhouse.sandbox.plans import plan_argv as plan_argv
+    from skillhouse.sandbox.plans import plan_readable as plan_readable
+    from skillhouse.sandbox.profile import PROTECTED as PROTECTED
+    from skillhouse.sandbox.profile import SECRETS as SECRETS
+    from skillhouse.sandbox.profile import Completed as Completed
+    from skillhouse.sandbox.profile import Limits as Limits
+    from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
+    from skillhouse.sandbox.profile import fits as fits
+    from skillhouse.sandbox.rpc import FRAME_BYTES as FRAME_BYTES
+    from skillhouse.sandbox.rpc import RpcError as RpcError
+    from skillhouse.sandbox.rpc_client import RemoteExecutor as RemoteExecutor
+    from skillhouse.sandbox.rpc_client import RemoteHost as RemoteHost
+    from skillhouse.sandbox.rpc_client import RpcClient as RpcClient
+    from skillhouse.sandbox.self_testing import self_test as self_test
+    from skillhouse.sandbox.service import ServedTool as ServedTool
+    from skillhouse.sandbox.service import Shelf as Shelf
+    from skillhouse.sandbox.service import core_methods as core_methods
+    from skillhouse.sandbox.service import executor_methods as executor_methods
+    from skillhouse.sandbox.serving import Method as Method
+    from skillhouse.sandbox.serving import respond as respond
+    from skillhouse.sandbox.status import Level as Level
+    from skillhouse.sandbox.status import ProbeResult as ProbeResult
+    from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
+    from skillhouse.sandbox.status import detect as detect
+else:
+    import importlib
+
+    _FILES = {
+        "cell": (
+            "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure wrap_result"
+        ),
+        "errors": ("SandboxError SandboxUnavailableError"),
+        "executor": ("Executor"),
+        "in_process": ("InProcessRunner"),
+        "launcher": ("BubblewrapLauncher Launcher launcher_for"),
+        "plans": ("plan_argv plan_readable"),
+        "profile": ("Completed Limits PROTECTED SECRETS SandboxProfile fits"),
+        "rpc": ("FRAME_BYTES RpcError"),
+        "rpc_client": ("RemoteExecutor RemoteHost RpcClient"),
+        "self_test": ("self_test"),
+        "service": ("ServedTool Shelf core_methods executor_methods"),
+        "serving": ("Method respond"),
+        "status": ("Level ProbeResult SandboxStatus detect"),
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    __all__ = sorted(_FILE_OF)
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.sandbox` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.sandbox.{file}"), name)
+        globals()[name] = value
+        return value

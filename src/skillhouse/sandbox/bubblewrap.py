@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.sandbox import bridge
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.profile import SandboxProfile
+from skillhouse.sandbox.profile import Limits, SandboxProfile
 from skillhouse.sandbox.shield import Cover
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -16,6 +17,8 @@ PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
+SKILL_PLACE = "/skill"
+"""Where a cell sees its skill (reference/security.md 1.4)."""
 UID = 65534
 """User and group inside, "nobody". Outside it is the caller's, who may write the workspace."""
 
@@ -39,6 +42,8 @@ _ETC_FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
+CELL_FILES: Mapping[str, str] = _ETC_FILES | _ETC_HOSTS
+"""The texts of the files that a cell gets instead of the host's."""
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
@@ -92,13 +97,58 @@ def options(
     yield from _programs()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """What a cell sees beside the system's programs, all of it read-only."""
+
+    skill: Path
+    """The skill's tree."""
+    skill_place: str
+    """Where it is seen."""
+    packages: tuple[tuple[Path, str], ...]
+    """Its dependencies, each with the place where it is seen."""
+    readable: tuple[Path, ...]
+    """What the interpreter needs, at its own paths."""
+    limits: Limits
+    forks: bool
+    """True: it may make namespaces for its calls, and sees no /proc, which would show them all."""
+
+
+def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
+    """Yield the options that say what a cell sees: no workspace, and no place of the host to write.
+
+    Args:
+        files: Where bubblewrap reads each file that it makes.
+    """
+    profile = SandboxProfile(view.skill, limits=view.limits)
+    yield from ("--unshare-all", "--unshare-user", "--disable-userns")
+    yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", "cell")
+    if view.forks:
+        yield from ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+    yield from ("--new-session", "--die-with-parent", "--clearenv")
+    for name, value in _environment(profile).items():
+        yield from ("--setenv", name, value)
+    yield from _own(profile, files, processes=not view.forks)
+    # Its owner could give itself the right to write there, and a later call would see it.
+    yield from ("--remount-ro", "/dev")
+    for path in view.readable:
+        yield from ("--ro-bind", str(path), str(path))
+    yield from ("--ro-bind", str(view.skill), view.skill_place)
+    for path, place in view.packages:
+        yield from ("--ro-bind", str(path), place)
+    yield from ("--chdir", view.skill_place)
+    yield from _programs()
+
+
 def _environment(profile: SandboxProfile) -> Mapping[str, str]:
     proxied = bridge.environment() if profile.proxy_socket else {}
     own = {"PATH": PROGRAM_PATH, "HOME": HOME}
     return {"LANG": "C.UTF-8", **profile.environment, **proxied, **own}
 
 
-def _own(profile: SandboxProfile, files: Mapping[str, int]) -> Iterator[str]:
+def _own(
+    profile: SandboxProfile, files: Mapping[str, int], *, processes: bool = True
+) -> Iterator[str]:
     """Yield what is made anew for each run: most of /etc, /proc, /dev and /tmp."""
     reaching = _ETC_TRUST if profile.network or profile.proxy_socket else ()
     for name in _ETC + reaching + (_ETC_NETWORK if profile.network else ()):
@@ -112,20 +162,24 @@ def _own(profile: SandboxProfile, files: Mapping[str, int]) -> Iterator[str]:
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
     # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
     # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.
-    yield from ("--proc", "/proc", "--remount-ro", "/proc")
+    if processes:
+        yield from ("--proc", "/proc", "--remount-ro", "/proc")
     # Not `--dev`: it binds twice as many devices, into a directory of any size.
     yield from ("--size", "4096", "--perms", "0555", "--tmpfs", "/dev")
     for name in _DEVICES:
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
     for name, target in _DEVICE_LINKS.items():
         yield from ("--symlink", target, f"/dev/{name}")
-    limits = profile.limits
-    sizes = {
-        "/dev/shm": min(SHARED_MEMORY_BYTES, limits.memory_bytes),  # noqa: S108 - its own.
-        HOME: min(limits.file_bytes, limits.memory_bytes),
-    }
-    for path, size in sizes.items():
+    for path, size in writable(profile.limits):
         yield from ("--size", str(size), "--perms", "1777", "--tmpfs", path)
+
+
+def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
+    """Return the places in memory that a run may write, with their sizes in bytes."""
+    return (
+        ("/dev/shm", min(SHARED_MEMORY_BYTES, limits.memory_bytes)),  # noqa: S108 - its own.
+        (HOME, min(limits.file_bytes, limits.memory_bytes)),
+    )
 
 
 def _places(profile: SandboxProfile, covers: Mapping[str, Cover]) -> Iterator[str]:

@@ -38,6 +38,8 @@ class CgroupPlace:
     version: int
     memory: Path
     pids: Path
+    cpu: Path | None = None
+    """Where processor time can be shared out too, which is no condition of the level."""
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -60,10 +62,13 @@ def find_place(process: Path) -> CgroupPlace | None:
         # A sibling is preferred: version 2 gives a group with processes no controlled children.
         for parent in (unified.parent, unified):
             if _controls(parent) and _writable(parent):
-                return CgroupPlace(version=2, memory=parent, pids=parent)
+                cpu = parent if _controls(parent, "cpu") else None
+                return CgroupPlace(version=2, memory=parent, pids=parent, cpu=cpu)
     memory, pids = found.get("memory"), found.get("pids")
     if memory and pids and _writable(memory) and _writable(pids):
-        return CgroupPlace(version=1, memory=memory, pids=pids)
+        cpu = found.get("cpu")
+        cpu = cpu if cpu and _writable(cpu) else None
+        return CgroupPlace(version=1, memory=memory, pids=pids, cpu=cpu)
     return None
 
 
@@ -84,12 +89,12 @@ def _own_directories(mounts: str, groups: str) -> Iterator[tuple[str, Path]]:
                 yield name, Path(point) / ("" if relative.startswith("..") else relative)
 
 
-def _controls(directory: Path) -> bool:
+def _controls(directory: Path, *names: str) -> bool:
     try:
         given = (directory / "cgroup.subtree_control").read_text().split()
     except OSError:
         return False
-    return {"memory", "pids"} <= set(given)
+    return set(names or ("memory", "pids")) <= set(given)
 
 
 def _writable(directory: Path) -> bool:
@@ -99,8 +104,14 @@ def _writable(directory: Path) -> bool:
 class Cage:
     """The group of one run. `add` the first process before it starts others."""
 
-    def __init__(self, place: CgroupPlace, limits: Limits) -> None:
+    def __init__(
+        self, place: CgroupPlace, limits: Limits, *, cpu_weight: int | None = None
+    ) -> None:
         """Make the group.
+
+        Args:
+            cpu_weight: Its share when processors are wanted by more than there are, where the
+                usual one is 100; without it, each of its processes counts by itself.
 
         Raises:
             SandboxError: "cgroup-failed".
@@ -108,11 +119,14 @@ class Cage:
         name = f"skillhouse-{os.getpid()}-{next(_NUMBERS)}"
         self._version = place.version
         self._memory, self._pids = place.memory / name, place.pids / name
-        self._directories = tuple(parent / name for parent in place.directories)
+        self._cpu = place.cpu / name if place.cpu and cpu_weight else None
+        parents = dict.fromkeys((*place.directories, *((place.cpu,) if self._cpu else ())))
+        self._directories = tuple(parent / name for parent in parents if parent)
         try:
             for directory in self._directories:
                 directory.mkdir()
             self._limit(limits)
+            self._share(cpu_weight)
         except OSError as error:
             self._discard()
             raise SandboxError("cgroup-failed", f"cannot make a control group: {error}") from error
@@ -130,6 +144,16 @@ class Cage:
         _write(self._memory / "memory.limit_in_bytes", memory)
         with contextlib.suppress(FileNotFoundError):
             _write(self._memory / "memory.memsw.limit_in_bytes", memory)
+
+    def _share(self, weight: int | None) -> None:
+        if self._cpu is not None and weight is not None:
+            # What is usual is 100 in version 2, and 1024 in version 1.
+            name, value = (
+                ("cpu.weight", weight)
+                if self._version == 2
+                else ("cpu.shares", weight * 1_024 // 100)
+            )
+            _write(self._cpu / name, str(value))
 
     def start(self, spawn: Callable[[], T]) -> T:
         """Return what `spawn` does, with the processes that it starts in the group.

@@ -67,8 +67,10 @@ def _common(limits: Limits) -> dict[int, int]:
 class CgroupGuard:
     """The kernel counts memory and processes of the whole run."""
 
-    def __init__(self, place: CgroupPlace, limits: Limits) -> None:
-        self._cage = Cage(place, limits)
+    def __init__(
+        self, place: CgroupPlace, limits: Limits, *, cpu_weight: int | None = None
+    ) -> None:
+        self._cage = Cage(place, limits, cpu_weight=cpu_weight)
         self.resource_limits: Mapping[int, int] = _common(limits)
         self.inner_limits: Mapping[int, int] = {}
 
@@ -123,7 +125,11 @@ class RlimitGuard:
                 return "processes"
             if memory_bytes > self._limits.memory_bytes:
                 return "memory"
-            await anyio.sleep(WATCH_SECONDS)
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Wait between two looks."""
+        await anyio.sleep(WATCH_SECONDS)
 
     def reached(self) -> str:
         return ""

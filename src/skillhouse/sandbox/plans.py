@@ -35,11 +35,19 @@ def plan_readable() -> tuple[Path, ...]:
 def _python() -> tuple[str, ...]:
     if _system_python() is not None:
         return ("python3",)
-    version = sys.version_info
-    program = Path(sys.base_prefix).resolve() / "bin" / f"python{version.major}.{version.minor}"
     # The launcher wants a plain name, and the shell knows the way to the program: its script is
     # this constant, and all words of the plan are arguments.
-    return ("sh", "-c", 'exec "$@"', "sh", str(program))
+    return ("sh", "-c", 'exec "$@"', "sh", str(_own_python()))
+
+
+def _own_python() -> Path:
+    version = sys.version_info
+    return Path(sys.base_prefix).resolve() / "bin" / f"python{version.major}.{version.minor}"
+
+
+def interpreter() -> tuple[str, tuple[Path, ...]]:
+    """Return the Python for what runs inside, and the directories it needs beside the system's."""
+    return _system_python() or str(_own_python()), plan_readable()
 
 
 @functools.cache

@@ -23,7 +23,7 @@ import anyio
 
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import Guard
-from skillhouse.sandbox.pipes import Pipes
+from skillhouse.sandbox.pipes import CHUNK, Pipes
 from skillhouse.sandbox.profile import Completed, Limits
 
 GRACE_SECONDS = 0.5
@@ -47,6 +47,8 @@ class Command:
     options: Callable[[Mapping[str, int]], Iterable[str]]
     """Makes the options from descriptors: those of `files`, "status" and, if it must wait for
     inner limits, "block"."""
+    inherited: tuple[int, ...] = ()
+    """Descriptors that the program gets under their numbers; the caller closes his own."""
 
 
 class Run:
@@ -65,8 +67,14 @@ class Run:
         """Descriptor of the first process inside. When it is gone, so is every other one there
         (pid_namespaces(7))."""
 
-    async def complete(self, stdin: bytes) -> Completed:
+    async def complete(
+        self, stdin: bytes, *, spawned: Callable[[], object] | None = None
+    ) -> Completed:
         """Start the command and return when it has ended and nothing of it is left.
+
+        Args:
+            stdin: What it reads.
+            spawned: Called once it has what it inherits.
 
         Raises:
             SandboxError: "sandbox-failed", bubblewrap did not come to the point of starting it.
@@ -74,6 +82,8 @@ class Run:
         began = time.monotonic()
         try:
             process = self._spawn(is_fed=bool(stdin))
+            if spawned is not None:
+                spawned()
             try:
                 with anyio.move_on_after(self._limits.seconds) as timer:
                     await self._attend(process, stdin)
@@ -86,6 +96,14 @@ class Run:
         finally:
             self._pipes.close_all()
         return self._completed(time.monotonic() - began)
+
+    def said(self, max_bytes: int) -> bytes:
+        """Return the end of what the run has printed so far, both streams together."""
+        for name, kept in self._output.items():
+            if self._pipes.is_open(name):
+                with contextlib.suppress(BlockingIOError):
+                    kept += os.read(self._pipes.ours(name), CHUNK)
+        return bytes(self._output["stdout"] + self._output["stderr"])[-max_bytes:]
 
     def _spawn(self, *, is_fed: bool) -> subprocess.Popen[bytes]:
         pipes, command = self._pipes, self._command
@@ -101,7 +119,7 @@ class Run:
                 stdin=pipes.to_child("stdin") if is_fed else subprocess.DEVNULL,
                 stdout=pipes.from_child("stdout"),
                 stderr=pipes.from_child("stderr"),
-                pass_fds=(options, *passed.values()),
+                pass_fds=(options, *passed.values(), *command.inherited),
                 # INVARIANT: empty, as /proc/1/environ inside is what bubblewrap was started with.
                 env={},
                 cwd="/",

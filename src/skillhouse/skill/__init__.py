@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from skillhouse.skill.invocation import invocation_findings as invocation_findings
     from skillhouse.skill.invocation import read_invocation as read_invocation
     from skillhouse.skill.invocation import relative_file as relative_file
+    from skillhouse.skill.manifest import find_manifests as find_manifests
+    from skillhouse.skill.manifest import has_manifest as has_manifest
+    from skillhouse.skill.manifest import read_manifest as read_manifest
+    from skillhouse.skill.manifest_model import ManifestResult as ManifestResult
+    from skillhouse.skill.manifest_model import SkillManifest as SkillManifest
+    from skillhouse.skill.manifest_model import ToolSpec as ToolSpec
     from skillhouse.skill.mentions import Mention as Mention
     from skillhouse.skill.mentions import find_mentions as find_mentions
     from skillhouse.skill.mentions import plain_words as plain_words
@@ -73,6 +79,8 @@ else:
             "Invocation current_invocation described invocation_findings read_invocation "
             "relative_file"
         ),
+        "manifest": "find_manifests has_manifest read_manifest",
+        "manifest_model": "ManifestResult SkillManifest ToolSpec",
         "mentions": "Mention find_mentions plain_words",
         "model": (
             "DEFAULT_POLICY Frontmatter ParsePolicy ParseResult SKILL_FILE "

@@ -28,7 +28,7 @@ from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 pytestmark = pytest.mark.slow
 
 
-ROOM = importlib.import_module("skillhouse.sandbox.self_test")
+ROOM = importlib.import_module("skillhouse.sandbox.self_testing")
 PROBES = {
     "calls_refused",
     "descriptors_closed",

@@ -1,0 +1,400 @@
+"""What runs in a cell for Python skills: a process that forks once for each call.
+
+Run as a script by `python -I -S`, with the standard library only; its argument is the descriptor
+of the socket to the core. It never imports anything of the skill and never reads what a call
+writes: each call gets a socket and a pipe of its own, straight from the core.
+
+A call runs as the first process of process and mount namespaces of its own, with its own /tmp
+and /dev/shm and no /proc, without any capability and behind the strict system call filter. When
+it ends or is killed, the kernel kills whatever else it started (pid_namespaces(7)).
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+from contextlib import suppress
+from importlib.machinery import ModuleSpec, SourceFileLoader
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # The modules themselves would cost a megabyte.
+    from collections.abc import Generator
+    from typing import Any, NoReturn
+
+CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+MOUNT_FLAGS = 0x6  # MS_NOSUID | MS_NODEV
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_CAP_AMBIENT = 4, 22, 24, 47
+PR_CAP_AMBIENT_CLEAR_ALL, SECCOMP_MODE_FILTER = 4, 2
+CAPABILITIES = (21, 8)  # SYS_ADMIN, SETPCAP: all that the cell has.
+CAPABILITY_VERSION = 0x20080522
+LINK = 3
+FRAME_BYTES = 8 << 20
+LENGTH = struct.Struct("!I")
+TOOL_FAILED, RESOURCE_LIMIT, INVALID_PARAMS = -32000, -32002, -32602
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def main() -> None:
+    control = _socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - it has no name.
+    settings = json.loads(control.recv(65536))
+    # Nobody reads or writes this process's memory, nor that of its forks.
+    checked(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
+    if settings["namespaces"]:
+        # Process namespaces of calls can be left again only from one that is ours to rule.
+        checked(libc.unshare(CLONE_NEWPID | CLONE_NEWNS), "unshare")
+        inner = os.fork()
+        if inner:
+            control.close()
+            for number in (0, 1, 2):
+                os.close(number)
+            _, status = os.waitpid(inner, 0)
+            os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    Cell(control, settings).serve()
+
+
+class Cell:
+    def __init__(self, control: _socket.socket, settings: Any) -> None:
+        self.control = control
+        self.settings = settings
+        self.calls: dict[
+            int, tuple[int, int]
+        ] = {}  # The descriptor of a process: the number of its call, its id.
+        self.own = os.pidfd_open(os.getpid())
+        data = bytes.fromhex(settings["seccomp"])
+        self.filter = (ctypes.create_string_buffer(data, len(data)), len(data) // 8)
+
+    def serve(self) -> None:
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN)
+        # The first compilation of a process takes a millisecond more than all others.
+        compile("pass", "<cell>", "exec")
+        gc.freeze()
+        self.say({"ready": os.getpid()})
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self.control.fileno():
+                    self.take(poll)
+                else:
+                    poll.unregister(descriptor)
+                    self.end(descriptor)
+
+    def say(self, value: Any) -> None:
+        try:
+            self.control.send(json.dumps(value).encode())
+        except OSError:
+            os._exit(0)
+
+    def take(self, poll: Any) -> None:
+        data, extra, _, _ = self.control.recvmsg(65536, _socket.CMSG_SPACE(8))
+        if not data:
+            os._exit(0)  # The core is gone.
+        given: list[int] = []
+        for _, _, content in extra:
+            given += struct.unpack(f"{len(content) // 4}i", content)
+        order = json.loads(data)
+        if "kill" in order:
+            for descriptor, (number, _) in self.calls.items():
+                if number == order["kill"]:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            return
+        try:
+            pid = self.fork(order, given)
+        except OSError as error:
+            self.say({"ended": order["call"], "status": None, "failed": str(error)})
+        else:
+            descriptor = os.pidfd_open(pid)
+            self.calls[descriptor] = (order["call"], pid)
+            poll.register(descriptor, select.POLLIN)
+        finally:
+            for number in given:
+                os.close(number)
+
+    def fork(self, order: Any, given: list[int]) -> int:
+        if not self.settings["namespaces"]:
+            return os.fork() or self.become(order, given)
+        checked(libc.unshare(CLONE_NEWPID), "unshare")
+        try:
+            return os.fork() or self.become(order, given)
+        finally:
+            checked(libc.setns(self.own, CLONE_NEWPID), "setns")
+
+    def end(self, descriptor: int) -> None:
+        number, pid = self.calls.pop(descriptor)
+        os.close(descriptor)
+        _, status = os.waitpid(pid, 0)
+        self.say({"ended": number, "status": os.waitstatus_to_exitcode(status)})
+
+    def become(self, order: Any, given: list[int]) -> NoReturn:
+        """Turn this process, just forked, into the call; never returns."""
+        code = 70
+        try:
+            self.confine(order, *given)
+            code = run_call(self.settings)
+        except BaseException as error:  # noqa: BLE001 - a process edge.
+            os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+        finally:
+            os._exit(code)
+
+    def confine(self, order: Any, link: int, output: int) -> None:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if link != LINK:
+            # `link` may itself be where another one is to go.
+            os.dup2(link, LINK)
+        os.closerange(LINK + 1, 65536)
+        os.set_inheritable(LINK, False)  # noqa: FBT003 - likewise.
+        if self.settings["namespaces"]:
+            checked(libc.unshare(CLONE_NEWNS), "unshare")
+            for place, size in self.settings["writable"]:
+                told = b"mode=1777,size=%d" % size
+                checked(libc.mount(b"call", place.encode(), b"tmpfs", MOUNT_FLAGS, told), "mount")
+        for kind, value in order["limits"]:
+            resource.setrlimit(kind, (value, value))
+        drop_capabilities()
+        buffer, length = self.filter
+        program = struct.pack("HxxxxxxQ", length, ctypes.addressof(buffer))
+        checked(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0), "seccomp")
+
+
+def drop_capabilities() -> None:
+    for number in CAPABILITIES:
+        # Already without it in a place that gave none.
+        libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    checked(libc.capset(header, bytes(24)), "capset")
+
+
+class Link:
+    """The call's socket: frames of JSON-RPC, one request at a time."""
+
+    def __init__(self) -> None:
+        self.socket = _socket.socket(fileno=LINK)
+        self.number = 0
+        self.token = ""
+
+    def exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            chunk = self.socket.recv(min(size - len(found), 1 << 20))
+            if not chunk:
+                os._exit(0)  # Nobody waits for this call any more.
+            found += chunk
+        return bytes(found)
+
+    def receive(self) -> Any:
+        (length,) = LENGTH.unpack(self.exactly(LENGTH.size))
+        return json.loads(self.exactly(length))
+
+    def send(self, value: Any) -> None:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        data = text.encode()
+        if len(data) > FRAME_BYTES:
+            raise ValueError(f"expected at most {FRAME_BYTES} bytes of JSON, got {len(data)}")
+        self.socket.sendall(LENGTH.pack(len(data)) + data)
+
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
+        self.number += 1
+        number = self.number
+        params = {**params, "capability": self.token}
+        self.send({"jsonrpc": "2.0", "method": method, "params": params, "id": number})
+        while True:
+            answer = self.receive()
+            if answer.get("id") == number:
+                break
+        if "error" in answer:
+            raise CapabilityError(answer["error"])
+        return answer["result"]
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        params = {**params, "capability": self.token}
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+class CapabilityError(Exception):
+    """The core refused what was asked of it, or could not do it."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.get("message", ""))
+        self.code = error.get("code")
+        data = error.get("data")
+        self.reason = data.get("reason", "") if isinstance(data, dict) else ""
+
+
+class Done:
+    """What is there already, and may be awaited all the same."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from ()
+        return self
+
+
+class Text(str, Done):
+    pass
+
+
+class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it runs.
+    pass
+
+
+class Answer(Done):
+    """What came of a fetch: status, headers (a dict with names in lower case) and body."""
+
+    def __init__(self, value: Any) -> None:
+        self.status = value["status"]
+        self.headers = {name.lower(): text for name, text in value["headers"].items()}
+        self.body = value["body"]
+
+    @property
+    def ok(self) -> bool:
+        return bool(200 <= self.status < 300)
+
+    def text(self) -> Text:
+        return Text(self.body)
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Context:
+    """What a skill's tool may use; each capability may be called plainly or be awaited."""
+
+    def __init__(self, link: Link, told: Any) -> None:
+        self._link = link
+        self.env = dict(told["env"])
+        self.meta = dict(told["meta"])
+
+    def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
+        found = {**(options or {}), **more}
+        names = ("method", "headers", "body")
+        asked = {name: found[name] for name in names if found.get(name) is not None}
+        return Answer(self._link.ask("core.fetch", {"url": url, **asked}))
+
+    def sign(self, request: Any) -> Values:
+        return Values(self._link.ask("core.sign", {"request": request}))
+
+    def read_file(self, path: str) -> Text:
+        return Text(self._link.ask("core.readFile", {"path": path})["content"])
+
+    readFile = read_file  # noqa: N815 - as the published design names it.
+
+    def log(self, *words: object) -> None:
+        self._link.tell("core.log", {"text": " ".join(map(str, words))})
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        self._link.tell("core.progress", {"fraction": fraction, "text": text})
+
+
+def run_call(settings: Any) -> int:
+    """Serve the one request of this process and return its exit code."""
+    link = Link()
+    request = link.receive()
+    number, params = request["id"], request["params"]
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
+    try:
+        link.token = params["capability"]
+        os.environ.update(params["context"]["env"])
+        tools = load(settings)
+        if request["method"] == "tool.list":
+            answer["result"] = sorted(str(name) for name in tools)
+        else:
+            answer["result"] = call(tools, params, Context(link, params["context"]))
+    except RefusedError as error:
+        answer["error"] = {"code": INVALID_PARAMS, "message": str(error)}
+    except BaseException as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
+        answer["error"] = failure(error)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    try:
+        link.send(answer)
+    except (TypeError, ValueError, RecursionError) as error:
+        found = failure(error)
+        found["message"] = f"the result is no JSON: {found['message']}"
+        link.send({"jsonrpc": "2.0", "id": number, "error": found})
+    return 0
+
+
+class RefusedError(Exception):
+    """The skill has not what was asked for."""
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = text.encode("utf-8", "replace").decode()
+    # EAGAIN and ENOMEM: no process, no memory.
+    is_limit = isinstance(error, MemoryError) or getattr(error, "errno", 0) in (11, 12)
+    return {"code": RESOURCE_LIMIT if is_limit else TOOL_FAILED, "message": text[:8192]}
+
+
+def load(settings: Any) -> Any:
+    """Return the tools that the skill exports."""
+
+    sys.dont_write_bytecode = True
+    sys.argv = [path := os.path.join("/skill", settings["entry"])]
+    sys.path[:0] = dict.fromkeys([os.path.dirname(path), "/skill", *settings["packages"]])
+    name, suffix = os.path.splitext(os.path.basename(path))
+    if suffix != ".py":
+        raise RefusedError(f"expected a Python file: {settings['entry']}")
+    module = loaded(name, path)
+    tools = getattr(module, "tools", None)
+    if not hasattr(tools, "keys"):
+        raise RefusedError(f"expected a mapping `tools` in {settings['entry']}")
+    return tools
+
+
+def loaded(name: str, path: str) -> Any:
+    """Return the module at `path`, as the import system would, in half the time."""
+    loader = SourceFileLoader(name, path)
+    module = type(sys)(name)
+    module.__file__ = path
+    module.__loader__ = loader
+    module.__package__ = ""
+    module.__spec__ = ModuleSpec(name, loader, origin=path)
+    sys.modules[name] = module
+    exec(compile(loader.get_data(path), path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    return module
+
+
+def call(tools: Any, params: Any, context: Context) -> Any:
+    name = params["tool"]
+    if name not in tools.keys():  # noqa: SIM118 - what the skill made may be any class.
+        raise RefusedError(f"the skill exports no tool {name!r}")
+    result = tools[name](params["args"], context)
+    if not hasattr(result, "__await__") or isinstance(result, Done):
+        return result
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:
+
+        async def awaited() -> Any:
+            return await result
+
+        return asyncio.run(awaited())
+    # Without a loop: what the context offers never waits for one.
+    steps = result.__await__()
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        return done.value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Where installed dependencies lie: by digest, whole or not at all, read-only, bounded in size.
+
+```
+CACHE/<key>/packages/   what was installed; no link, nothing that can be written
+CACHE/<key>/size        its bytes
+CACHE/<key>/used        its time is that of the last use
+CACHE/locks/<key>       held alone by who installs or removes, shared by who uses
+CACHE/staging-<key>-*   an installation under way, or what a crash left of one
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from skillhouse.floor.lock import lock, try_lock
+from skillhouse.sandbox.errors import SandboxError
+
+FILES_MAX = 50_000
+"""Files of one environment."""
+WAIT_SECONDS = 0.05
+"""Pause between two tries to get a lock; an installation takes seconds."""
+YOUNG_SECONDS = 60.0
+"""An environment used that lately is not removed: whoever asked for it may not hold it yet."""
+
+_READ_ONLY = 0o555
+_LOCKS = "locks"
+_PACKAGES = "packages"
+_STAGING = "staging-"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentStore:
+    """The cache of all environments of a user; several processes share it."""
+
+    cache: Path
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970."""
+
+    def packages(self, key: str) -> Path | None:
+        """Return what was installed under a key, noting the use; None when nothing was."""
+        try:
+            os.utime(self.cache / key / "used", (self.clock(), self.clock()))
+        except FileNotFoundError:
+            return None
+        return self.cache / key / _PACKAGES
+
+    @contextlib.asynccontextmanager
+    async def alone(self, key: str, *, seconds: float) -> AsyncIterator[None]:
+        """Hold a key against all other processes.
+
+        Raises:
+            SandboxError: somebody else held it all the time.
+        """
+        with self._lock_file(key) as handle:
+            with anyio.move_on_after(seconds) as waiting:
+                # Another process holds it, which sets no event of ours.
+                while not try_lock(handle):  # noqa: ASYNC110
+                    await anyio.sleep(WAIT_SECONDS)
+            if waiting.cancelled_caught:
+                message = "another process has been installing these dependencies for too long"
+                raise SandboxError("dependencies-busy", message)
+            yield
+
+    @contextlib.contextmanager
+    def lease(self, key: str) -> Iterator[Path]:
+        """Keep what was installed from being removed as long as it is used.
+
+        Raises:
+            SandboxError: it has been removed; prepare it again.
+        """
+        with self._lock_file(key) as handle:
+            lock(handle, shared=True)
+            packages = self.packages(key)
+            if packages is None:
+                raise SandboxError("dependencies-gone", "the dependencies were removed; try again")
+            yield packages
+
+    @contextlib.contextmanager
+    def staging(self, key: str) -> Iterator[Path]:
+        """Give an empty directory of one's own; nothing is left of it, whatever happens.
+
+        Only whoever holds the key `alone` may.
+        """
+        for left in self.cache.glob(f"{_STAGING}{key}-*"):
+            _remove(left)
+        place = self.cache / f"{_STAGING}{key}-{secrets.token_hex(8)}"
+        place.mkdir(mode=0o700)
+        try:
+            yield place
+        finally:
+            _remove(place)
+
+    def publish(self, installed: Path, staging: Path, key: str, *, max_bytes: int) -> Path:
+        """Make what was installed below `staging` the content of a key, in one step.
+
+        Raises:
+            SandboxError: it holds a link or a device, or is too large.
+        """
+        whole = staging / "whole"
+        whole.mkdir(mode=0o700)
+        size = _sealed(installed, max_bytes)
+        # A directory that nobody may write to cannot be moved.
+        installed.chmod(0o700)
+        installed.rename(whole / _PACKAGES)
+        (whole / _PACKAGES).chmod(_READ_ONLY)
+        (whole / "size").write_text(str(size))
+        (whole / "used").touch()
+        _sync(whole / "size")
+        _sync(whole)
+        # INVARIANT: an environment has its name only when all of it is on the disk.
+        whole.rename(self.cache / key)
+        _sync(self.cache)
+        return self.cache / key / _PACKAGES
+
+    def collect(self, max_bytes: int) -> tuple[str, ...]:
+        """Remove what was not used for longest until `max_bytes` are kept; return the keys.
+
+        What is in use, or was a moment ago, stays, even if that is too much.
+        """
+        kept: list[tuple[float, str, int]] = []
+        for entry in os.scandir(self.cache):
+            if entry.name.startswith(_STAGING):
+                self._sweep(entry.name)
+            elif entry.name != _LOCKS:
+                with contextlib.suppress(OSError, ValueError):
+                    used = os.stat(f"{entry.path}/used").st_mtime
+                    kept.append((used, entry.name, int(Path(entry.path, "size").read_text())))
+        total = sum(size for _, _, size in kept)
+        removed: list[str] = []
+        for used, key, size in sorted(kept):
+            if total <= max_bytes or used > self.clock() - YOUNG_SECONDS:
+                break
+            if self._remove_unused(key):
+                removed.append(key)
+                total -= size
+        return tuple(removed)
+
+    def _remove_unused(self, key: str) -> bool:
+        with self._lock_file(key) as handle:
+            if not try_lock(handle):
+                return False
+            # Out of reach in one step; a crash leaves what the next sweep takes.
+            gone = self.cache / f"{_STAGING}{key}-{secrets.token_hex(8)}"
+            (self.cache / key).rename(gone)
+            _remove(gone)
+        return True
+
+    def _sweep(self, name: str) -> None:
+        key = name.removeprefix(_STAGING).partition("-")[0]
+        with self._lock_file(key) as handle:
+            if try_lock(handle):
+                _remove(self.cache / name)
+
+    @contextlib.contextmanager
+    def _lock_file(self, key: str) -> Iterator[int]:
+        # Never removed: a lock on a file that has lost its name holds nobody off.
+        locks = self.cache / _LOCKS
+        locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _sealed(directory: Path, max_bytes: int) -> int:
+    """Make a tree read-only and durable and return its bytes; refuse what is no plain file."""
+    size = count = 0
+    for place, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            path = os.path.join(place, name)
+            info = os.lstat(path)
+            count += 1
+            if stat.S_ISREG(info.st_mode):
+                size += info.st_size
+                os.chmod(path, _READ_ONLY if info.st_mode & stat.S_IXUSR else 0o444)
+                _sync(Path(path))
+            elif not stat.S_ISDIR(info.st_mode):
+                shown = os.path.relpath(path, directory)
+                raise SandboxError("dependencies-link", f"a link or device was installed: {shown}")
+            if size > max_bytes or count > FILES_MAX:
+                message = f"expected at most {max_bytes} bytes and {FILES_MAX} files"
+                raise SandboxError("dependencies-large", message)
+    for place, _, _ in os.walk(directory, topdown=False):
+        os.chmod(place, _READ_ONLY)
+        _sync(Path(place))
+    return size
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(directory: Path) -> None:
+    """Remove a tree whose directories may be read-only."""
+    for place, _, _ in os.walk(directory):
+        os.chmod(place, 0o700)
+    shutil.rmtree(directory, ignore_errors=False) if directory.exists() else None

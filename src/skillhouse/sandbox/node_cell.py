@@ -1,0 +1,147 @@
+"""A cell for JavaScript skills: processes that were started ahead, each for one call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from skillhouse.sandbox.cell import (
+    CALLS_PER_CELL,
+    TAIL_BYTES,
+    Capabilities,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    Kind,
+)
+from skillhouse.sandbox.dialogue import Dialogue
+from skillhouse.sandbox.housing import Habitat, Housing
+from skillhouse.sandbox.outcome import Outcome, attempt
+
+SPARES = 1
+"""Processes that wait for a call: each is some 45 MB (issue "executor": idle cell at most 60)."""
+
+
+class NodeCell:
+    """See the module; made by `Executor` only."""
+
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+    ) -> None:
+        self._housing = housing
+        self._spec = spec
+        self._tree = tree
+        self._capabilities = capabilities
+        self._spares: list[Worker] = []
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.why = "the cell was closed"
+        self.turns = asyncio.Semaphore(CALLS_PER_CELL)
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._closed
+
+    async def start(self) -> bool:
+        """Start the first process; it need not be ready to be told its call."""
+        self._spares.append(self._worker())
+        return True
+
+    def _worker(self) -> Worker:
+        return Worker(Habitat(self._housing, self._spec, tree=self._tree, forks=False))
+
+    async def call(
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+    ) -> CellResult:
+        """Run one call in a process that then ends; its end is awaited by `close` only."""
+        began = time.monotonic()
+        worker = self._spare()
+        try:
+            with self._capabilities.of(host) as token:
+                dialogue = Dialogue(
+                    worker.link,
+                    capabilities=self._capabilities,
+                    token=token,
+                    number=secrets.token_hex(8),
+                )
+                dialogue.begin(method, {**params, "capability": token})
+                outcome = await attempt(dialogue, seconds=seconds)
+            tail = worker.habitat.said(TAIL_BYTES).decode("utf-8", "replace")
+            kind, error = outcome.kind, outcome.error
+            if kind != "ok":
+                with anyio.CancelScope(shield=True):
+                    kind, error = await worker.explain(outcome)
+        finally:
+            self._end(worker).add_done_callback(self._release)
+            self._refill()
+        return CellResult(
+            value=outcome.value,
+            error=error,
+            kind=kind,
+            stdout_tail=tail,
+            seconds=time.monotonic() - began,
+        )
+
+    def _spare(self) -> Worker:
+        while self._spares:
+            worker = self._spares.pop(0)
+            if not worker.habitat.gone.is_set():
+                return worker
+            self._end(worker)
+        return self._worker()
+
+    def _end(self, worker: Worker) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(worker.close())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return task
+
+    def _release(self, _: object) -> None:
+        self.turns.release()
+
+    def _refill(self) -> None:
+        while not self._closed and len(self._spares) < SPARES:
+            self._spares.append(self._worker())
+
+    async def close(self) -> None:
+        """End what waits, and return when nothing is left; calls are to have ended before."""
+        self._closed = True
+        for worker in self._spares:
+            self._end(worker)
+        self._spares.clear()
+        if self._endings:
+            await asyncio.wait(self._endings)
+
+
+class Worker:
+    """One process, for one call."""
+
+    def __init__(self, habitat: Habitat) -> None:
+        self.habitat = habitat
+        self.link = habitat.start(socket.SOCK_STREAM)
+
+    async def explain(self, outcome: Outcome) -> tuple[Kind, str]:
+        """Return what to say of a call that did not end well."""
+        habitat = self.habitat
+        if outcome.kind == "crashed":
+            # It says why by its end, which is near.
+            await habitat.end_when_closed()
+        limit = habitat.limit()
+        if limit and outcome.kind != "protocol":
+            said = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{said}"
+        if outcome.kind == "crashed":
+            return outcome.kind, f"{habitat.how()} before it answered"
+        return outcome.kind, outcome.error
+
+    async def close(self) -> None:
+        with contextlib.closing(self.link):
+            await self.habitat.end()

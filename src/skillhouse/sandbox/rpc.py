@@ -1,0 +1,272 @@
+"""JSON-RPC 2.0 as the executor speaks it: strict JSON, messages, errors and framed bytes.
+
+What arrives was written by a skill, so everything is bounded before it is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skillhouse.floor import SkillhouseError
+
+FRAME_BYTES = 8 << 20
+"""Longest message (DESIGN, bounds: RPC frame 8 MiB)."""
+DEPTH = 64
+"""Deepest nesting of a message (DESIGN, bounds: depth 64)."""
+VALUES = 100_000
+"""Most values of a message: each costs the core some 0.5 µs and 60 bytes."""
+LENGTH = struct.Struct("!I")
+"""What stands before each message on a socket: its length in bytes."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+"""The five above: JSON-RPC 2.0, section 5.1."""
+TOOL_FAILED = -32000
+"""The skill's own code raised."""
+STALE_CAPABILITY = -32001
+"""A capability was used that is not this call's, or no more."""
+RESOURCE_LIMIT = -32002
+"""A limit of memory, processes, output or messages was met."""
+REFUSED = -32003
+"""A rule or a person refused what was asked for."""
+TIMED_OUT = -32004
+"""The call did not end in its time."""
+UNAVAILABLE = -32005
+"""No code can be run, or not now."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_ID = object()
+
+
+class RpcError(SkillhouseError):
+    """An error of the protocol, or one that a method answers with."""
+
+    def __init__(self, code: int, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        """Stable word for programs, as "stale_capability"; "" for none."""
+
+    def value(self) -> dict[str, Any]:
+        """Return the error object of JSON-RPC."""
+        found: dict[str, Any] = {"code": self.code, "message": str(self)}
+        if self.reason:
+            found["data"] = {"reason": self.reason}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request, or without an id a notification."""
+
+    method: str
+    params: Any
+    """A mapping, a list or None."""
+    id: Any
+    """A text, a number or None; `is_notification` tells whether there was one."""
+    is_notification: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """An answer: a result, or an error."""
+
+    id: Any
+    result: Any = None
+    error: RpcError | None = None
+
+
+def parse(data: bytes) -> Any:
+    """Return strict JSON as a value.
+
+    Refused beside what is no JSON: bytes that are no UTF-8, equal keys, numbers that are not
+    finite, half surrogates, and more than the bounds above.
+
+    Raises:
+        RpcError: PARSE_ERROR.
+
+    >>> parse(b'{"a": [1, true]}')
+    {'a': [1, True]}
+    """
+    if len(data) > FRAME_BYTES:
+        raise RpcError(PARSE_ERROR, f"expected at most {FRAME_BYTES} bytes, got {len(data)}")
+    _check_size(data)
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise RpcError(PARSE_ERROR, f"expected JSON: {str(error)[:200]}") from error
+    return value
+
+
+def _check_size(data: bytes) -> None:
+    openers = data.count(b"{") + data.count(b"[")
+    if openers <= DEPTH and data.count(b",") <= VALUES:
+        return
+    bare = _STRING.sub(b"", data)
+    brackets = bare.translate(None, _NOT_BRACKETS)
+    if bare.count(b",") + len(brackets) // 2 > VALUES:
+        raise RpcError(PARSE_ERROR, f"expected at most {VALUES} values")
+    depth = 0
+    for byte in brackets:
+        depth += 1 if byte in b"[{" else -1
+        if depth > DEPTH:
+            raise RpcError(PARSE_ERROR, f"expected at most {DEPTH} levels")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value
+
+
+def message(value: Any) -> Request | Response:
+    """Return a parsed message by its kind.
+
+    Raises:
+        RpcError: INVALID_REQUEST.
+    """
+    if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
+    number = value.get("id", _NO_ID)
+    # A truth value is an int to Python, and none to JSON-RPC (section 4).
+    if number is not _NO_ID and (
+        isinstance(number, bool) or not isinstance(number, str | int | float | None)
+    ):
+        raise RpcError(INVALID_REQUEST, "expected a text, a number or null as id")
+    if "method" in value:
+        return _request(value, number)
+    return _response(value, number)
+
+
+def _request(value: Mapping[str, Any], number: Any) -> Request:
+    if value.keys() - {"jsonrpc", "method", "params", "id"}:
+        raise RpcError(INVALID_REQUEST, "expected no other keys than those of JSON-RPC")
+    method, params = value["method"], value.get("params")
+    if not isinstance(method, str):
+        raise RpcError(INVALID_REQUEST, "expected a text as method")
+    if "params" in value and not isinstance(params, dict | list):
+        raise RpcError(INVALID_REQUEST, "expected an object or a list as params")
+    absent = number is _NO_ID
+    return Request(
+        method=method, params=params, id=None if absent else number, is_notification=absent
+    )
+
+
+def _response(value: Mapping[str, Any], number: Any) -> Response:
+    if number is _NO_ID or value.keys() - {"jsonrpc", "result", "error", "id"}:
+        raise RpcError(INVALID_REQUEST, "expected a method, or an id with a result or an error")
+    if ("result" in value) == ("error" in value):
+        raise RpcError(INVALID_REQUEST, "expected either a result or an error")
+    if "result" in value:
+        return Response(id=number, result=value["result"])
+    error = value["error"]
+    if not isinstance(error, dict) or error.keys() - {"code", "message", "data"}:
+        raise RpcError(INVALID_REQUEST, "expected an object as error")
+    code, text, data = error.get("code"), error.get("message"), error.get("data")
+    if isinstance(code, bool) or not isinstance(code, int) or not isinstance(text, str):
+        raise RpcError(INVALID_REQUEST, "expected a number and a text in an error")
+    reason = data.get("reason") if isinstance(data, dict) else ""
+    found = RpcError(code, text, reason=reason if isinstance(reason, str) else "")
+    return Response(id=number, error=found)
+
+
+def request_value(method: str, params: Any, *, id: Any = None) -> dict[str, Any]:  # noqa: A002
+    """Return a request as plain values; without an id a notification."""
+    found = {"jsonrpc": "2.0", "method": method, "params": params}
+    return found if id is None else found | {"id": id}
+
+
+def result_value(id: Any, result: Any) -> dict[str, Any]:  # noqa: A002
+    """Return the answer with a result as plain values."""
+    return {"jsonrpc": "2.0", "result": result, "id": id}
+
+
+def error_value(id: Any, error: RpcError) -> dict[str, Any]:  # noqa: A002
+    """Return the answer with an error as plain values."""
+    return {"jsonrpc": "2.0", "error": error.value(), "id": id}
+
+
+def packed(value: Any) -> bytes:
+    """Return plain values as JSON.
+
+    Raises:
+        RpcError: INTERNAL_ERROR, it is none of JSON's, or longer than FRAME_BYTES.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        data = text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RpcError(INTERNAL_ERROR, f"no JSON: {str(error)[:200]}") from error
+    if len(data) > FRAME_BYTES:
+        raise RpcError(INTERNAL_ERROR, f"expected at most {FRAME_BYTES} bytes, got {len(data)}")
+    return data
+
+
+def framed(value: Any) -> bytes:
+    """Return a message as it goes over a socket."""
+    data = packed(value)
+    return LENGTH.pack(len(data)) + data
+
+
+class Frames:
+    """Takes the bytes of a socket and gives the messages that are whole."""
+
+    def __init__(self, *, max_bytes: int = FRAME_BYTES) -> None:
+        self._held = bytearray()
+        self._max_bytes = max_bytes
+
+    def feed(self, data: bytes) -> None:
+        self._held += data
+
+    def next(self) -> bytes | None:
+        """Return the next message, or None while it is not whole.
+
+        Raises:
+            RpcError: PARSE_ERROR, what is announced is too long.
+        """
+        if len(self._held) < LENGTH.size:
+            return None
+        (length,) = LENGTH.unpack_from(self._held)
+        if not 0 < length <= self._max_bytes:
+            message = f"expected a frame of 1 to {self._max_bytes} bytes, got {length}"
+            raise RpcError(PARSE_ERROR, message)
+        end = LENGTH.size + length
+        if len(self._held) < end:
+            return None
+        found = bytes(self._held[LENGTH.size : end])
+        del self._held[:end]
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._held

@@ -1,0 +1,228 @@
+"""Reads the manifest of an executable skill; nothing of the skill is imported or run for it.
+
+A directory is an executable skill when its package.json has the field `owliabot`, or its
+pyproject.toml the table `[tool.skillhouse]`. Either may stand beside a SKILL.md. Both at once are
+an error: with two lists of tools under one name it would be up to the reader which one counts. A
+package.json or pyproject.toml that claims nothing belongs to the scripts of a Markdown skill when a
+SKILL.md is there, and is an error where there is none (S002-32).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
+from skillhouse.skill.manifest_fields import Written, read_fields
+from skillhouse.skill.manifest_javascript import read_javascript
+from skillhouse.skill.manifest_model import (
+    JAVASCRIPT_FILE,
+    MANIFEST_MAX,
+    PYTHON_FILE,
+    ManifestResult,
+    SkillManifest,
+)
+from skillhouse.skill.manifest_python import read_python
+from skillhouse.skill.model import SKILL_FILE
+from skillhouse.skill.parsing import placed
+from skillhouse.skill.source import Finding, RefusedError, decoded
+
+DIRECTORIES_MAX = 2_000
+"""Directories of one root that are looked at (DESIGN, bounds)."""
+
+_READERS: Mapping[str, Callable[[str], Written | None]] = {
+    JAVASCRIPT_FILE: read_javascript,
+    PYTHON_FILE: read_python,
+}
+_MARKS = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
+_CLAIMS = {JAVASCRIPT_FILE: "a field `owliabot`", PYTHON_FILE: "a table `[tool.skillhouse]`"}
+_SKIPPED = frozenset({"node_modules", "__pycache__"})
+
+
+def has_manifest(directory: Path) -> bool:
+    """Whether a file here seems to say that this is an executable skill; `read_manifest` is sure.
+
+    Costs two failed opens for most directories. A manifest that spells its field by escapes is not
+    seen, so its tools are not offered.
+    """
+    for file, mark in _MARKS.items():
+        try:
+            if mark in read_beneath(directory, file, max_bytes=MANIFEST_MAX):
+                return True
+        except PathError:
+            continue
+    return False
+
+
+def read_manifest(directory: Path) -> ManifestResult:
+    """Return what the manifest in `directory` says; never raises for what is there.
+
+    The result has neither a manifest nor findings for a Markdown skill without tools of its own.
+    """
+    place = Path(directory)
+    claims: list[tuple[str, Written | None, list[Finding]]] = []
+    silent: list[str] = []
+    for file, read in _READERS.items():
+        try:
+            written = read(_text(place, file))
+        except FileNotFoundError:
+            continue
+        except RefusedError as refusal:
+            claims.append((file, None, [refusal.finding]))
+        else:
+            if written is None:
+                silent.append(file)
+            else:
+                claims.append((file, written, []))
+    if not claims:
+        return _nothing(place, silent)
+    if len(claims) > 1:
+        message = f"expected one manifest, got {JAVASCRIPT_FILE} and {PYTHON_FILE}"
+        claims[0][2].append(Finding("manifest-twice", message, fatal=True))
+    file, written, findings = claims[0]
+    manifest = None
+    if written is not None and not findings:
+        manifest, findings = _judged(place, written)
+    found = placed(findings, place / file)
+    for other, _, more in claims[1:]:
+        found += placed(more, place / other)
+    return ManifestResult(directory=place, manifest=manifest, diagnostics=found)
+
+
+def find_manifests(
+    root: Path, *, max_directories: int = DIRECTORIES_MAX
+) -> tuple[ManifestResult, ...]:
+    """Return what was found in each directory directly below `root`, sorted by name (S002-6).
+
+    Directories without a manifest are left out, links and hidden directories are not entered, and
+    a bad one costs no other (S002-54). Of two skills of one name neither is in force (S002-72):
+    otherwise a new directory could take over the tools of an old one. A root that is missing has
+    none.
+    """
+    try:
+        with os.scandir(root) as entries:
+            names = [e.name for e in entries if _is_entered(e)]
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        message = (error.strerror or str(error)).lower()
+        return (_only(root, Finding("unreadable", message, fatal=True), root),)
+    names.sort()
+    results = [
+        result
+        for name in names[:max_directories]
+        if (result := read_manifest(root / name)).manifest is not None
+        or (result.diagnostics and _is_claimed(result))
+    ]
+    if len(names) > max_directories:
+        message = f"stopped after {max_directories} directories; narrow the root"
+        results.append(_only(root, Finding("scan-limit", message), root))
+    return _without_twins(results)
+
+
+def _is_entered(entry: os.DirEntry[str]) -> bool:
+    return (
+        not entry.name.startswith(".")
+        and entry.name not in _SKIPPED
+        and is_utf8(entry.name)
+        and entry.is_dir(follow_symlinks=False)
+    )
+
+
+def _is_claimed(result: ManifestResult) -> bool:
+    """Whether a directory without a usable manifest has a file that should have been one."""
+    return any(finding.code != "manifest-missing" for finding in result.diagnostics)
+
+
+def _without_twins(results: list[ManifestResult]) -> tuple[ManifestResult, ...]:
+    """Return the results, skills of one name refused with the places of both."""
+    by_name: dict[str, list[ManifestResult]] = {}
+    for result in results:
+        if result.manifest is not None:
+            # Where case does not count, as on some file systems, these would be one directory.
+            by_name.setdefault(result.manifest.name.casefold(), []).append(result)
+    return tuple(
+        _refused(result, by_name[result.manifest.name.casefold()])
+        if result.manifest is not None
+        else result
+        for result in results
+    )
+
+
+def _refused(result: ManifestResult, twins: list[ManifestResult]) -> ManifestResult:
+    if len(twins) == 1 or result.manifest is None:
+        return result
+    places = ", ".join(f"`{twin.directory}`" for twin in twins)
+    message = f"the name `{result.manifest.name}` is taken more than once: {places}"
+    finding = Finding("duplicate", message, fatal=True)
+    return ManifestResult(
+        directory=result.directory,
+        manifest=None,
+        diagnostics=result.diagnostics + placed([finding], _file_of(result.manifest, result)),
+    )
+
+
+def _file_of(manifest: SkillManifest, result: ManifestResult) -> Path:
+    is_python = manifest.language == "python"
+    return result.directory / (PYTHON_FILE if is_python else JAVASCRIPT_FILE)
+
+
+def _text(directory: Path, file: str) -> str:
+    """Return a manifest's text.
+
+    Raises:
+        FileNotFoundError: there is none.
+        RefusedError: it is no regular file, a link, too large, or not UTF-8.
+    """
+    try:
+        data = read_beneath(directory, file, max_bytes=MANIFEST_MAX)
+    except PathError as error:
+        if error.code == "not-found":
+            raise FileNotFoundError(file) from error
+        raise RefusedError(error.code, f"expected {file} to be a regular file") from error
+    except OSError as error:
+        raise RefusedError("unreadable", (error.strerror or str(error)).lower()) from error
+    if len(data) > MANIFEST_MAX:
+        raise RefusedError("too-large", f"expected at most {MANIFEST_MAX} bytes of {file}")
+    return decoded(data)
+
+
+def _nothing(directory: Path, silent: list[str]) -> ManifestResult:
+    """Return the result for a directory in which no file claims to be a manifest."""
+    if (directory / SKILL_FILE).is_file():
+        return ManifestResult(directory=directory, manifest=None)
+    if not silent:
+        message = f"no {JAVASCRIPT_FILE} or {PYTHON_FILE} here"
+        return _only(directory, Finding("manifest-missing", message, fatal=True), directory)
+    findings = [
+        Finding("manifest-field-missing", f"expected {_CLAIMS[file]}", fatal=True)
+        for file in silent[:1]
+    ]
+    return ManifestResult(
+        directory=directory,
+        manifest=None,
+        diagnostics=placed(findings, directory / silent[0]),
+    )
+
+
+def _only(directory: Path, finding: Finding, path: Path) -> ManifestResult:
+    return ManifestResult(directory=directory, manifest=None, diagnostics=placed([finding], path))
+
+
+def _judged(directory: Path, written: Written) -> tuple[SkillManifest | None, list[Finding]]:
+    try:
+        manifest, findings = read_fields(written)
+    except RefusedError as refusal:
+        return None, [refusal.finding]
+    if manifest is None:
+        return None, findings
+    try:
+        # Links are refused also where they stay inside: the code that was vetted is the code here.
+        os.close(open_beneath(directory, manifest.entry))
+    except PathError as error:
+        said = {"not-found": "there is no", "path-link": "a symbolic link leads to"}
+        message = f"{said.get(error.code, 'cannot read')} `{manifest.entry}`, the module to import"
+        findings.append(Finding(f"entry-{error.code.removeprefix('path-')}", message, fatal=True))
+        return None, findings
+    return manifest, findings

@@ -1,0 +1,312 @@
+"""What the two manifests have in common: plain values to a `SkillManifest`, or findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from skillhouse.floor import PathError, checked_parts, nearest
+from skillhouse.skill.hidden import find_hidden
+from skillhouse.skill.manifest_model import (
+    ENV_MAX,
+    LEVELS,
+    TEXT_MAX,
+    TIMEOUT_MAX_MS,
+    TOOLS_MAX,
+    Language,
+    SkillManifest,
+    ToolSpec,
+)
+from skillhouse.skill.manifest_schema import schema_finding
+from skillhouse.skill.source import Finding, RefusedError
+
+Keys = tuple[str, ...]
+
+FINDINGS_PLACED = 50
+"""Findings that get a line; telling it walks the file, and a hostile file has thousands."""
+UNKNOWN_MAX = 20
+"""Unknown keys that are mentioned."""
+
+_NOWHERE = Path("skill")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STRICT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!-]{0,63}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+_STEERING = re.compile(
+    r"PATH|HOME|IFS|ENV|BASH_ENV|SHELLOPTS|(LD|DYLD|NODE|PYTHON|SKILLHOUSE|npm_config|GLIBC|MALLOC)_.*"
+    r"|PYTHON[A-Z]+|GCONV_PATH",
+    re.IGNORECASE,
+)
+"""Variables that say which code a program loads, or are the house's own."""
+_KEY_MATERIAL = re.compile(r"PRIVATE_?KEY|MNEMONIC|SEED_?PHRASE", re.IGNORECASE)
+
+_ENDINGS: Mapping[Language, tuple[str, ...]] = {
+    "javascript": (".js", ".mjs", ".cjs"),
+    "python": (".py",),
+}
+_TYPESCRIPT = (".ts", ".tsx", ".mts", ".cts")
+
+
+class Written(NamedTuple):
+    """A manifest taken apart by the rules of its language; no value has been judged."""
+
+    language: Language
+    package: Mapping[str, Any]
+    """The standard fields: name, version, description, license, author as text, main."""
+    package_keys: Keys
+    """Where these stand in the file."""
+    own: Mapping[str, Any]
+    """The field that makes it a skill: requires, tools."""
+    own_keys: Keys
+    dependencies: tuple[str, ...]
+    line_of: Callable[[Keys], int]
+    """Tells the line at which the value at some keys stands, or what is left of them."""
+
+
+@dataclass(slots=True)
+class _Notes:
+    """The findings so far; all are gathered, so that an author sees them at once."""
+
+    written: Written
+    findings: list[Finding] = field(default_factory=list)
+    _unknown: int = 0
+
+    def refuse(self, code: str, message: str, keys: Keys) -> None:
+        self.findings.append(Finding(code, message, self._line(keys), fatal=True))
+
+    def warn(self, code: str, message: str, keys: Keys) -> None:
+        self.findings.append(Finding(code, message, self._line(keys)))
+
+    def _line(self, keys: Keys) -> int | None:
+        return self.written.line_of(keys) if len(self.findings) < FINDINGS_PLACED else None
+
+    def unknown(self, table: Mapping[str, Any], known: Iterable[str], keys: Keys) -> None:
+        """Mention keys that mean nothing here; a misspelt one would be passed over silently."""
+        known = tuple(known)
+        for key in table:
+            if key not in known:
+                self._unknown += 1
+                if self._unknown > UNKNOWN_MAX:
+                    return
+                close = nearest(key, known)
+                hint = f"; did you mean `{close[0]}`" if close else ""
+                self.warn("manifest-key-unknown", f"unknown key {key[:80]!r}{hint}", (*keys, key))
+
+    def text(self, table: Mapping[str, Any], key: str, keys: Keys, *, empty: bool = True) -> str:
+        """Return a text of bounded length without hidden characters; "" when it is none."""
+        value = table.get(key)
+        place = (*keys, key)
+        if value is None or value == "":
+            if not empty:
+                self.refuse("manifest-field-missing", f"expected a text `{key}`", place)
+            return ""
+        if not isinstance(value, str):
+            self.refuse("manifest-type", f"expected `{key}` to be a text", place)
+            return ""
+        if len(value) > TEXT_MAX:
+            self.refuse(
+                "manifest-too-long",
+                f"expected at most {TEXT_MAX} characters of `{key}`, got {len(value)}",
+                place,
+            )
+            return ""
+        hidden = find_hidden(value)
+        if hidden is not None:
+            # Decision 21: what a person cannot see must not reach a model as a description.
+            message = f"hidden U+{ord(value[hidden]):04X} in `{key}`"
+            self.refuse("hidden-characters", message, place)
+            return ""
+        return value
+
+
+def read_fields(written: Written) -> tuple[SkillManifest | None, list[Finding]]:
+    """Return the manifest, or None when a finding is fatal, and all findings."""
+    notes = _Notes(written)
+    package, at = written.package, written.package_keys
+    notes.unknown(written.own, ("requires", "tools", *_own_main(written)), written.own_keys)
+    manifest = SkillManifest(
+        name=_name(notes),
+        version=_version(notes),
+        description=notes.text(package, "description", at),
+        language=written.language,
+        entry=_entry(notes),
+        env=_env(notes),
+        tools=_tools(notes),
+        author=notes.text(package, "author", at),
+        license=notes.text(package, "license", at),
+        dependencies=written.dependencies,
+    )
+    if not manifest.description:
+        notes.warn("manifest-field-missing", "no description", (*at, "description"))
+    is_broken = any(finding.fatal for finding in notes.findings)
+    return (None if is_broken else manifest), notes.findings
+
+
+def mapping_at(
+    table: Mapping[str, Any], key: str, keys: Keys, written: Written
+) -> Mapping[str, Any]:
+    """Return the mapping under a key, empty when there is none.
+
+    Raises:
+        RefusedError: there is something else.
+    """
+    value = table.get(key, {})
+    if isinstance(value, dict):
+        return value
+    line = written.line_of((*keys, key))
+    raise RefusedError("manifest-type", f"expected `{key}` to hold keys and values", line)
+
+
+def _own_main(written: Written) -> tuple[str, ...]:
+    # pyproject.toml has no standard field for a module to import.
+    return ("main",) if written.language == "python" else ()
+
+
+def _name(notes: _Notes) -> str:
+    package, at = notes.written.package, notes.written.package_keys
+    name = notes.text(package, "name", at, empty=False)
+    if not name:
+        return ""
+    place = (*at, "name")
+    if not _NAME.fullmatch(name):
+        # INVARIANT: no colon and no slash, so `name:tool` cannot be another skill's (S002-72).
+        message = f"expected 1-64 of letters, digits, `.`, `_` and `-`, got {name!r}"
+        notes.refuse("manifest-name", message, place)
+    elif not _STRICT_NAME.fullmatch(name):
+        message = f"expected a-z, 0-9 and single hyphens, got {name!r}"
+        notes.warn("name-invalid", message, place)
+    return name
+
+
+def _version(notes: _Notes) -> str:
+    package, at = notes.written.package, notes.written.package_keys
+    version = notes.text(package, "version", at)
+    if version and not _VERSION.fullmatch(version):
+        message = f"expected a version such as 1.2.3, got {version[:80]!r}"
+        notes.refuse("manifest-version", message, (*at, "version"))
+    elif not version:
+        notes.warn("manifest-field-missing", "no version", (*at, "version"))
+    return version
+
+
+def _entry(notes: _Notes) -> str:
+    """Return the module to import, checked as text; whether it is there is asked elsewhere."""
+    written = notes.written
+    is_python = written.language == "python"
+    table, keys = (written.own, written.own_keys) if is_python else (
+        written.package, written.package_keys
+    )  # fmt: skip
+    main = notes.text(table, "main", keys) or ("main.py" if is_python else "index.js")
+    place = (*keys, "main")
+    try:
+        parts = checked_parts(main, _NOWHERE)
+    except PathError as error:
+        notes.refuse("entry-path", f"{error.code} in `main`: {main!r}", place)
+        return ""
+    ending = PurePosixPath(main).suffix
+    if ending in _TYPESCRIPT and not is_python:
+        built = "/".join(parts).removesuffix(ending) + ".js"
+        notes.refuse(
+            "entry-typescript",
+            f"expected JavaScript, got `{main}`: compile it (`npx tsc {main}`) and set `main` to "
+            f"`{built}`",
+            place,
+        )
+    elif ending not in _ENDINGS[written.language]:
+        wanted = " or ".join(f"`{one}`" for one in _ENDINGS[written.language])
+        notes.refuse("entry-kind", f"expected `main` to end in {wanted}, got {main!r}", place)
+    return "/".join(parts)
+
+
+def _env(notes: _Notes) -> tuple[str, ...]:
+    written = notes.written
+    keys = (*written.own_keys, "requires")
+    requires = mapping_at(written.own, "requires", written.own_keys, written)
+    notes.unknown(requires, ("env",), keys)
+    names = requires.get("env", [])
+    if not isinstance(names, list) or len(names) > ENV_MAX:
+        message = f"expected `env` to be a list of at most {ENV_MAX} names"
+        notes.refuse("manifest-type", message, (*keys, "env"))
+        return ()
+    found: list[str] = []
+    for place, name in enumerate(names):
+        at = (*keys, "env", str(place))
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            message = f"expected a variable's name, got {str(name)[:80]!r}"
+            notes.refuse("env-name", message, at)
+        elif _STEERING.fullmatch(name):
+            message = f"`{name}` says which code a program loads, or belongs to the house"
+            notes.refuse("env-refused", message, at)
+        elif name not in found:
+            found.append(name)
+            if _KEY_MATERIAL.search(name):
+                message = f"asks for a private key, `{name}`; `context.sign` needs none"
+                notes.warn("env-private-key", message, at)
+    return tuple(found)
+
+
+def _tools(notes: _Notes) -> tuple[ToolSpec, ...]:
+    written = notes.written
+    keys = (*written.own_keys, "tools")
+    tools = written.own.get("tools")
+    if not isinstance(tools, list) or not 1 <= len(tools) <= TOOLS_MAX:
+        notes.refuse("manifest-tools", f"expected `tools` to be a list of 1-{TOOLS_MAX}", keys)
+        return ()
+    found: dict[str, ToolSpec] = {}
+    for place, tool in enumerate(tools):
+        at = (*keys, str(place))
+        if not isinstance(tool, dict):
+            notes.refuse("manifest-type", "expected a tool to hold keys and values", at)
+            continue
+        spec = _tool(notes, tool, at)
+        if spec.name in found:
+            message = f"the tool `{spec.name}` is declared twice"
+            notes.refuse("tool-twice", message, (*at, "name"))
+        elif spec.name:
+            found[spec.name] = spec
+    return tuple(found.values())
+
+
+def _tool(notes: _Notes, tool: Mapping[str, Any], keys: Keys) -> ToolSpec:
+    notes.unknown(tool, ("name", "description", "parameters", "security", "timeout"), keys)
+    name = notes.text(tool, "name", keys, empty=False)
+    if name and not _TOOL.fullmatch(name):
+        # INVARIANT: a colon here would be a prefix of the tool's own choice (S002-72).
+        message = f"expected 1-64 of letters, digits, `_` and `-`, got {name!r}"
+        notes.refuse("tool-name", message, (*keys, "name"))
+    parameters = tool.get("parameters")
+    wrong = schema_finding(parameters)
+    if wrong is not None:
+        place = (*keys, "parameters", *wrong.keys)
+        notes.refuse("tool-schema", f"parameters of `{name[:80]}`: {wrong.message[:300]}", place)
+    security = mapping_at(tool, "security", keys, notes.written)
+    notes.unknown(security, ("level",), (*keys, "security"))
+    said = security.get("level")
+    level = next((one for one in LEVELS if one == said), None)
+    if level is None:
+        got = "nothing" if said is None else repr(said)[:40]
+        message = f"expected security.level of `{name}` to be one of {', '.join(LEVELS)}, got {got}"
+        notes.refuse("tool-level", message, (*keys, "security", "level"))
+    return ToolSpec(
+        name=name,
+        description=notes.text(tool, "description", keys, empty=False),
+        parameters=parameters if isinstance(parameters, dict) else {},
+        level=level or "sign",
+        timeout_ms=_timeout(notes, tool.get("timeout"), (*keys, "timeout")),
+    )
+
+
+def _timeout(notes: _Notes, value: Any, keys: Keys) -> int | None:
+    if value is None:
+        return None
+    # `True` is an integer of Python's, and no time.
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= TIMEOUT_MAX_MS:
+        message = f"expected `timeout` to be 1-{TIMEOUT_MAX_MS} milliseconds, got {str(value)[:40]}"
+        notes.refuse("tool-timeout", message, keys)
+        return None
+    return value

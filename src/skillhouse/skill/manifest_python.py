@@ -1,0 +1,133 @@
+"""pyproject.toml with a table `[tool.skillhouse]`: the same manifest in Python's manner.
+
+```toml
+[project]
+name = "crypto-price"
+version = "0.1.0"
+description = "Get cryptocurrency prices from CoinGecko"
+
+[tool.skillhouse]
+main = "main.py"                      # what is imported; this is the default
+requires = { env = ["COINGECKO_URL"] }
+
+[[tool.skillhouse.tools]]
+name = "get_price"
+description = "Get current price of a cryptocurrency"
+security = { level = "read" }
+timeout = 30000                       # milliseconds; may be left out
+
+[tool.skillhouse.tools.parameters]
+type = "object"
+required = ["coin"]
+properties.coin = { type = "string", description = "Coin ID (e.g., bitcoin, ethereum)" }
+```
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.skill.manifest_fields import Written, mapping_at
+from skillhouse.skill.profile_file import _line
+from skillhouse.skill.source import RefusedError
+
+TABLE = ("tool", "skillhouse")
+"""The table that makes a project a skill (pyproject.toml keeps `tool.*` for such)."""
+
+KEY_PARTS_MAX = 16
+"""Parts of a dotted key; `tomllib` needs time by their square, minutes for 200 KB of them."""
+
+_TOKENS = re.compile(
+    r"""
+    (?P<comment> \#[^\n]*+ )
+  | (?P<long> \"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"\"\"|\Z)
+            | '''(?:[^']++|'(?!''))*+(?:'''|\Z) )
+  | (?P<part> [\w-]++ | \"(?:[^\"\\\n]++|\\.)*+\"? | '[^'\n]*+'? )
+  | (?P<dot> [ \t]*+\.[ \t]*+ )
+  | (?P<other> [^\w\-\"'.\#]++ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""What is left of a text has no quotes to get lost in; each match goes on where the last ended."""
+_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+def read_python(text: str) -> Written | None:
+    """Take a pyproject.toml apart; None when it does not say that it is a skill.
+
+    Raises:
+        RefusedError: it is not TOML, or a table has no shape to read.
+    """
+    line = _line_of_long_key(text)
+    if line is not None:
+        message = f"expected at most {KEY_PARTS_MAX} parts between dots"
+        raise RefusedError("manifest-syntax", message, line)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = _PLACE.search(str(error))
+        message = _PLACE.sub("", str(error)).strip()
+        place = int(at[1]) if at else None
+        raise RefusedError("manifest-syntax", f"not TOML: {message}", place) from error
+    except (ValueError, RecursionError) as error:
+        raise RefusedError("manifest-syntax", f"not TOML: {error}") from error
+    tools = table.get("tool")
+    if not isinstance(tools, dict) or TABLE[1] not in tools:
+        return None
+    written = Written(
+        language="python",
+        package={},
+        package_keys=("project",),
+        own={},
+        own_keys=TABLE,
+        dependencies=(),
+        line_of=lambda keys: _line(text, keys),
+    )
+    project = mapping_at(table, "project", (), written)
+    return written._replace(
+        own=mapping_at(tools, TABLE[1], TABLE[:1], written),
+        package={**project, "author": _author(project), "license": _license(project)},
+        dependencies=_dependencies(project, written),
+    )
+
+
+def _line_of_long_key(text: str) -> int | None:
+    """Return the line of a dotted key with too many parts, in one pass; None when there is none."""
+    if all(line.count(".") <= KEY_PARTS_MAX for line in text.splitlines()):
+        return None
+    dots, before = 0, ""
+    for match in _TOKENS.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "dot":
+            dots += before == "part"
+        elif kind != "part" or before != "dot":
+            dots = 0
+        if dots > KEY_PARTS_MAX:
+            return text.count("\n", 0, match.start()) + 1
+        before = kind
+    return None
+
+
+def _author(project: Mapping[str, Any]) -> str:
+    """Return the names in `authors` as one text; they are for show only."""
+    authors = project.get("authors")
+    found = authors if isinstance(authors, list) else []
+    names = [one.get("name") for one in found if isinstance(one, dict)]
+    return ", ".join(name for name in names if isinstance(name, str))
+
+
+def _license(project: Mapping[str, Any]) -> Any:
+    """Return the licence's expression, or the text or file of its older form."""
+    found = project.get("license")
+    return found.get("text") or found.get("file") if isinstance(found, dict) else found
+
+
+def _dependencies(project: Mapping[str, Any], written: Written) -> tuple[str, ...]:
+    found = project.get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        line = written.line_of(("project", "dependencies"))
+        raise RefusedError("manifest-type", "expected `dependencies` to be a list of texts", line)
+    return tuple(found)

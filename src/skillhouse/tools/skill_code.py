@@ -1,0 +1,224 @@
+"""The tools that skills bring with them: their code runs in a cell, and asks through the gate."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.permission import Effect, Permission
+from skillhouse.sandbox import (
+    TOOL_SECONDS,
+    CellResult,
+    CellSpec,
+    Executor,
+    HostCalls,
+    RpcError,
+    SandboxError,
+    wrap_failure,
+    wrap_result,
+)
+from skillhouse.skill import SkillManifest, ToolSpec
+from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult
+from skillhouse.tools.need import Need
+from skillhouse.tools.session import Session
+
+ACTION = "skill_tool"
+"""The action of calling a skill's own tool; the resource is `skill:tool`."""
+DENIED_BY_GATE = -32_001
+"""JSON-RPC code of what the gate refused to a skill (server error, implementation-defined)."""
+LOG_LINES = 100
+"""Lines of a call's own log that are kept."""
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Calls one of the house's tools for the skill: decided, asked about and recorded by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSkill:
+    """One skill with code, as its manifest declares it."""
+
+    manifest: SkillManifest
+    directory: Path
+    scope: str
+    default: Effect
+    """What a read of it meets when no rule speaks: that of its scope (decision 4)."""
+    env: Mapping[str, str]
+    """The declared variables that the operator hands to this skill, with their values."""
+
+
+class Workshop(Protocol):
+    """What runs skills' code."""
+
+    async def executor(self) -> Executor:
+        """Return what runs it.
+
+        Raises:
+            SandboxUnavailableError: no code runs on this machine.
+        """
+        ...
+
+    async def packages(self, skill: CodeSkill) -> Path | None:
+        """Return the installed dependencies of a skill, installing them once.
+
+        Raises:
+            SandboxError: they cannot be had.
+        """
+        ...
+
+
+class SkillCodeTool:
+    """One tool of one skill."""
+
+    durable = True
+    reads_only = False
+
+    def __init__(
+        self, skill: CodeSkill, spec: ToolSpec, workshop: Workshop, ask: Callable[[Session], Ask]
+    ) -> None:
+        """Take what is declared, what runs it, and how it asks for more."""
+        self.full_name = f"{skill.manifest.name}:{spec.name}"
+        self.name = wire_name(skill.manifest.name, spec.name)
+        self.title = self.full_name
+        self.description = spec.description
+        self.schema: Mapping[str, Any] = {"properties": {}, **spec.parameters}
+        self._skill = skill
+        self._spec = spec
+        self._workshop = workshop
+        self._ask = ask
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the tool by its level; what it asks for later is judged then."""
+        try:
+            digest = tree_digest(self._skill.directory)
+        except TreeError as error:
+            raise RefusedError(f"`{self.full_name}` cannot be bound to its code: {error}") from error
+
+        async def run() -> Output:
+            host = _Host(self._ask(session))
+            result = await self._result(digest, arguments, session, host)
+            wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
+            failed = wrapped.get("success") is False
+            text = _text(wrapped)
+            detail = {
+                "skill": self.full_name,
+                "kind": result.kind,
+                "milliseconds": round(result.seconds * 1_000),
+                "log": "\n".join(host.lines),
+            }
+            return Output(text=text, data=wrapped, failed=failed, detail=detail)
+
+        facts = (
+            ("skill", f"{self._skill.manifest.name} {self._skill.manifest.version}".strip()),
+            ("directory", str(self._skill.directory)),
+            ("may", {"read": "read", "write": "change things", "sign": "sign"}[self._spec.level]),
+        )
+        return Plan(needs=(self._need(digest),), run=run, facts=facts)
+
+    def _need(self, digest: str) -> Need:
+        """Return the permission: a skill's own word about its level never makes it milder."""
+        level = self._spec.level
+        default = self._skill.default if level == "read" else Effect.ASK
+        why = (
+            f"no rule speaks, and skills of scope {self._skill.scope} are {default.value}"
+            if level == "read"
+            else f"no rule speaks, and a tool that may {level} is asked about"
+        )
+        return Need(
+            permission=Permission(action=ACTION, resource=self.full_name),
+            default=default,
+            why=why,
+            skill_digest=digest,
+            level=level,
+            may_last=level != "sign",
+        )
+
+    async def _result(
+        self, digest: str, arguments: Mapping[str, Any], session: Session, host: _Host
+    ) -> CellResult:
+        manifest = self._skill.manifest
+        try:
+            executor = await self._workshop.executor()
+            spec = CellSpec(
+                skill=manifest.name,
+                digest=digest,
+                directory=self._skill.directory,
+                language=manifest.language,
+                entry=manifest.entry,
+                env=self._skill.env,
+                dependencies=await self._workshop.packages(self._skill),
+                permissions=f"{session.agent} {' '.join(sorted(self._skill.env))}",
+                user=session.user,
+            )
+            meta = {
+                "skillName": manifest.name,
+                "toolName": self._spec.name,
+                "callId": secrets.token_hex(8),
+                "userId": session.user,
+                "channel": session.channel,
+            }
+            milliseconds = self._spec.timeout_ms
+            seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
+            return await executor.execute(
+                spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+            )
+        except (SandboxError, RpcError) as error:
+            raise RefusedError(f"`{self.full_name}`: {error}") from error
+
+
+@dataclass(slots=True)
+class _Host(HostCalls):
+    """What one call may ask of the core: the house's own tools, each through the gate."""
+
+    ask: Ask
+    lines: list[str] = field(default_factory=list)
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make one request by the tool `fetch`."""
+        wanted = {key: request[key] for key in ("url", "method", "headers", "body") if request.get(key)}
+        found = await self._asked("fetch", wanted)
+        return {
+            "status": found.get("status", 0),
+            "headers": found.get("headers", {}),
+            "body": found.get("body", ""),
+        }
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask for a signature by the tool `sign`: a person decides on its page."""
+        return await self._asked("sign", request)
+
+    async def read_file(self, path: str) -> str:
+        """Read a file of the workspace by the tool `read`."""
+        result = await self.ask("read", {"path": path})
+        _check(result)
+        return result.content
+
+    def log(self, text: str) -> None:
+        """Keep a line for the record of the call."""
+        if len(self.lines) < LOG_LINES:
+            self.lines.append(text[:1_000])
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Nobody is told yet how far a call is."""
+
+    async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        result = await self.ask(tool, arguments)
+        _check(result)
+        return result.data or {}
+
+
+def _check(result: ToolResult) -> None:
+    if result.is_error:
+        raise RpcError(DENIED_BY_GATE, result.content, reason=result.status)
+
+
+def _text(wrapped: Mapping[str, Any]) -> str:
+    """Return what the model reads: the data, or the error."""
+    if wrapped.get("success") is False:
+        return str(wrapped.get("error", "failed"))
+    data = wrapped.get("data", {k: v for k, v in wrapped.items() if k != "success"})
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

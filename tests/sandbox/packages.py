@@ -1,0 +1,139 @@
+"""Packages made on the spot: wheels and npm tarballs, and a registry for the latter."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+def wheel(directory: Path, name: str, version: str, code: str) -> str:
+    """Write a wheel with one module; return its SHA-256 in hex."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": code,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for place, text in files.items():
+            archive.writestr(zipfile.ZipInfo(place, (2020, 1, 1, 0, 0, 0)), text)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def source_package(directory: Path, name: str, version: str, code: str) -> str:
+    """Write a source distribution that runs `code` when it is built; return its SHA-256 in hex."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}-{version}.tar.gz"
+    files = {
+        # A build back end of its own needs nothing from a network.
+        "pyproject.toml": (
+            '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+        ),
+        "own.py": code,
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+    }
+    path.write_bytes(tarball({f"{name}-{version}/{file}": text for file, text in files.items()}))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tarball(files: Mapping[str, str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def npm_package(name: str, version: str, code: str, **more: Any) -> bytes:
+    """Return the tarball of an npm package."""
+    manifest = {"name": name, "version": version, "main": "index.js", **more}
+    return tarball({"package/package.json": json.dumps(manifest), "package/index.js": code})
+
+
+def integrity(data: bytes) -> str:
+    return "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
+
+
+def npm_lock(packages: Mapping[str, bytes], *, versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return a package-lock.json; its addresses name a server that nobody asks."""
+    return {
+        "name": "skill",
+        "version": "1.0.0",
+        "lockfileVersion": 3,
+        "packages": {
+            "": {"name": "skill", "version": "1.0.0", "dependencies": dict(versions)},
+            **{
+                f"node_modules/{name}": {
+                    "version": versions[name],
+                    "resolved": f"https://elsewhere.invalid/{name}.tgz",
+                    "integrity": integrity(data),
+                }
+                for name, data in packages.items()
+            },
+        },
+    }
+
+
+@contextlib.contextmanager
+def npm_registry(packages: Mapping[tuple[str, str], bytes]) -> Iterator[tuple[str, list[str]]]:
+    """Serve packages on loopback; give the address and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            base = f"http://{self.headers['Host']}"
+            name = unquote(self.path).strip("/")
+            if name.endswith(".tgz"):
+                package, _, version = name.removesuffix(".tgz").rpartition("@")
+                self._answer(packages.get((package, version)))
+                return
+            versions = {
+                version: {
+                    "name": package,
+                    "version": version,
+                    "dist": {
+                        "tarball": f"{base}/{package}@{version}.tgz",
+                        "integrity": integrity(data),
+                    },
+                }
+                for (package, version), data in packages.items()
+                if package == name
+            }
+            document = {"name": name, "versions": versions, "dist-tags": {}}
+            self._answer(json.dumps(document).encode() if versions else None)
+
+        def _answer(self, body: bytes | None) -> None:
+            self.send_response(200 if body is not None else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,99 @@
+"""The container form: what deploy/ sets is what the design of executable skills publishes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.skill.yaml_text import read_mapping
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+COMPOSE = read_mapping((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+
+PUBLISHED: dict[str, Any] = {
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+    "read_only": "true",
+    "tmpfs": ["/tmp"],
+    "mem_limit": "512m",
+    "cpus": "1",
+    "networks": ["internal"],
+}
+"""Section 5.1 of the design, as texts; its volume is relative to the place of the file."""
+
+LOOSENING = frozenset(
+    "cap_add cgroup_parent device_cgroup_rules devices extends external_links group_add ipc links "
+    "network_mode pid ports privileged sysctls userns_mode uts env_file environment".split()
+)
+"""Settings that would let the executor reach more, or hand it what the core knows."""
+
+
+def stages() -> dict[str, list[str]]:
+    """Return the instructions of each stage of the Dockerfile, its base image first."""
+    joined = re.sub(r"\\\n\s*", " ", DOCKERFILE)
+    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if start := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
+            found[start[2]] = [start[1]]
+        else:
+            found[list(found)[-1]].append(line)
+    return found
+
+
+@pytest.mark.req(
+    "S002-84", "S002-85", "S002-86", "S002-87", "S002-88", "S002-89", "S002-90", "S002-91"
+)
+def test_the_executor_has_the_published_hardening() -> None:
+    executor = COMPOSE["services"]["skill-executor"]
+    assert {key: executor[key] for key in PUBLISHED} == PUBLISHED
+    assert executor["volumes"] == ["../workspace/skills:/skills:ro"]
+    assert COMPOSE["networks"]["internal"] == {"internal": "true"}
+
+
+@pytest.mark.req("S002-12", "S002-85")
+def test_nothing_lets_the_executor_out_or_hands_it_secrets() -> None:
+    executor = COMPOSE["services"]["skill-executor"]
+    assert set(executor) & LOOSENING == set()
+    # The word by which core and executor know each other is all that may be handed over.
+    assert set(executor.get("secrets", [])) <= {"rpc-token"}
+
+
+@pytest.mark.req("S002-92")
+def test_the_core_is_on_both_networks() -> None:
+    core = COMPOSE["services"]["core"]
+    assert core["networks"] == ["internal", "external"]
+    assert set(COMPOSE["networks"]) == {"internal", "external"}
+    assert COMPOSE["networks"]["external"] in ("", None, {})
+
+
+def test_the_images_run_as_nobody_and_install_only_what_is_pinned() -> None:
+    found = stages()
+    for service in COMPOSE["services"].values():
+        lines = found[service["build"]["target"]]
+        users = [line for line in lines if line.startswith("USER ")]
+        assert users[-1] == "USER 65534:65534"
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    installs = [line for line in found["build"] if "pip install" in line]
+    assert len(installs) == 2
+    assert "--require-hashes" in installs[0]
+    assert "--no-deps" in installs[1]
+    images = {lines[0] for lines in found.values()} - set(found)
+    assert all(re.fullmatch(r"[a-z]+:[\w.-]*\d[\w.-]*", image) for image in images)
+    assert not re.search(r"^ADD |curl|wget|:latest", DOCKERFILE, re.MULTILINE)
+
+
+def test_what_the_dockerfile_copies_is_there() -> None:
+    sources = [
+        word
+        for lines in stages().values()
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for word in line.split()[1:-1]
+    ]
+    assert sources
+    assert [name for name in sources if not (DEPLOY.parent / name).exists()] == []
