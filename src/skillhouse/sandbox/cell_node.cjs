@@ -203,6 +203,6 @@ link.on('error', () => process.exit(0));
 // are spent before it comes.
 setTimeout(() => {
   if (started) return;
-  fs.writeFileSync('/tmp/warm.mjs', 'export const tools = {};');
-  loaded('/tmp/warm.mjs').finally(() => fs.unlinkSync('/tmp/warm.mjs'));
+  fs.writeFileSync('/tmp/warm.js', 'export const tools = {};');
+  loaded('/tmp/warm.js').finally(() => fs.unlinkSync('/tmp/warm.js'));
 }, 10);
