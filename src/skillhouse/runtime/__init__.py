@@ -2,12 +2,12 @@
 
 from skillhouse.runtime.config import (
     Config,
-    ExtensionSettings,
     Places,
     Settings,
     load_config,
 )
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
+from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
@@ -51,6 +51,7 @@ __all__ = [
     "SecretSettings",
     "Settings",
     "SettingsStore",
+    "SkillCodeSettings",
     "SkillDefinition",
     "SkillFile",
     "SkillSettings",

@@ -24,6 +24,7 @@ from skillhouse.runtime.config_checks import (
     refuse_unknown_rule_keys,
     try_examples,
 )
+from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.network_settings import (
     NET_KEYS,
     NetSettings,
@@ -33,7 +34,6 @@ from skillhouse.runtime.network_settings import (
     tables_of,
 )
 from skillhouse.runtime.signer_settings import SIGNER_KEYS, SignerSettings, check_signer
-from skillhouse.skill import Extensions
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
@@ -106,29 +106,6 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionSettings:
-    """Which of the profile's extensions are turned on or off; None is as the profile has it."""
-
-    invocation: bool | None = None
-    substitution: bool | None = None
-    when_to_use: bool | None = None
-    paths: bool | None = None
-    commands: bool | None = None
-
-    def over(self, extensions: Extensions) -> Extensions:
-        """Return the profile's extensions with these in their place."""
-        return replace(extensions, **self._set())
-
-    def before(self, weaker: ExtensionSettings) -> ExtensionSettings:
-        """Return both, each value from this one where it is set here."""
-        return replace(weaker, **self._set())
-
-    def _set(self) -> dict[str, Any]:
-        values = {known.name: getattr(self, known.name) for known in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The values that a file, the environment or flags may set; None is not set."""
 
@@ -150,6 +127,8 @@ class Settings:
     """Who may change anything at all."""
     extensions: ExtensionSettings | None = None
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
+    skill_code: SkillCodeSettings | None = None
+    """Whether skills' own code runs."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
     net: NetSettings | None = None
@@ -186,6 +165,8 @@ class Config:
     """Who may change anything at all."""
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     """What is turned on or off over the profile."""
+    skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
+    """Whether skills' own code runs, and with what."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
@@ -252,6 +233,7 @@ def load_config(
         approvals=merged.approvals or ApprovalSettings(),
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
+        skill_code=merged.skill_code or SkillCodeSettings(),
         agents={
             "default": Layer(name="agent"),
             **{
@@ -385,6 +367,7 @@ _TABLES = {
     "net": NET_KEYS,
     "signer": SIGNER_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
+    "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
 }
 _VARIABLES = {
     "profile": _text,

@@ -27,6 +27,7 @@ from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.skill_code import Found, SkillCode
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
 from skillhouse.runtime.worked import WorkedFiles
@@ -69,11 +70,7 @@ class Skillhouse:
         self.trust_store = TrustStore(self.config.state_directory)
         self.settings_store = SettingsStore(self.config.state_directory)
         self.policy = Policy(
-            self.config,
-            self.profile,
-            self.trust_store,
-            self.project,
-            self._session_grants,
+            self.config, self.profile, self.trust_store, self.project, self._session_grants
         )
         self.network = Network(self.config)
         self.safeguards = Safeguards(
@@ -84,8 +81,9 @@ class Skillhouse:
         self._channel = channel
         self._checks = tuple(checks)
         self._worked = WorkedFiles(self.config.places.start, self.project)
-        self._look = self._new_look()
         self.cells = Cells(self.config.state_directory / "sandbox")
+        self.skill_code = SkillCode(self.config, self.profile, self.policy, self.cells, self.call)
+        self._look = self._new_look()
         self._portal: toolbox.Portal | None = None
 
     @property
@@ -240,12 +238,17 @@ class Skillhouse:
         return self._thread().call(lambda: self.call(name, arguments, **options))
 
     def close(self) -> None:
-        """End the thread of `call_sync` and the signer's process, and close the log."""
+        """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
         if self._portal is not None:
-            self._portal.call(self.safeguards.let_go)
+            self._portal.call(self.let_go)
             self._portal.close()
             self._portal = None
         self.safeguards.close()
+
+    async def let_go(self) -> None:
+        """End what belongs to the event loop that calls came on, before that ends."""
+        await self.skill_code.close()
+        await self.safeguards.let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -258,12 +261,7 @@ class Skillhouse:
         return self._thread().call(sandbox.detect)
 
     def skill(self, reference: str) -> Skill:
-        """Return a skill by id, name or directory name.
-
-        Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
-        """
+        """Return a skill by id, name or directory name; raises as `SkillIndex.get`."""
         return self.index.get(reference)
 
     def load(self, reference: str) -> SkillContent:
@@ -378,9 +376,14 @@ class Skillhouse:
             self.policy,
             self.settings_store,
             lambda: self.trust_store.is_trusted(self.project),
-            lambda view: view.gate(self.cells.launcher, self.safeguards, self.network),
+            self._open_gate,
+            self.skill_code.found,
             self._worked,
         )
+
+    def _open_gate(self, view: View, code: Found) -> toolbox.Gate:
+        tools = self.skill_code.tools(code, view.agent)
+        return view.gate(self.cells.launcher, self.safeguards, self.network, tools)
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
         return self.approvals.session_grants(session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.skill_code import Found
 from skillhouse.runtime.view import View
 from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings
@@ -40,7 +41,8 @@ class Look:
         policy: Policy,
         settings: SettingsStore,
         is_trusted: Callable[[], bool],
-        open_gate: Callable[[View], toolbox.Gate],
+        open_gate: Callable[[View, Found], toolbox.Gate],
+        find_code: Callable[[Sequence[Root], bool], Found],
         worked: WorkedFiles,
     ) -> None:
         """Take what to look with; nothing is read before it is asked for.
@@ -51,7 +53,8 @@ class Look:
             policy: Who may see what.
             settings: What is switched off.
             is_trusted: Whether the project's skills may be read.
-            open_gate: Makes the door to what an agent sees.
+            open_gate: Makes the door to what an agent sees, and to the tools that skills bring.
+            find_code: Finds those; takes the roots, and whether the project is trusted.
             worked: Which files each agent works on; it outlives a look.
         """
         self._config = config
@@ -60,6 +63,7 @@ class Look:
         self._settings = settings
         self._is_trusted = is_trusted
         self._open_gate = open_gate
+        self._find_code = find_code
         self._worked = worked
         self._views: dict[str, View] = {}
         self._gates: dict[str, toolbox.Gate] = {}
@@ -102,6 +106,11 @@ class Look:
         )
 
     @cached_property
+    def code(self) -> Found:
+        """The manifests of skills that bring tools of their own."""
+        return self._find_code(self.roots, self._is_trusted())
+
+    @cached_property
     def settings(self) -> SkillSettings:
         """Which skills a person switched off."""
         return self._settings.read()
@@ -132,7 +141,7 @@ class Look:
     def gate(self, agent: str) -> toolbox.Gate:
         """Return an agent's door."""
         if agent not in self._gates:
-            self._gates[agent] = self._open_gate(self.view(agent))
+            self._gates[agent] = self._open_gate(self.view(agent), self.code)
         return self._gates[agent]
 
     def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
@@ -147,10 +156,11 @@ class Look:
 
     def is_like(self, other: Look) -> bool:
         """Whether another look shows the same."""
-        return (self.index.skills, self.index.shadowed, self.settings) == (
+        return (self.index.skills, self.index.shadowed, self.settings, self.code) == (
             other.index.skills,
             other.index.shadowed,
             other.settings,
+            other.code,
         )
 
     def since(self, before: Look) -> Difference:

@@ -63,7 +63,7 @@ class View:
         Raises:
             ConfigError: no agent has that name.
         """
-        self._agent = agent
+        self.agent = agent
         self._config = config
         self._policy = policy
         self._worked = worked
@@ -271,11 +271,12 @@ class View:
         launcher: Callable[[], Awaitable[Launcher]],
         safeguards: Safeguards,
         network: Network,
+        code: Iterable[toolbox.Tool] = (),
     ) -> toolbox.Gate:
-        """Return the door to the agent's tools."""
+        """Return the door to the agent's tools, and to those of `code` that skills bring."""
         audit = safeguards.audit_log
         return toolbox.SkillGate(
-            [*self.tools(launcher, network, audit), *safeguards.tools()],
+            [*self.tools(launcher, network, audit), *safeguards.tools(), *code],
             decide=self._decide,
             approvals=safeguards.approvals,
             audit=audit,
@@ -317,7 +318,7 @@ class View:
         return found.decision, found.reason
 
     def _is_allowed(self, skill: Skill) -> bool:
-        found = self._policy.explain_skill(skill, agent=self._agent)
+        found = self._policy.explain_skill(skill, agent=self.agent)
         return found.decision.effect is Effect.ALLOW
 
     def _network(self, agent: str, resource: str) -> bool:

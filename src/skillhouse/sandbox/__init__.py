@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.cell import HostCalls as HostCalls
     from skillhouse.sandbox.cell import wrap_failure as wrap_failure
     from skillhouse.sandbox.cell import wrap_result as wrap_result
+    from skillhouse.sandbox.environment_tools import installer_variables as installer_variables
+    from skillhouse.sandbox.environments import Environment as Environment
+    from skillhouse.sandbox.environments import EnvironmentRules as EnvironmentRules
+    from skillhouse.sandbox.environments import prepare as prepare
     from skillhouse.sandbox.errors import SandboxError as SandboxError
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.executor import Executor as Executor
@@ -50,8 +54,11 @@ else:
 
     _FILES = {
         "cell": (
-            "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure wrap_result"
+            "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
+            "wrap_result"
         ),
+        "environment_tools": "installer_variables",
+        "environments": "Environment EnvironmentRules prepare",
         "errors": ("SandboxError SandboxUnavailableError"),
         "executor": ("Executor"),
         "in_process": ("InProcessRunner"),
@@ -60,7 +67,7 @@ else:
         "profile": ("Completed Limits PROTECTED SECRETS SandboxProfile fits"),
         "rpc": ("FRAME_BYTES RpcError"),
         "rpc_client": ("RemoteExecutor RemoteHost RpcClient"),
-        "self_test": ("self_test"),
+        "self_testing": ("self_test"),
         "service": ("ServedTool Shelf core_methods executor_methods"),
         "serving": ("Method respond"),
         "status": ("Level ProbeResult SandboxStatus detect"),

@@ -282,6 +282,8 @@ class Profile:
     cache: Literal["none", "context", "watch"] = "context"
     """When a house looks anew: at each call, when told, or when files change."""
     extensions: Extensions = field(default_factory=Extensions)
+    runs_code: bool = False
+    """Whether tools that skills bring are offered and their code is run, in cells."""
 
     def scope(self, name: str) -> ScopeRule:
         """Return the rule of a scope.

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.session import Sessions as Sessions
     from skillhouse.tools.session import SkillCheck as SkillCheck
     from skillhouse.tools.sign import SignTool as SignTool
+    from skillhouse.tools.skill_code import Ask as Ask
+    from skillhouse.tools.skill_code import CodeSkill as CodeSkill
+    from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_gate import SkillGate as SkillGate
     from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
@@ -80,6 +83,7 @@ else:
         "portal": "Portal",
         "rendering": "render_content result_data",
         "session": "Session Sessions SkillCheck",
+        "skill_code": "Ask CodeSkill SkillCodeTool",
         "skill_gate": "SkillGate",
         "skill_tools": "tool_about_skills",
         "skills": "SearchTool Shown SkillTool search_skills",

@@ -66,6 +66,9 @@ class Gate:
             agreed: Hands the yeses that were taken here to the tools that need them.
         """
         self.tools = {tool.name: tool for tool in tools}
+        # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
+        full_names = ((getattr(tool, "full_name", ""), tool) for tool in tools)
+        self._by_full_name = {name: tool for name, tool in full_names if name}
         self._decide = decide
         self._approvals = approvals
         self._recorder = Recorder(audit)
@@ -87,6 +90,7 @@ class Gate:
             UnknownToolError: no tool has that name.
         """
         tool = self._tool(call.name)
+        call = replace(call, name=tool.name)
         wrong = self._wrong_arguments(tool, call.arguments)
         if wrong:
             return ToolResult(content=wrong, status="error")
@@ -150,7 +154,7 @@ class Gate:
         )
 
     def _tool(self, name: str) -> Tool:
-        tool = self.tools.get(name)
+        tool = self.tools.get(name) or self._by_full_name.get(name)
         if tool is None:
             known = sorted(self.tools)
             raise UnknownToolError(name, next(iter(nearest(name, known)), ""), known)
@@ -164,8 +168,9 @@ class Gate:
         except (TypeError, ValueError, RecursionError) as error:
             return f"the arguments of `{tool.name}` are not JSON values: {error}"
         known = tool.schema["properties"]
+        is_closed = tool.schema.get("additionalProperties") is False
         for name in arguments:
-            if name not in known:
+            if is_closed and name not in known:
                 close = nearest(name, known)
                 hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
                 return f"`{tool.name}` has no argument `{name}`; {hint}"

@@ -96,7 +96,9 @@ class SkillCodeTool:
         try:
             digest = tree_digest(self._skill.directory)
         except TreeError as error:
-            raise RefusedError(f"`{self.full_name}` cannot be bound to its code: {error}") from error
+            raise RefusedError(
+                f"`{self.full_name}` cannot be bound to its code: {error}"
+            ) from error
 
         async def run() -> Output:
             host = _Host(self._ask(session))
@@ -179,8 +181,12 @@ class _Host(HostCalls):
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make one request by the tool `fetch`."""
-        wanted = {key: request[key] for key in ("url", "method", "headers", "body") if request.get(key)}
-        found = await self._asked("fetch", wanted)
+        known = ("url", "method", "headers", "body")
+        result = await self.ask("fetch", {key: request[key] for key in known if request.get(key)})
+        found = result.data or {}
+        if "status" not in found:
+            # Nobody answered: a refusal, a question, or a fault. An answer of any status is one.
+            _check(result)
         return {
             "status": found.get("status", 0),
             "headers": found.get("headers", {}),
@@ -189,7 +195,9 @@ class _Host(HostCalls):
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask for a signature by the tool `sign`: a person decides on its page."""
-        return await self._asked("sign", request)
+        result = await self.ask("sign", request)
+        _check(result)
+        return result.data or {}
 
     async def read_file(self, path: str) -> str:
         """Read a file of the workspace by the tool `read`."""
@@ -204,11 +212,6 @@ class _Host(HostCalls):
 
     def progress(self, fraction: float, text: str) -> None:
         """Nobody is told yet how far a call is."""
-
-    async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        result = await self.ask(tool, arguments)
-        _check(result)
-        return result.data or {}
 
 
 def _check(result: ToolResult) -> None:

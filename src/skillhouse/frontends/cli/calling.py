@@ -13,7 +13,8 @@ import anyio
 from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.tools import UnknownToolError
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import ToolResult, UnknownToolError
 
 EXAMPLES = """examples:
   skillhouse call read --args '{"path": "README.md"}'
@@ -45,15 +46,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     arguments = _arguments(options.args)
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         try:
-            result = anyio.run(
-                lambda: house.call(
-                    options.tool,
-                    arguments,
-                    agent=options.agent,
-                    channel="cli",
-                    approval_id=options.approval,
-                )
-            )
+            result = anyio.run(_called, house, options, arguments)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
     if options.json:
@@ -70,6 +63,21 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         terminal.document(result.content)
     return 1 if result.is_error else 0
+
+
+async def _called(
+    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any]
+) -> ToolResult:
+    try:
+        return await house.call(
+            options.tool,
+            arguments,
+            agent=options.agent,
+            channel="cli",
+            approval_id=options.approval,
+        )
+    finally:
+        await house.let_go()
 
 
 def _arguments(text: str) -> dict[str, Any]:

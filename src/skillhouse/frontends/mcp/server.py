@@ -96,8 +96,12 @@ class HouseServer:
         """Look for changes while a client is connected."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
-            yield
-            tasks.cancel_scope.cancel()
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await self._house.let_go()
 
     async def _watch(self) -> None:
         while True:

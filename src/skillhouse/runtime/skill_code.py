@@ -1,0 +1,199 @@
+"""The tools that skills bring: which there are, and what runs them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from skillhouse import tools as toolbox
+from skillhouse.discovery import Root
+from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
+from skillhouse.permission import Effect, Permission
+from skillhouse.runtime.cells import Cells
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.policy import Policy
+from skillhouse.sandbox import (
+    Environment,
+    EnvironmentRules,
+    Executor,
+    installer_variables,
+    prepare,
+)
+from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+Call = Callable[..., Awaitable[toolbox.ToolResult]]
+"""`Skillhouse.call`."""
+Found = tuple[tuple[str, ManifestResult], ...]
+"""What lies below the roots, each with the scope of its root."""
+
+
+class SkillCode:
+    """Skills' own code in one house: one executor, and each skill's packages once."""
+
+    def __init__(
+        self, config: Config, profile: Profile, policy: Policy, cells: Cells, call: Call
+    ) -> None:
+        """Take what says whether code runs, what decides, what runs it and what it asks through."""
+        self._config = config
+        self._profile = profile
+        self._policy = policy
+        self._cells = cells
+        self._call = call
+        self._packages: dict[Path, Path | None] = {}
+        self._leases = ExitStack()
+        self._executor: Executor | None = None
+        self.problems: list[Diagnostic] = []
+        """What keeps skills' tools from being offered, as of the last look."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether skills' own tools are offered at all."""
+        told = self._config.skill_code.enabled
+        return self._profile.runs_code if told is None else told
+
+    def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
+        """Return what is found below the roots, strongest first; nothing of it is run."""
+        if not self.is_enabled:
+            return ()
+        return tuple(
+            (root.scope, result)
+            for root in roots
+            if (root.scope != "project" or is_trusted) and root.path.is_dir()
+            for result in find_manifests(root.path)
+        )
+
+    def tools(self, found: Found, agent: str) -> tuple[toolbox.SkillCodeTool, ...]:
+        """Return an agent's tools of skills.
+
+        The stronger root's skill of a name is in force, and a skill that a rule denies has no
+        tools. Two whose names are one on the wire are both left out: `problems` says so.
+        """
+        in_force = self._in_force(found)
+        names, clashing = WireNames(), set()
+        for _, result, manifest in in_force:
+            for spec in manifest.tools:
+                try:
+                    names.add(manifest.name, spec.name)
+                except WireNameError as error:
+                    clashing |= {error.pair, error.taken_by}
+                    self.problems.append(_clash(error, result.directory))
+        return tuple(
+            toolbox.SkillCodeTool(
+                self._skill(manifest, result.directory, scope), spec, self, self._ask_for
+            )
+            for scope, result, manifest in in_force
+            if not self._is_denied(manifest.name, agent)
+            for spec in manifest.tools
+            if (manifest.name, spec.name) not in clashing
+        )
+
+    def _in_force(self, found: Found) -> list[tuple[str, ManifestResult, SkillManifest]]:
+        """Return the strongest skill of each name; what is wrong with others goes to problems."""
+        in_force: dict[str, tuple[str, ManifestResult, SkillManifest]] = {}
+        self.problems = []
+        for scope, result in found:
+            self.problems += result.diagnostics
+            if result.manifest is not None:
+                in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
+        return list(in_force.values())
+
+    async def executor(self) -> Executor:
+        """Return what runs the code, started with the first call.
+
+        Raises:
+            SandboxUnavailableError: no code runs on this machine.
+        """
+        if self._executor is None:
+            status = await self._cells.status()
+            state = self._config.state_directory / "cells"
+            self._executor = Executor(status, state=state)
+        return self._executor
+
+    async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
+        """Return the packages of a skill, installed with its first call and kept until `close`.
+
+        Raises:
+            SandboxError: they cannot be had.
+        """
+        if skill.directory not in self._packages:
+            cache = self._config.cache_directory or self._config.places.cache()
+            found: Environment | None = await prepare(
+                skill.manifest, skill.directory, cache / "packages", rules=self._rules()
+            )
+            leased = None if found is None else self._leases.enter_context(found.lease())
+            self._packages[skill.directory] = leased
+        return self._packages[skill.directory]
+
+    async def reload(self, skill: str | None = None) -> None:
+        """Let new calls start with the code as it is now; those under way end with the old."""
+        self._packages.clear()
+        if self._executor is not None:
+            await self._executor.reload(skill)
+
+    async def close(self) -> None:
+        """Kill what runs and let go of the packages."""
+        if self._executor is not None:
+            await self._executor.close()
+            self._executor = None
+        self._leases.close()
+
+    def _rules(self) -> EnvironmentRules:
+        settings = self._config.skill_code
+        return EnvironmentRules(
+            python=Path(sys.executable),
+            unhashed=settings.unhashed,
+            builds=settings.builds,
+            variables=installer_variables(self._config.places.environment),
+        )
+
+    def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
+        # INVARIANT: a variable is handed over only if the skill declares it and the operator
+        # names it for this skill.
+        handed = self._config.skill_code.env.get(manifest.name, ())
+        environment = self._config.places.environment
+        return toolbox.CodeSkill(
+            manifest=manifest,
+            directory=directory,
+            scope=scope,
+            default=self._default(scope),
+            env={
+                name: environment[name]
+                for name in manifest.env
+                if name in handed and name in environment
+            },
+        )
+
+    def _default(self, scope: str) -> Effect:
+        """Return what a read meets; a project's code may be new since it was trusted."""
+        if scope == "project":
+            return Effect.ASK
+        return Effect(self._profile.scope(scope).default_effect)
+
+    def _is_denied(self, name: str, agent: str) -> bool:
+        wanted = Permission(action="skill", resource=name)
+        found = self._policy.explain(wanted, agent=agent, default=Effect.ALLOW)
+        return found.decision.effect is Effect.DENY
+
+    def _ask_for(self, session: toolbox.Session) -> toolbox.Ask:
+        async def ask(tool: str, arguments: Mapping[str, Any]) -> toolbox.ToolResult:
+            return await self._call(
+                tool,
+                arguments,
+                agent=session.agent,
+                user=session.user,
+                channel=session.channel,
+            )
+
+        return ask
+
+
+def _clash(error: WireNameError, directory: Path) -> Diagnostic:
+    return Diagnostic(
+        code="tool-name-taken",
+        severity=Severity.ERROR,
+        message=str(error),
+        path=directory,
+    )
