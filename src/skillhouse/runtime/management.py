@@ -6,11 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit import AuditLog
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     PathError,
@@ -21,6 +20,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.runtime.definition import SkillDefinition, define
+from skillhouse.runtime.recording import recorded
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text
 
@@ -171,7 +171,7 @@ class Management:
         root = self._target(scope)
         directory = root.path / name
         arguments = {"name": name, "scope": scope, "path": str(directory)}
-        with self._recorded("create", arguments):
+        with recorded(self._audit, "create", arguments):
             root.path.mkdir(parents=True, exist_ok=True)
             try:
                 directory.mkdir()
@@ -213,7 +213,7 @@ class Management:
         if inside:
             message = f"holds other skills, delete them first: {', '.join(inside)}"
             raise SkillError("not-deletable", directory, message)
-        with self._recorded("delete", {"id": skill.id, "path": str(directory)}):
+        with recorded(self._audit, "delete", {"id": skill.id, "path": str(directory)}):
             shutil.rmtree(directory)
             self._settings.forget(skill.id)
         self._refresh()
@@ -226,14 +226,14 @@ class Management:
             UnknownSkillError: there is no such skill.
         """
         skill = self._find(reference)
-        with self._recorded("enable" if enabled else "disable", {"id": skill.id}):
+        with recorded(self._audit, "enable" if enabled else "disable", {"id": skill.id}):
             self._settings.set_skill(skill.id, enabled=enabled)
         self._refresh()
         return define(skill, self.settings, self._profile)
 
     def set_all_enabled(self, *, enabled: bool) -> None:
         """Switch skills as a whole on or off (S004-83)."""
-        with self._recorded("enable" if enabled else "disable", {"id": "*"}):
+        with recorded(self._audit, "enable" if enabled else "disable", {"id": "*"}):
             self._settings.set_all(enabled=enabled)
         self._refresh()
 
@@ -266,27 +266,6 @@ class Management:
             return define(skill, settings, self._profile)
         except SkillError:
             return None
-
-    @contextmanager
-    def _recorded(self, action: str, arguments: dict[str, str]) -> Iterator[None]:
-        """Record a change before and after it; without a log nothing is changed."""
-        tool = f"manage:{action}"
-        draft = AuditDraft(kind="intent", tool=tool, user="local", arguments=arguments)
-        intent = self._audit.append(draft, durable=True)
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            self._audit.append_read(
-                AuditDraft(
-                    kind="outcome",
-                    tool=tool,
-                    user="local",
-                    status="error" if failed else "ok",
-                    intent=intent.id,
-                )
-            )
 
 
 def _write_new(path: Path, text: str) -> None:
