@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from _measure import Usage, interleaved, markdown_table, run
 
@@ -246,7 +247,8 @@ def _agent_framework(tree: str, _: Path) -> Prepared:
     import agent_framework._skills as skills  # noqa: PLC0415 - only in the rivals' Python.
 
     source = skills.FileSkillsSource(tree)
-    context = skills.SkillsSourceContext(agent=None)
+    nobody: Any = None
+    context = skills.SkillsSourceContext(agent=nobody)
     return lambda: len(asyncio.run(source.get_skills(context)))
 
 

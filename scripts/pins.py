@@ -19,7 +19,20 @@ PINS = (
             "requirements/dev.in",
             *("--constraint", "requirements/core.txt"),
             *("--constraint", "requirements/build.txt"),
+            "pyproject.toml",
+            *("--extra", "pydantic-ai"),
+            *("--extra", "langchain"),
+            *("--extra", "openai-agents"),
+            *("--extra", "openai"),
+            *("--extra", "anthropic"),
+            *("--extra", "agent-framework"),
         ],
+    ),
+    # Adapters that have an environment of their own: one wants older packages than we have, the
+    # other carries a program of 240 MB. They agree with no other file.
+    *(
+        (f"adapter-{name}", ["requirements/adapter.in", "pyproject.toml", "--extra", name])
+        for name in ("claude-agent", "google-adk")
     ),
 )
 """Name of each file and what it is compiled from; a later one agrees with the earlier ones."""

@@ -1,17 +1,49 @@
-"""Brings skills of other servers into a verified cache."""
+"""Brings skills of other servers into a verified cache.
 
-from skillhouse.remote.archive import ArchiveError, unpack
-from skillhouse.remote.source import RemoteError, RemoteSource
-from skillhouse.remote.syncing import Fetch, Fetched, SyncReport, skills_place, sync
+The face loads each name when it is first used, because most houses know no other server.
+"""
 
-__all__ = [
-    "ArchiveError",
-    "Fetch",
-    "Fetched",
-    "RemoteError",
-    "RemoteSource",
-    "SyncReport",
-    "skills_place",
-    "sync",
-    "unpack",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.remote.archive import ArchiveError as ArchiveError
+    from skillhouse.remote.archive import unpack as unpack
+    from skillhouse.remote.mcp_cache import McpCache as McpCache
+    from skillhouse.remote.mcp_entry import McpFile as McpFile
+    from skillhouse.remote.mcp_entry import McpServer as McpServer
+    from skillhouse.remote.mcp_entry import McpSkill as McpSkill
+    from skillhouse.remote.mcp_host import McpHost as McpHost
+    from skillhouse.remote.mcp_host import McpReport as McpReport
+    from skillhouse.remote.mcp_host import VerificationError as VerificationError
+    from skillhouse.remote.mcp_source import Dial as Dial
+    from skillhouse.remote.mcp_source import Peer as Peer
+    from skillhouse.remote.mcp_source import connected as connected
+    from skillhouse.remote.source import RemoteError as RemoteError
+    from skillhouse.remote.source import RemoteSource as RemoteSource
+    from skillhouse.remote.syncing import Fetch as Fetch
+    from skillhouse.remote.syncing import Fetched as Fetched
+    from skillhouse.remote.syncing import SyncReport as SyncReport
+    from skillhouse.remote.syncing import skills_place as skills_place
+    from skillhouse.remote.syncing import sync as sync
+else:
+    import importlib
+
+    _FILES = {
+        "archive": "ArchiveError unpack",
+        "mcp_cache": "McpCache",
+        "mcp_entry": "McpFile McpServer McpSkill",
+        "mcp_host": "McpHost McpReport VerificationError",
+        "mcp_source": "Dial Peer connected",
+        "source": "RemoteError RemoteSource",
+        "syncing": "Fetch Fetched SyncReport skills_place sync",
+    }
+    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+    __all__ = sorted(_FILE_OF)
+
+    def __getattr__(name):
+        file = _FILE_OF.get(name)
+        if file is None:
+            raise AttributeError(f"module `skillhouse.remote` has no attribute `{name}`")
+        value = getattr(importlib.import_module(f"skillhouse.remote.{file}"), name)
+        globals()[name] = value
+        return value

@@ -1,5 +1,6 @@
 """Builds one house from one configuration."""
 
+from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config import (
     Config,
     ExtensionSettings,
@@ -15,6 +16,7 @@ from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime.serving import read_skill_file
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
@@ -28,6 +30,7 @@ __all__ = [
     "Invocable",
     "Look",
     "Management",
+    "McpServerSettings",
     "MentionVerdict",
     "Places",
     "Policy",
@@ -46,6 +49,7 @@ __all__ = [
     "configured",
     "file_kind",
     "load_config",
+    "read_skill_file",
     "register_tools",
     "rehearse",
 ]

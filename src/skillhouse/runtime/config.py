@@ -17,6 +17,7 @@ from typing import Any, Self
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
 from skillhouse.permission import Effect, Layer, Rule, matches
+from skillhouse.runtime.away import McpServerSettings
 from skillhouse.skill import Extensions
 from skillhouse.tools import WriteGate
 
@@ -130,6 +131,8 @@ class Settings:
     """Who may change anything at all."""
     extensions: ExtensionSettings | None = None
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
+    mcp_servers: tuple[McpServerSettings, ...] | None = None
+    """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
 
@@ -156,6 +159,8 @@ class Config:
     """Who may change anything at all."""
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     """What is turned on or off over the profile."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
@@ -205,6 +210,7 @@ def load_config(
         approvals=merged.approvals or ApprovalSettings(),
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
+        mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
             **{
@@ -255,8 +261,10 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     _refuse_unknown(table, _KEYS, "key", path)
     _refuse_unknown_rule_keys(table, path)
     for key, known in _TABLES.items():
-        if isinstance(table.get(key), Mapping):
-            _refuse_unknown(table[key], known, f"{key} key", path)
+        found = table.get(key)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, Mapping):
+                _refuse_unknown(one, known, f"{key} key", path)
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
@@ -371,6 +379,7 @@ _TABLES = {
     "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
     "write_gate": frozenset(field.name for field in fields(WriteGate)),
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
+    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
 _RULE_KEYS = frozenset(field.name for field in fields(Rule))
 _VARIABLES = {

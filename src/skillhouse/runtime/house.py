@@ -13,9 +13,10 @@ from typing import Any, Self
 from skillhouse import approval, discovery, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, Root, discover
+from skillhouse.discovery import Catalog, Root
 from skillhouse.permission import Effect, Permission, matches
 from skillhouse.retrieval import Hit
+from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
@@ -26,7 +27,7 @@ from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
 from skillhouse.runtime.worked import WorkedFiles
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 AUDIT_FILE = "audit.jsonl"
 
@@ -66,12 +67,14 @@ class Skillhouse:
         self.profile = profile_of(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
         self.settings_store = SettingsStore(self.config.state_directory)
+        self.mcp_host = mcp_host_of(self.config)
         self.policy = Policy(
             self.config,
             self.profile,
             self.trust_store,
             self.project,
             self._session_grants,
+            self.mcp_host,
         )
         self.audit_log = AuditLog(self.config.state_directory / AUDIT_FILE)
         self._channel = channel
@@ -223,7 +226,7 @@ class Skillhouse:
     @cached_property
     def sessions(self) -> toolbox.Sessions:
         """The conversations of this house."""
-        return toolbox.Sessions(self.policy.skill_need, self._checks)
+        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], **options: Any
@@ -274,7 +277,7 @@ class Skillhouse:
             AmbiguousSkillError: several fit.
             SkillError: the file cannot be used any more.
         """
-        return load(self.skill(reference))
+        return load_for_person(self.mcp_host, self.skill(reference))
 
     def at(self, start: Path) -> Skillhouse:
         """Return the house as it is from another working directory; the caller closes it."""
@@ -307,11 +310,13 @@ class Skillhouse:
 
     def trust_report(self) -> TrustReport:
         """Return how this project's skills stand to what was trusted; reads them."""
-        return self.trust_store.report(self.project, self._project_skills())
+        return self.trust_store.report(self.project, self._look.project_skills())
 
     def trust(self) -> TrustReport:
         """Trust this project and its skills as they are now."""
-        report = self.trust_store.trust(self.project, self._project_skills(), datetime.now(UTC))
+        report = self.trust_store.trust(
+            self.project, self._look.project_skills(), datetime.now(UTC)
+        )
         self.refresh()
         return report
 
@@ -392,8 +397,3 @@ class Skillhouse:
             state = self.config.state_directory / "sandbox"
             self._running = sandbox.launcher_for(status, state=state)
         return self._running
-
-    def _project_skills(self) -> tuple[Skill, ...]:
-        roots = [root for root in self.roots if root.scope == "project"]
-        index = discover(roots, profile=self.profile)
-        return index.skills + index.shadowed

@@ -113,6 +113,16 @@ STATE = Schema(
             PRIMARY KEY (device, nonce)
         )
         """,
+        # What was written into other clients' folders, in our own format.
+        "CREATE TABLE export (target TEXT NOT NULL PRIMARY KEY, record BLOB NOT NULL)",
+        """
+        CREATE TABLE client_entry (
+            file TEXT NOT NULL,
+            name TEXT NOT NULL,
+            record BLOB NOT NULL,
+            PRIMARY KEY (file, name)
+        )
+        """,
     ),
 )
 

@@ -88,7 +88,7 @@ class ExecTool:
             return _output(done, launcher.level, network=network)
 
         facts = (("network", "the host's" if network else "none"),)
-        return Plan(needs=(need,), run=run, facts=facts)
+        return Plan(needs=(need, *session.acting.values()), run=run, facts=facts)
 
 
 def _output(done: Completed, level: str, *, network: bool) -> Output:

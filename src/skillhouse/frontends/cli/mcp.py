@@ -7,20 +7,33 @@ import logging
 
 from skillhouse.frontends.cli.options import add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.mcp import serve
 
 EXAMPLES = """examples:
-  skillhouse mcp
+  skillhouse mcp                                 serve, as a coding agent starts it
   skillhouse mcp -C ~/project --agent reviewer
+  skillhouse mcp install codex                   add the server to Codex's configuration
+  skillhouse mcp install claude-code --project   in .mcp.json of this project
+  skillhouse mcp status                          which clients have it
+  skillhouse mcp uninstall codex
 
-A coding agent starts this itself and talks to it over stdin and stdout; docs/guides/agents.md says
-how to tell it. What needs a yes waits: answer it with `skillhouse approvals` or on the page of
+A coding agent starts the server itself and talks to it over stdin and stdout; docs/guides/agents.md
+says what it gets. What needs a yes waits: answer it with `skillhouse approvals` or on the page of
 `skillhouse up`, and the agent repeats the call.
+
+Clients: claude-code, codex, gemini-cli, opencode. Comments in their files stay, and an entry that
+we did not write is left alone.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("install", "uninstall", "status"),
+        help="what to do about clients' configurations; without it, serve",
+    )
+    parser.add_argument("clients", nargs="*", metavar="CLIENT", help="whose configuration")
     parser.add_argument(
         "--agent", default="default", metavar="NAME", help="whose skills and rules hold (default)"
     )
@@ -28,11 +41,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--user", default="local", metavar="NAME", help="who stands in the audit log (local)"
     )
     parser.add_argument("--log", action="store_true", help="say on stderr what goes wrong")
+    clients = parser.add_argument_group("clients' configurations")
+    clients.add_argument("--project", action="store_true", help="the project's, not the user's")
+    clients.add_argument(
+        "--name", default="skills", metavar="NAME", help="what the server is called (skills)"
+    )
+    clients.add_argument("--dry-run", action="store_true", help="show what would change")
+    clients.add_argument("--force", action="store_true", help="also where our entry was changed")
+    clients.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     add_place(parser)
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until the client closes stdin, Ctrl-C or SIGTERM."""
+    """Serve until the client closes stdin, Ctrl-C or SIGTERM; or edit configurations."""
+    if options.action is not None:
+        # Not loaded to serve: the first answer must come soon.
+        from skillhouse.frontends.cli.client_configs import configured
+
+        with house_of(options) as house:
+            return configured(options, house, terminal)
+    from skillhouse.frontends.mcp import serve
+
     if options.log:
         logging.basicConfig(level=logging.INFO)
     else:

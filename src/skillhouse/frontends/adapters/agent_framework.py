@@ -1,0 +1,118 @@
+"""A house as a context provider of Microsoft Agent Framework; what needs a yes is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.runtime import Skillhouse
+
+try:
+    from agent_framework import (
+        AgentSession,
+        Content,
+        ContextProvider,
+        FunctionInvocationContext,
+        FunctionMiddleware,
+        FunctionTool,
+        SessionContext,
+        SupportsAgentRun,
+    )
+except ModuleNotFoundError as error:
+    raise MissingExtraError("agent-framework", error.name or "agent_framework") from error
+
+__all__ = ["skillhouse_provider"]
+
+CHANNEL = "agent-framework"
+
+
+def skillhouse_provider(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> ContextProvider:
+    """Return the provider for `Agent(client, context_providers=[…])`.
+
+    A call that needs a yes comes back among `response.user_input_requests`; the run goes on, in the
+    same session, with a message of `request.to_function_approval_response(approved=True)`.
+
+    Args:
+        house: Whose tools; the caller closes it.
+        agent: Whose skills and rules hold.
+        user: On whose behalf.
+        ask: Whether the framework asks; otherwise the model is told that the call is pending.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk.prompt()
+    return _HouseProvider(desk)
+
+
+class _HouseProvider(ContextProvider):
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(source_id=f"skillhouse-{desk.agent}")
+        self._desk = desk
+
+    async def before_run(
+        self,
+        *,
+        agent: SupportsAgentRun,
+        session: AgentSession,
+        context: SessionContext,
+        state: dict[str, Any],
+    ) -> None:
+        """Add the tools and what the system prompt says, as they are at this run."""
+        tools = [
+            FunctionTool(
+                name=tool.name,
+                description=tool.description,
+                input_model=tool.schema,
+                func=_only_through_the_gate,
+            )
+            for tool in self._desk.tools()
+        ]
+        context.extend_tools(self.source_id, tools)
+        prompt = self._desk.prompt()
+        if prompt:
+            context.extend_instructions(self.source_id, prompt)
+        context.extend_middleware(self.source_id, [_HouseMiddleware(self._desk, tools)])
+
+
+async def _only_through_the_gate(**_: Any) -> str:
+    """Take the place of a function; the middleware answers the calls, which it alone sees whole."""
+    return "this tool runs inside an agent with its context provider only; nothing was done"
+
+
+class _HouseMiddleware(FunctionMiddleware):
+    def __init__(self, desk: Desk, tools: list[FunctionTool]) -> None:
+        self._desk = desk
+        self._tools = tools
+
+    async def process(
+        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]
+    ) -> None:
+        if not any(context.function is tool for tool in self._tools):
+            await call_next()
+            return
+        name, arguments = context.function.name, dict(context.arguments)
+        answer = context.metadata.get("approval_response")
+        given = answer.additional_properties.get("skillhouse") if answer is not None else None
+        if isinstance(given, dict) and answer is not None and answer.approved is True:
+            result = await self._desk.allowed(name, arguments, str(given.get("approval_id")))
+        else:
+            result = await self._desk.call(name, arguments)
+        question = self._desk.question(result)
+        context.result = result.content if question is None else _request(context, question)
+
+
+def _request(context: FunctionInvocationContext, question: dict[str, Any]) -> Content:
+    call_id = context.metadata["call_id"]
+    occurrence = context.metadata.get("function_call_occurrence_id")
+    call = Content.from_function_call(
+        call_id, context.function.name, arguments=dict(context.arguments), id=occurrence
+    )
+    return Content.from_function_approval_request(
+        occurrence or call_id, call, additional_properties={"skillhouse": question}
+    )

@@ -1,0 +1,119 @@
+"""A house as an MCP server inside the Claude Agent SDK; what needs a yes asks `can_use_tool`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from skillhouse.floor import ConfigError, MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk, Shown
+from skillhouse.runtime import Skillhouse
+
+try:
+    from claude_agent_sdk import (
+        CanUseTool,
+        ClaudeAgentOptions,
+        PermissionResult,
+        PermissionResultAllow,
+        SdkMcpTool,
+        ToolPermissionContext,
+        create_sdk_mcp_server,
+    )
+except ModuleNotFoundError as error:
+    raise MissingExtraError("claude-agent", error.name or "claude_agent_sdk") from error
+
+__all__ = ["skillhouse_options"]
+
+CHANNEL = "claude-agent"
+SERVER = "skillhouse"
+PREFIX = f"mcp__{SERVER}__"
+
+logger = logging.getLogger(__name__)
+
+
+def skillhouse_options(
+    house: Skillhouse,
+    options: ClaudeAgentOptions | None = None,
+    *,
+    agent: str = "default",
+    user: str = "local",
+    ask: bool = True,
+) -> ClaudeAgentOptions:
+    """Return options with the house as an MCP server, for `query` or `ClaudeSDKClient`.
+
+    What needs a yes is put to the options' own `can_use_tool`, under the tool's full name and with
+    the question as title and reason; nothing else about these tools is asked. Claude Code's own
+    `Skill` tool is off, so that no skill is listed twice.
+
+    Without `ask`, or without a `can_use_tool`, the model is told that the call is pending. The
+    caller closes the house.
+
+    Raises:
+        ConfigError: no agent has that name, or `mcp_servers` or `system_prompt` is a file.
+    """
+    options = options or ClaudeAgentOptions()
+    if not isinstance(options.mcp_servers, dict):
+        raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools()]
+    names = {PREFIX + tool.name for tool in tools}
+    changed: dict[str, Any] = {
+        "mcp_servers": {**options.mcp_servers, SERVER: create_sdk_mcp_server(SERVER, tools=tools)},
+        "skills": [],
+        "disallowed_tools": [*options.disallowed_tools, "Skill"],
+    }
+    if options.can_use_tool is None:
+        changed["allowed_tools"] = [*options.allowed_tools, *sorted(names)]
+    else:
+        changed["can_use_tool"] = _let_through(names, options.can_use_tool)
+    prompt = desk.prompt()
+    if prompt:
+        changed["system_prompt"] = _with(options.system_prompt, prompt)
+    return replace(options, **changed)
+
+
+def _tool(desk: Desk, tool: Shown, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+    async def run(arguments: dict[str, Any]) -> dict[str, Any]:
+        result = await desk.call(tool.name, arguments)
+        question = desk.question(result)
+        if question is not None and ask is not None:
+            approval_id = question["approval_id"]
+            reason = "; ".join(question["reasons"])
+            context = ToolPermissionContext(title=question["title"], decision_reason=reason)
+            try:
+                word = await ask(PREFIX + tool.name, arguments, context)
+            except Exception:
+                # The program's own code; the question stays open for an answer from elsewhere.
+                logger.exception("can_use_tool failed for %s", tool.name)
+                word = None
+            if isinstance(word, PermissionResultAllow):
+                changed = word.updated_input
+                result = await desk.allowed(tool.name, changed or arguments, approval_id)
+            elif word is not None:
+                result = desk.refused(approval_id, word.message)
+        text = {"type": "text", "text": result.content}
+        return {"content": [text], "is_error": result.is_error}
+
+    return SdkMcpTool(tool.name, tool.description, tool.schema, run)
+
+
+def _let_through(names: set[str], ask: CanUseTool) -> CanUseTool:
+    """Return `can_use_tool` for the options: the gate decides about the house's tools."""
+
+    async def can_use(
+        name: str, arguments: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResult:
+        return PermissionResultAllow() if name in names else await ask(name, arguments, context)
+
+    return can_use
+
+
+def _with(before: Any, prompt: str) -> Any:
+    """Return a system prompt with more at its end."""
+    if not isinstance(before, dict):
+        return f"{before}\n\n{prompt}" if before else prompt
+    key = {"preset": "append", "custom": "prompt"}.get(before["type"])
+    if key is None:
+        raise ConfigError("expected `system_prompt` as text, got a file", key="system_prompt")
+    return {**before, key: f"{before.get(key, '')}\n\n{prompt}".strip()}

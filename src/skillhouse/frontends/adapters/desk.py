@@ -1,0 +1,240 @@
+"""What all adapters share: shown tools, calls that never raise, and a person's word on one call."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from skillhouse.approval import Answer, ApprovalRequest, session_key
+from skillhouse.floor import SkillhouseError
+from skillhouse.permission import Effect
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import Judged, Need, ToolResult
+
+V = TypeVar("V")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A tool as every provider takes it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """One framework's place in a house: who calls, and on which channel."""
+
+    house: Skillhouse
+    channel: str
+    """Named after the framework; answers of its person come from there."""
+    agent: str = "default"
+    user: str = "local"
+    ask: bool = True
+    """Whether questions go to the framework; the model is told of them where they do not."""
+
+    def tools(self) -> list[Shown]:
+        """Return the agent's tools, all from one look.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        return [
+            Shown(
+                name=tool.name,
+                description=_sendable(tool.description),
+                # Frameworks change what they are given; the gate's own stays as it is.
+                schema=copy.deepcopy(dict(tool.schema)),
+            )
+            for tool in self.house.tools(agent=self.agent)
+        ]
+
+    def prompt(self, offered: Iterable[str] | None = None) -> str:
+        """Return what the system prompt says of the skills; mostly nothing, the tool lists them.
+
+        Args:
+            offered: Names of the tools that the model is offered; all of them when None.
+        """
+        return _sendable(self.house.system_prompt(agent=self.agent, offered=offered))
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, approval_id: str = ""
+    ) -> ToolResult:
+        """Let a call through the gate; whatever goes wrong is a result for the model."""
+        try:
+            return self._told(await self.house.call(name, arguments, **self._caller(approval_id)))
+        except SkillhouseError as error:
+            return _failed(str(error))
+        except Exception:
+            # Somebody else's loop: a traceback is for our log, never for a model.
+            logger.exception("calling %s", name)
+            return _failed("the call failed inside skillhouse")
+
+    def call_sync(
+        self, name: str, arguments: Mapping[str, Any], *, approval_id: str = ""
+    ) -> ToolResult:
+        """Do as `call` does, from code that is not asynchronous."""
+        try:
+            return self._told(self.house.call_sync(name, arguments, **self._caller(approval_id)))
+        except SkillhouseError as error:
+            return _failed(str(error))
+        except Exception:
+            # Somebody else's loop: a traceback is for our log, never for a model.
+            logger.exception("calling %s", name)
+            return _failed("the call failed inside skillhouse")
+
+    def question(self, result: ToolResult) -> dict[str, Any] | None:
+        """Return what the framework's person is asked, or None where it is not for them to say.
+
+        What signs is decided on the transaction page or a paired device only.
+        """
+        request = self._request(result)
+        if not self.ask or request is None or request.level == "sign":
+            return None
+        return {
+            "approval_id": result.approval_id,
+            "tool": request.tool,
+            "title": _sendable(request.title),
+            "reasons": [_sendable(reason) for reason in request.reasons],
+            "facts": [[_sendable(label), _sendable(fact)] for label, fact in request.facts],
+        }
+
+    def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the gate may not simply allow a call, for frameworks that ask beforehand.
+
+        A forecast, for which nothing is done or recorded: only the gate decides. In doubt it is
+        yes; the gate then says what is wrong.
+        """
+        try:
+            tool = next(tool for tool in self.house.tools(agent=self.agent) if tool.name == name)
+            seen = self.house.view(self.agent).visible
+            session = self.house.sessions.get(self.agent, self.user, self.channel, seen)
+            plan = tool.plan(getattr(tool, "canonical", dict)(arguments), session)
+            return any(self._effect(need) is not Effect.ALLOW for need in plan.needs)
+        except Exception:
+            # Arguments that do not fit the schema, a tool that is gone: each is the gate's to say.
+            logger.debug("no forecast for %s", name, exc_info=True)
+            return True
+
+    async def allowed(
+        self, name: str, arguments: Mapping[str, Any], approval_id: str
+    ) -> ToolResult:
+        """Give the person's yes to one approval, and repeat the call with it.
+
+        The call is worked out anew first. If it is another one by now, since its arguments or the
+        files that it depends on have changed, it has another approval: the yes is not given, and
+        that one is returned as pending.
+        """
+        now = await self.call(name, arguments)
+        if now.status != "pending" or now.approval_id != approval_id:
+            return now
+        self._answer(approval_id, Answer.ONCE)
+        return await self.call(name, arguments, approval_id=approval_id)
+
+    def allowed_sync(self, name: str, arguments: Mapping[str, Any], approval_id: str) -> ToolResult:
+        """Do as `allowed` does, from code that is not asynchronous."""
+        now = self.call_sync(name, arguments)
+        if now.status != "pending" or now.approval_id != approval_id:
+            return now
+        self._answer(approval_id, Answer.ONCE)
+        return self.call_sync(name, arguments, approval_id=approval_id)
+
+    def refused(self, approval_id: str, message: str = "") -> ToolResult:
+        """Give the person's no to one approval, and return what the model is told."""
+        self._answer(approval_id, Answer.NO, message)
+        said = f": {_sendable(message)}" if message else ""
+        return ToolResult(content=f"not approved: refused{said}", status="denied")
+
+    def _answer(self, approval_id: str, answer: Answer, message: str = "") -> None:
+        try:
+            found = self.house.approvals.get(approval_id)
+            self.house.approvals.answer(
+                found.id,
+                answer,
+                by=self.user,
+                channel=self.channel,
+                nonce=found.request.nonce,
+                message=message,
+            )
+        except SkillhouseError as error:
+            # Somebody else was first, or it does not count: the gate says so to the next call.
+            logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
+
+    def _effect(self, need: Need) -> Effect:
+        found = self.house.policy.explain(
+            need.permission,
+            agent=self.agent,
+            default=need.default,
+            why=need.why,
+            skill_digest=need.skill_digest,
+            user=self.user,
+            session=session_key(self.agent, self.user, self.channel),
+        )
+        judged = Judged(need=need, decision=found.decision, reason=found.reason)
+        return self.house.config.write_gate.judged(judged, self.user).decision.effect
+
+    def _caller(self, approval_id: str) -> dict[str, str]:
+        return {
+            "agent": self.agent,
+            "user": self.user,
+            "channel": self.channel,
+            "approval_id": approval_id,
+        }
+
+    def _told(self, result: ToolResult) -> ToolResult:
+        text = _sendable(result.content)
+        request = self._request(result)
+        if request is not None and request.level == "sign":
+            text = (
+                f"not approved yet: {'; '.join(request.reasons)}; nothing was done. This call "
+                "signs: a person answers it on the page of `skillhouse up` or on a paired device; "
+                "then repeat the same call"
+            )
+        return replace(result, content=_sendable(text))
+
+    def _request(self, result: ToolResult) -> ApprovalRequest | None:
+        """Return the open question of a call, if there is one that can be read."""
+        if result.status != "pending" or result.approval_id is None:
+            return None
+        try:
+            return self.house.approvals.get(result.approval_id).request
+        except SkillhouseError:
+            logger.exception("reading approval %s", result.approval_id)
+            return None
+
+
+class Kept(Generic[V]):
+    """What is known about a framework's call ids; the oldest go first."""
+
+    MAX = 1_000
+
+    def __init__(self) -> None:
+        self._values: dict[str, V] = {}
+
+    def keep(self, call_id: str | None, value: V) -> None:
+        """Remember something about a call; nothing where the framework gave it no id."""
+        if call_id:
+            self._values.pop(call_id, None)
+            self._values[call_id] = value
+            while len(self._values) > self.MAX:
+                del self._values[next(iter(self._values))]
+
+    def take(self, call_id: str | None) -> V | None:
+        """Return what is known about a call, and forget it."""
+        return self._values.pop(call_id or "", None)
+
+
+def _failed(text: str) -> ToolResult:
+    return ToolResult(content=_sendable(text), status="error")
+
+
+def _sendable(text: str) -> str:
+    """Return a text that can be sent: names of files may hold bytes that are no Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode()

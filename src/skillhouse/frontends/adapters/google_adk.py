@@ -1,0 +1,96 @@
+"""A house as a toolset of Google's ADK; what needs a yes asks for a tool confirmation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk, Shown
+from skillhouse.runtime import Skillhouse
+
+try:
+    from google.adk.agents.readonly_context import ReadonlyContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.base_toolset import BaseToolset
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai.types import FunctionDeclaration
+except ModuleNotFoundError as error:
+    raise MissingExtraError("google-adk", error.name or "google.adk") from error
+
+__all__ = ["skillhouse_toolset"]
+
+CHANNEL = "google-adk"
+
+
+def skillhouse_toolset(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> BaseToolset:
+    """Return the toolset for `Agent(tools=[…])`.
+
+    A call that needs a yes asks for a tool confirmation, whose payload is the question; the answer
+    is a `ToolConfirmation` with the same payload.
+
+    Args:
+        house: Whose tools; the caller closes it.
+        agent: Whose skills and rules hold.
+        user: On whose behalf.
+        ask: Whether confirmations are asked for; otherwise the model is told that the call is
+            pending.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk.prompt()
+    return _HouseToolset(desk)
+
+
+class _HouseToolset(BaseToolset):
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the tools as they are at this invocation."""
+        return [_HouseTool(self._desk, tool) for tool in self._desk.tools()]
+
+    async def process_llm_request(
+        self, *, tool_context: ToolContext, llm_request: LlmRequest
+    ) -> None:
+        """Add what the system prompt says of the skills."""
+        prompt = self._desk.prompt()
+        if prompt:
+            llm_request.append_instructions([prompt])
+
+
+class _HouseTool(BaseTool):
+    def __init__(self, desk: Desk, tool: Shown) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._desk = desk
+        self._schema = tool.schema
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._schema,
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Run a call, ask for its confirmation, or take the confirmation; errors are texts."""
+        confirmation = tool_context.tool_confirmation
+        payload = confirmation.payload if confirmation is not None else None
+        given = str(payload.get("approval_id", "")) if isinstance(payload, dict) else ""
+        if confirmation is None or (confirmation.confirmed and not given):
+            result = await self._desk.call(self.name, args)
+        elif confirmation.confirmed:
+            result = await self._desk.allowed(self.name, args, given)
+        else:
+            result = self._desk.refused(given)
+        question = self._desk.question(result)
+        # ADK asks nothing more about a call that was answered; the model hears that it is pending.
+        if question is not None and confirmation is None:
+            tool_context.request_confirmation(hint=question["title"], payload=question)
+            tool_context.actions.skip_summarization = True
+        return {"error" if result.is_error else "result": result.content}

@@ -1,0 +1,119 @@
+"""A house as tools of LangChain and LangGraph; what needs a yes interrupts the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import ToolResult
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest
+    from langchain_core.messages import SystemMessage
+    from langchain_core.tools import BaseTool, ToolException
+    from langgraph.types import interrupt
+    from pydantic import Field
+except ModuleNotFoundError as error:
+    raise MissingExtraError("langchain", error.name or "langchain") from error
+
+__all__ = ["skillhouse_middleware", "skillhouse_tools"]
+
+CHANNEL = "langchain"
+
+
+def skillhouse_tools(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> list[BaseTool]:
+    """Return the tools, for a `ToolNode` or `create_agent`; the caller closes the house.
+
+    A call that needs a yes interrupts the graph with the question; it goes on when resumed with
+    `{"approval_id": …, "approved": …}` and, for a no, a `message`; anything else is a no. Without
+    `ask`, or outside a graph, the model is told that the call is pending.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    return [
+        _HouseTool(name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk)
+        for tool in desk.tools()
+    ]
+
+
+def skillhouse_middleware(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> AgentMiddleware[Any, Any]:
+    """Return the tools and the skills' part of the prompt, for `create_agent(middleware=…)`."""
+    tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
+    return _HouseMiddleware(Desk(house=house, channel=CHANNEL, agent=agent), tools)
+
+
+class _HouseTool(BaseTool):
+    handle_tool_error: bool = True
+    desk: Any = Field(exclude=True)
+
+    def _run(self, /, **arguments: Any) -> str:
+        result, given = self._asked(self.desk.call_sync(self.name, arguments))
+        while given:
+            result, given = self._asked(self.desk.allowed_sync(self.name, arguments, given))
+        return _text(result)
+
+    async def _arun(self, /, **arguments: Any) -> str:
+        result, given = self._asked(await self.desk.call(self.name, arguments))
+        while given:
+            result, given = self._asked(await self.desk.allowed(self.name, arguments, given))
+        return _text(result)
+
+    def _asked(self, result: ToolResult) -> tuple[ToolResult, str]:
+        """Return a result with the approval that a person gave to it, or pause the graph for that.
+
+        A resumed graph begins the tool anew and gives every answer once more, in turn: one about
+        another approval than the call has by now is passed over.
+        """
+        question = self.desk.question(result)
+        while question is not None:
+            try:
+                answer = interrupt(question)
+            except (KeyError, RuntimeError):  # There is no graph around this call.
+                break
+            said, wanted = answer if isinstance(answer, dict) else {}, question["approval_id"]
+            if said.get("approval_id", wanted) != wanted:
+                continue
+            if said.get("approved") is True and "approval_id" in said:
+                return result, wanted
+            return self.desk.refused(wanted, str(said.get("message", ""))), ""
+        return result, ""
+
+
+class _HouseMiddleware(AgentMiddleware[Any, Any]):
+    def __init__(self, desk: Desk, tools: list[BaseTool]) -> None:
+        super().__init__()
+        self._desk = desk
+        self.tools = tools
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Any:
+        return handler(self._prompted(request))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        return await handler(self._prompted(request))
+
+    def _prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
+        said = self._desk.prompt(offered)
+        if not said:
+            return request
+        before = f"{request.system_message.text}\n\n" if request.system_message else ""
+        return request.override(system_message=SystemMessage(content=before + said))
+
+
+def _text(result: ToolResult) -> str:
+    if result.is_error:
+        raise ToolException(result.content)
+    return result.content

@@ -1,0 +1,101 @@
+"""A house as tools of the OpenAI Agents SDK; what needs a yes interrupts the run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import ToolResult
+
+try:
+    from agents import FunctionTool, RunContextWrapper, Tool
+    from agents.tool_context import ToolContext
+except ModuleNotFoundError as error:
+    raise MissingExtraError("openai-agents", error.name or "agents") from error
+
+__all__ = ["skillhouse_tools"]
+
+CHANNEL = "openai-agents"
+
+
+def skillhouse_tools(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> list[Tool]:
+    """Return the tools for `Agent(tools=…)`.
+
+    A run whose `interruptions` are not empty goes on after `state.approve(interruption)`.
+
+    Args:
+        house: Whose tools; the caller closes it.
+        agent: Whose skills and rules hold.
+        user: On whose behalf.
+        ask: Whether a call that needs a yes interrupts the run; otherwise the model is told that
+            it is pending.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    return [
+        FunctionTool(
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=tool.schema,
+            on_invoke_tool=one.invoke,
+            # Strict mode has no optional arguments; the gate checks them all the same.
+            strict_json_schema=False,
+            needs_approval=one.needs_approval if ask else False,
+        )
+        for tool in desk.tools()
+        for one in [_HouseTool(desk, tool.name)]
+    ]
+
+
+class _HouseTool:
+    def __init__(self, desk: Desk, name: str) -> None:
+        self._desk = desk
+        self._name = name
+        self._asked = Kept[str]()
+        self._done = Kept[ToolResult]()
+
+    async def needs_approval(
+        self, _: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
+    ) -> bool:
+        """Open the question about a call before it is invoked, so that the yes is about that.
+
+        Only a call that somebody may have to be asked about is put to the gate here. Where the
+        gate then lets it through, since it was answered elsewhere, `invoke` has the result.
+        """
+        if not self._desk.may_ask(self._name, arguments):
+            return False
+        result = await self._desk.call(self._name, arguments)
+        question = self._desk.question(result)
+        if question is None:
+            self._done.keep(call_id, result)
+            return False
+        self._asked.keep(call_id, question["approval_id"])
+        return True
+
+    async def invoke(self, context: ToolContext[Any], text: str) -> str:
+        """Run a call that needs no approval or has one; errors are texts."""
+        call_id = context.tool_call_id
+        done = self._done.take(call_id)
+        if done is not None:
+            return done.content
+        arguments = _read(text)
+        asked = self._asked.take(call_id)
+        if asked and context.is_tool_approved(context.tool_name, call_id):
+            return (await self._desk.allowed(self._name, arguments, asked)).content
+        return (await self._desk.call(self._name, arguments)).content
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Return the arguments, or what the gate will refuse with the reason."""
+    try:
+        read = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        read = None
+    return read if isinstance(read, dict) else {"arguments": text}

@@ -1,0 +1,97 @@
+"""A house as a toolset of Pydantic AI; what needs a yes is a deferred tool call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.runtime import Skillhouse
+
+try:
+    from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+    from pydantic_core import SchemaValidator, core_schema
+except ModuleNotFoundError as error:
+    raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
+
+__all__ = ["skillhouse_toolset"]
+
+CHANNEL = "pydantic-ai"
+# The gate checks arguments against the tool's schema, and says what is wrong with them.
+_AS_GIVEN = SchemaValidator(core_schema.dict_schema())
+
+
+def skillhouse_toolset(
+    house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
+) -> AbstractToolset[Any]:
+    """Return the toolset for `Agent(model, toolsets=[…])`.
+
+    Args:
+        house: Whose tools; the caller closes it.
+        agent: Whose skills and rules hold.
+        user: On whose behalf.
+        ask: Whether a call that needs a yes is deferred, for which `DeferredToolRequests` must be
+            among the agent's output types; otherwise the model is told that it is pending.
+
+    Raises:
+        ConfigError: no agent has that name.
+    """
+    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk.prompt()
+    return _HouseToolset(desk)
+
+
+class _HouseToolset(AbstractToolset[Any]):
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._asked = Kept[str]()
+
+    @property
+    def id(self) -> str:
+        return f"skillhouse-{self._desk.agent}"
+
+    async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
+        return self._desk.prompt() or None
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools as they are at this step of the run."""
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool.name,
+                    description=tool.description,
+                    parameters_json_schema=tool.schema,
+                ),
+                max_retries=1,
+                args_validator=_AS_GIVEN,
+            )
+            for tool in self._desk.tools()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> str:
+        given = self._given(ctx) if ctx.tool_call_approved else ""
+        if given:
+            result = await self._desk.allowed(name, tool_args, given)
+        else:
+            result = await self._desk.call(name, tool_args)
+        question = self._desk.question(result)
+        if question is not None:
+            self._asked.keep(ctx.tool_call_id, question["approval_id"])
+            raise ApprovalRequired(metadata=question)
+        if result.is_error:
+            raise ToolFailed(result.content)
+        return result.content
+
+    def _given(self, ctx: RunContext[Any]) -> str:
+        """Return which approval the yes is about: as the program says, else as this toolset asked.
+
+        In another process the program has to say so, with the metadata of the request.
+        """
+        metadata = ctx.tool_call_metadata
+        said = metadata.get("approval_id") if isinstance(metadata, dict) else None
+        asked = self._asked.take(ctx.tool_call_id)
+        return said if isinstance(said, str) else asked or ""

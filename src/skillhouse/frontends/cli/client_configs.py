@@ -1,0 +1,92 @@
+"""`skillhouse mcp install`, `uninstall` and `status`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from skillhouse.frontends.cli.options import UsageError
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.text import one_line, shown
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
+
+
+def configured(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -> int:
+    """Do what `options.action` says; 1 when a client does not have the server as it should."""
+    configs = ClientConfigs(
+        places=house.config.places,
+        project=house.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+    )
+    if options.action == "status":
+        if options.clients:
+            raise UsageError("expected `mcp status` alone: it is about every client")
+        found = configs.status(name=options.name)
+    elif not options.clients:
+        raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
+    else:
+        found = tuple(_of_client(configs, options, client) for client in options.clients)
+    if options.json:
+        terminal.json([_value(change) for change in found])
+    elif options.action == "status":
+        _print_status(found, terminal)
+    else:
+        for change in found:
+            _print(change, terminal)
+    if options.action == "status":
+        return 0
+    well = {Standing.INSTALLED, Standing.BY_HAND} if options.action == "install" else set()
+    return 0 if all(change.action or change.standing in well for change in found) else 1
+
+
+def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str) -> Change:
+    where = "project" if options.project else "user"
+    common: dict[str, Any] = {
+        "where": where,
+        "name": options.name,
+        "force": options.force,
+        "dry_run": options.dry_run,
+    }
+    if options.action == "uninstall":
+        return configs.uninstall(client, **common)
+    arguments = ["mcp"]
+    if options.agent != "default":
+        arguments += ["--agent", options.agent]
+    if options.user != "local":
+        arguments += ["--user", options.user]
+    return configs.install(client, arguments=arguments, **common)
+
+
+def _print(change: Change, terminal: Terminal) -> None:
+    word = f"{change.action}ed" if change.done else f"would be {change.action}ed"
+    if not change.action:
+        word = change.standing.value
+    terminal.line(f"{shown(change.client)}: {word}  {shown(change.file)}")
+    if change.reason:
+        for line in terminal.wrapped(one_line(change.reason), 4):
+            terminal.line(f"    {line}")
+    if change.action and not change.done:
+        for line in change.difference:
+            terminal.line(f"  {shown(line)}")
+    if not change.action and change.standing in (Standing.UNREADABLE, Standing.MISSING):
+        for line in change.snippet.splitlines():
+            terminal.line(f"  {shown(line)}")
+    if change.backup:
+        terminal.note(f"the file as it was before our first change: {shown(change.backup)}")
+    if change.action and change.note:
+        terminal.note(change.note)
+
+
+def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
+    for change in found:
+        reason = f"  {one_line(change.reason)}" if change.reason else ""
+        text = f"{change.standing.value}  {shown(change.file)}{reason}"
+        terminal.rows([(shown(change.client), text)])
+
+
+def _value(change: Change) -> dict[str, Any]:
+    value = dataclasses.asdict(change)
+    return {**value, "standing": change.standing.value, "difference": list(change.difference)}

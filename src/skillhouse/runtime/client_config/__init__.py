@@ -1,0 +1,16 @@
+"""Tells clients to start this house's server, in their own configuration files."""
+
+from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig, server_command
+from skillhouse.runtime.client_config.configs import ClientConfigs
+from skillhouse.runtime.client_config.file import ConfigFileError
+from skillhouse.runtime.client_config.values import Change, Standing
+
+__all__ = [
+    "CLIENTS",
+    "Change",
+    "ClientConfig",
+    "ClientConfigs",
+    "ConfigFileError",
+    "Standing",
+    "server_command",
+]

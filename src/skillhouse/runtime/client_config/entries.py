@@ -1,0 +1,50 @@
+"""The entries that we wrote, kept in the state database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from skillhouse.floor import DecodeError, StateError, decode, encode
+from skillhouse.runtime.client_config.values import Entry
+from skillhouse.runtime.trust import STATE_FILE
+from skillhouse.store import STATE, Store
+
+
+class Entries:
+    """What we wrote into clients' files, by file and name."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def get(self, file: str, name: str) -> Entry | None:
+        """Return the entry of a name that we wrote into a file, if any.
+
+        Raises:
+            StateError: the state cannot be read.
+        """
+        if not self._path.exists():
+            return None
+        with Store(self._path, STATE) as store:
+            query = "SELECT record FROM client_entry WHERE file = ? AND name = ?"
+            rows = store.rows(query, (file, name))
+        try:
+            return decode(rows[0][0], Entry) if rows else None
+        except DecodeError as error:
+            message = f"a record of an entry cannot be read: {error}"
+            raise StateError(message, self._path) from None
+
+    def put(self, entry: Entry) -> None:
+        """Keep an entry in the place of what was kept of it."""
+        with Store(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "INSERT INTO client_entry VALUES (?, ?, ?) "
+                "ON CONFLICT (file, name) DO UPDATE SET record = excluded.record",
+                (entry.file, entry.name, encode(entry)),
+            )
+
+    def forget(self, file: str, name: str) -> None:
+        """Drop what is kept of an entry."""
+        if self._path.exists():
+            with Store(self._path, STATE) as store, store.transaction() as connection:
+                query = "DELETE FROM client_entry WHERE file = ? AND name = ?"
+                connection.execute(query, (file, name))

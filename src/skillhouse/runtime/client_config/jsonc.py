@@ -1,0 +1,295 @@
+"""JSON with comments, changed in one place: every other character stays as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+_TOKEN = re.compile(
+    r"(?P<blank>[ \t\r\n]+)"
+    r"|(?P<comment>//[^\n\r]*|/\*.*?\*/)"
+    r'|(?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")'
+    r"|(?P<mark>[{}\[\],:])"
+    r"|(?P<word>[-+.\w]+)",
+    re.DOTALL,
+)
+_OPEN, _CLOSE = frozenset("{["), frozenset("}]")
+
+
+class NotEditableError(Exception):
+    """The text is not what it should be; the message says what was expected."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    key: str
+    start: int
+    """Offset of the key."""
+    first: int
+    """Index of the first token of the value."""
+    last: int
+    comma: int | None
+    """Index of the comma behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text taken apart."""
+
+    text: str
+    tokens: tuple[_Token, ...]
+    """Without blanks and comments."""
+    comments: tuple[_Token, ...]
+    value: Any
+    has_trailing_commas: bool
+
+
+def parse(text: str) -> Document:
+    """Return a text as a document whose value is an object; a text of blanks is an empty one.
+
+    Raises:
+        NotEditableError: it is no JSON with comments, a key is there twice, or it is no object.
+    """
+    body = "{}" if not text.strip("\ufeff \t\r\n") else text
+    tokens: list[_Token] = []
+    comments: list[_Token] = []
+    place = 1 if body.startswith("\ufeff") else 0
+    while place < len(body):
+        found = _TOKEN.match(body, place)
+        if found is None or found.lastgroup is None:
+            line = body.count("\n", 0, place) + 1
+            raise NotEditableError(f"expected JSON, got something else in line {line}")
+        token = _Token(found.lastgroup, found[0], place)
+        place = token.end
+        if token.kind == "comment":
+            comments.append(token)
+        elif token.kind != "blank":
+            tokens.append(token)
+    kept = [
+        token
+        for token, after in zip(tokens, [*tokens[1:], _Token("end", "", 0)], strict=True)
+        if not (token.text == "," and after.text in _CLOSE)
+    ]
+    try:
+        # A blank between tokens, so that two words do not become one.
+        value = json.loads(
+            " ".join(token.text for token in kept),
+            object_pairs_hook=_once,
+            parse_constant=_no_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        raise NotEditableError(f"expected JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise NotEditableError("expected an object, got another value")
+    return Document(body, tuple(tokens), tuple(comments), value, len(kept) != len(tokens))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def with_entry(text: str, table: str, name: str, entry: Any) -> str:
+    """Return the text with `table.name` set to `entry`, where there is none of that name yet.
+
+    Raises:
+        NotEditableError: the text cannot be changed without changing something else.
+    """
+    document = parse(text)
+    before = document.value
+    servers = before.get(table, {})
+    if not isinstance(servers, dict) or name in servers:
+        raise NotEditableError(f"expected an object without `{name}` in `{table}`")
+    unit = _unit(document)
+    if table in before:
+        at = next(found for found in _members(document, 0) if found.key == table).first
+        changed = _added(document, at, name, entry, unit)
+    else:
+        changed = _added(document, 0, table, {name: entry}, unit)
+    after = parse(changed)
+    _check(after.value, {**before, table: {**servers, name: entry}})
+    if [token.text for token in after.comments] != [token.text for token in document.comments]:
+        raise NotEditableError("a comment would be lost")
+    return changed
+
+
+def without_entry(text: str, table: str, name: str, *, with_table: bool = False) -> str:
+    """Return the text without `table.name`; with `with_table` also without a table it empties.
+
+    Raises:
+        NotEditableError: there is no such entry, or something else would change.
+    """
+    document = parse(text)
+    expected = dict(document.value)
+    servers = expected.get(table)
+    if not isinstance(servers, dict) or name not in servers:
+        raise NotEditableError(f"expected `{name}` in `{table}`")
+    top = next(found for found in _members(document, 0) if found.key == table)
+    expected[table] = {key: value for key, value in servers.items() if key != name}
+    if with_table and not expected[table] and not _has_comments(document, top):
+        del expected[table]
+        changed, gone = _removed(document, 0, table)
+    else:
+        changed, gone = _removed(document, top.first, name)
+    after = parse(changed)
+    _check(after.value, expected)
+    kept = [found.text for found in document.comments if not gone[0] <= found.start < gone[1]]
+    if [found.text for found in after.comments] != kept:
+        raise NotEditableError("a comment would be lost")
+    return changed
+
+
+def _check(found: Any, expected: Any) -> None:
+    # INVARIANT: what is written differs from what was there by our entry and by nothing else.
+    if json.dumps(found) != json.dumps(expected) and found != expected:
+        raise NotEditableError("something else would change")
+
+
+def _members(document: Document, opening: int) -> list[_Member]:
+    """Return the members of the object whose `{` is the token of that index."""
+    tokens = document.tokens
+    found = []
+    place = opening + 1
+    while tokens[place].text != "}":
+        first = last = place + 2
+        depth = 0
+        while True:
+            depth += (tokens[last].text in _OPEN) - (tokens[last].text in _CLOSE)
+            if not depth:
+                break
+            last += 1
+        has_comma = tokens[last + 1].text == ","
+        key = json.loads(tokens[place].text)
+        comma = last + 1 if has_comma else None
+        found.append(_Member(key, tokens[place].start, first, last, comma))
+        place = last + 1 + has_comma
+    return found
+
+
+def _added(document: Document, opening: int, key: str, value: Any, unit: str) -> str:
+    text, tokens = document.text, document.tokens
+    members = _members(document, opening)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if not members:
+        margin = _margin(text, tokens[opening].start)
+        member = _rendered(key, value, margin + unit, unit, newline)
+        at = tokens[opening].end
+        rest = text[at : tokens[opening + 1].start]
+        end = "" if "\n" in rest else f"{newline}{margin}"
+        # Blanks that only stood between the braces.
+        skipped = len(rest) if not rest.strip(" \t") else 0
+        return f"{text[:at]}{newline}{margin}{unit}{member}{end}{text[at + skipped :]}"
+    last = members[-1]
+    value_end = tokens[last.last].end
+    closing = tokens[last.last + 1 if last.comma is None else last.last + 2].start
+    gap_start = value_end if last.comma is None else tokens[last.comma].end
+    point = _line_end(document, gap_start, closing)
+    comma_after = "" if last.comma is None else ","
+    head = text[:value_end] + ("," if last.comma is None else "") + text[value_end:gap_start]
+    if point is None:
+        member = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+        return f"{head} {member}{comma_after}{text[gap_start:]}"
+    leading = [found.start for found in members if _begins_line(text, found.start)]
+    margin = _margin(text, leading[-1] if leading else last.start)
+    member = _rendered(key, value, margin, unit, newline)
+    tail = f"{newline}{margin}{member}{comma_after}{text[point:]}"
+    return head + text[gap_start:point] + tail
+
+
+def _line_end(document: Document, start: int, end: int) -> int | None:
+    """Return where the line ends on which `start` is, or None when `end` is on it too.
+
+    A comment on that line stays on it.
+    """
+    place = start
+    for comment in document.comments:
+        if comment.start < start or comment.start >= end:
+            continue
+        found = document.text.find("\n", place, comment.start)
+        if found >= 0:
+            break
+        place = comment.end
+    found = document.text.find("\n", place, end)
+    if found < 0:
+        return None
+    return found - 1 if document.text[found - 1 : found] == "\r" else found
+
+
+def _removed(document: Document, opening: int, key: str) -> tuple[str, tuple[int, int]]:
+    """Return the text without a member, and the range that is gone."""
+    text, tokens = document.text, document.tokens
+    members = _members(document, opening)
+    number = next(place for place, found in enumerate(members) if found.key == key)
+    member = members[number]
+    blanks = text[: member.start].rstrip(" \t")
+    start = len(blanks)
+    if blanks.endswith("\n"):
+        start -= 2 if blanks.endswith("\r\n") else 1
+    end = tokens[member.last if member.comma is None else member.comma].end
+    if len(members) == 1:
+        opened, closed = tokens[opening].end, tokens[_closing(document, opening)].start
+        if not (text[opened:start] + text[end:closed]).strip():
+            return text[:opened] + text[closed:], (opened, closed)
+    head = text[:start]
+    if number == len(members) - 1 and member.comma is None and number:
+        comma = tokens[members[number - 1].comma or 0]
+        head = text[: comma.start] + text[comma.end : start]
+    return head + text[end:], (start, end)
+
+
+def _closing(document: Document, opening: int) -> int:
+    members = _members(document, opening)
+    if not members:
+        return opening + 1
+    return members[-1].last + 1 if members[-1].comma is None else members[-1].last + 2
+
+
+def _has_comments(document: Document, member: _Member) -> bool:
+    """Whether there are comments in an object outside of its only member's value."""
+    inner = _members(document, member.first)
+    first, last = document.tokens[inner[0].first], document.tokens[inner[0].last]
+    start, end = document.tokens[member.first].start, document.tokens[member.last].end
+    return any(
+        start < found.start < end and not first.start < found.start < last.end
+        for found in document.comments
+    )
+
+
+def _rendered(key: str, value: Any, margin: str, unit: str, newline: str) -> str:
+    lines = json.dumps(value, indent=unit, ensure_ascii=False).split("\n")
+    return f"{json.dumps(key)}: " + f"{newline}{margin}".join(lines)
+
+
+def _unit(document: Document) -> str:
+    starts = [found.start for found in _members(document, 0)]
+    leading = [start for start in starts if _begins_line(document.text, start)]
+    return (_margin(document.text, leading[0]) if leading else "") or "  "
+
+
+def _begins_line(text: str, at: int) -> bool:
+    """Whether nothing but blanks is before `at` on its line."""
+    return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
+
+
+def _margin(text: str, at: int) -> str:
+    """Return the blanks with which the line of `at` begins."""
+    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff")
+    return line[: len(line) - len(line.lstrip(" \t"))]

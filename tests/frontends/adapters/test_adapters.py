@@ -1,0 +1,69 @@
+"""What holds for every adapter: its size, its extra, and that it loads its own framework only."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "src/skillhouse/frontends/adapters"
+LINES_MAX = 120
+"""Each adapter has fewer lines (issue 7, part 4)."""
+
+EXTRAS = {
+    "agent_framework": {"agent_framework"},
+    "anthropic": set(),
+    "claude_agent": {"claude_agent_sdk"},
+    "google_adk": {"google"},
+    "langchain": {"langchain", "langchain_core", "langgraph", "pydantic"},
+    "openai": set(),
+    "openai_agents": {"agents"},
+    "pydantic_ai": {"pydantic_ai", "pydantic_core"},
+}
+"""By adapter, what it imports besides the standard library and the house."""
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_every_adapter_is_small_and_imports_its_framework_only() -> None:
+    files = {path.stem: path for path in FOLDER.glob("*.py")}
+    assert files.keys() - {"__init__", "desk"} == EXTRAS.keys()
+    for name, imported in EXTRAS.items():
+        text = files[name].read_text(encoding="utf-8")
+        assert len(text.splitlines()) < LINES_MAX
+        tops = {
+            top.partition(".")[0] for node in ast.walk(ast.parse(text)) for top in _imported(node)
+        }
+        assert tops - sys.stdlib_module_names - {"skillhouse"} == imported
+
+
+def test_every_adapter_has_an_extra_with_lower_bounds_that_is_in_no_other() -> None:
+    extras = PROJECT["optional-dependencies"]
+    for name in EXTRAS:
+        wanted = extras[name.replace("_", "-")]
+        assert all(">=" in one and ",<" in one for one in wanted)
+        assert not set(wanted) & set(extras["all"])
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EXTRAS if EXTRAS[name]))
+def test_a_missing_framework_is_an_error_that_names_the_extra(name: str) -> None:
+    gone = "".join(f"sys.modules[{top!r}] = None; " for top in sorted(EXTRAS[name]))
+    code = (
+        f"import sys; {gone}\n"
+        "from skillhouse.floor import MissingExtraError\n"
+        f"try: import skillhouse.frontends.adapters.{name}\n"
+        "except MissingExtraError as error: print(error.extra)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == name.replace("_", "-")
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []

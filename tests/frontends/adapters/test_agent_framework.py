@@ -1,0 +1,126 @@
+"""Microsoft Agent Framework: the example of the guide, and what becomes of questions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from agent_framework import (
+    Agent,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    FunctionInvocationLayer,
+    Message,
+)
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
+from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+
+from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
+from skillhouse.runtime import Skillhouse
+
+
+class Script(FunctionInvocationLayer[Any], BaseChatClient[Any]):
+    """Calls tools one after the other, then says `LAST`; keeps what it was offered."""
+
+    def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
+        super().__init__()
+        self.calls = list(calls)
+        self.offered: Any = []
+        self.heard: Sequence[Message] = []
+        self.prompt = ""
+
+    def _inner_get_response(
+        self, *, messages: Sequence[Message], stream: bool, options: Any, **_: Any
+    ) -> Awaitable[ChatResponse[Any]]:
+        assert not stream
+        self.offered, self.heard = options.get("tools"), messages
+        self.prompt = str(options.get("instructions") or "")
+
+        async def answer() -> ChatResponse[Any]:
+            content = Content.from_text(LAST)
+            if self.calls:
+                name, arguments = self.calls.pop(0)
+                content = Content.from_function_call(
+                    f"call-{len(self.calls)}", name, arguments=arguments
+                )
+            return ChatResponse(messages=[Message("assistant", [content])])
+
+        return answer()
+
+    def told(self) -> list[str]:
+        """Return the text of each result that the model got."""
+        contents = [content for message in self.heard for content in message.contents]
+        return [str(one.result) for one in contents if one.type == "function_result"]
+
+
+def agent_of(house: Skillhouse, script: Script, **more: Any) -> Agent[Any]:
+    return Agent(script, context_providers=[skillhouse_provider(house, **more)])
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+    expected: str | None,
+) -> None:
+    script, person = Script(*CALLS), Typing(answer)
+    models = {
+        # It is in a package of its own, which has nothing to do with skills.
+        "from agent_framework.openai import OpenAIChatClient\n": "",
+        "OpenAIChatClient()": "client",
+    }
+    run_example("Microsoft Agent Framework", models, {"client": script}, person)
+    assert capsys.readouterr().out == f"{LAST}\n"
+    assert person.asked == ["Yes? "]
+    assert written(place) == expected
+
+
+def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> None:
+    script = Script()
+    with open_house(tmp_path) as house:
+        anyio.run(agent_of(house, script).run, "hello")
+        shown = {tool.name: tool.parameters() for tool in script.offered}
+        assert shown == {tool.name: dict(tool.schema) for tool in house.tools()}
+        described = "".join(tool.description for tool in script.offered)
+        assert (described + script.prompt).count(FALCONS) == 1
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_yes_is_one_to_the_question_that_was_asked(tmp_path: Path, changed: bool) -> None:
+    script = Script(("exec", {"command": "sh", "params": ["run.sh"]}))
+    with open_house(tmp_path) as house:
+        file = tmp_path / "project/run.sh"
+        file.write_text("touch poem.txt\n")
+        agent = agent_of(house, script)
+
+        async def go() -> Any:
+            session = agent.create_session()
+            said = await agent.run("go", session=session)
+            asked = said.user_input_requests[0]
+            assert asked.additional_properties["skillhouse"]["tool"] == "exec"
+            if changed:
+                file.write_text("touch poem.txt other.txt\n")
+            answer = Message("user", [asked.to_function_approval_response(True)])
+            return await agent.run(answer, session=session)
+
+        done = anyio.run(go)
+        assert bool(done.user_input_requests) is changed
+        assert (written(tmp_path) is None) is changed
+        states = ["open", "open"] if changed else ["used"]
+        assert [state for _, state, _, _ in answers(house)] == states
+
+
+def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> None:
+    script = Script(("skill", {"nam": "x"}), ("read", {"path": "gone.txt"}), WRITE)
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, script, ask=False)
+        assert anyio.run(agent.run, "go").text == LAST
+        told = script.told()
+        assert "has no argument `nam`" in told[0]
+        assert "gone.txt" in told[1]
+        assert "skillhouse approvals approve" in told[2]

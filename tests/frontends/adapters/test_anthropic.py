@@ -1,0 +1,72 @@
+"""The plain Anthropic API: the example of the guide, and odd calls."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anthropic import Anthropic
+from tests.frontends.adapters.guide import CALLS, LAST, run_example
+from tests.frontends.adapters.houses import FALCONS, open_house, written
+
+from skillhouse.frontends.adapters.anthropic import (
+    skillhouse_outputs,
+    skillhouse_outputs_async,
+    skillhouse_tools,
+)
+
+
+def client_of(*turns: list[tuple[str, Any]]) -> tuple[Anthropic, list[dict[str, Any]]]:
+    """Return the package's client before a server of this test's, and the requests it gets."""
+    left, requests = list(turns), []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(json.loads(request.content))
+        content: list[dict[str, Any]] = [{"type": "text", "text": LAST}]
+        if left:
+            content = [
+                {"type": "tool_use", "id": f"t{number}", "name": name, "input": arguments}
+                for number, (name, arguments) in enumerate(left.pop(0))
+            ]
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        message = {"id": "m", "type": "message", "role": "assistant", "model": "m"}
+        return httpx2.Response(
+            200, json={**message, "content": content, "stop_reason": "end_turn", "usage": usage}
+        )
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return Anthropic(api_key="none", http_client=http), requests
+
+
+def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    client, requests = client_of(*[[call] for call in CALLS])
+    run_example("Anthropic API", {"Anthropic()": "client"}, {"client": client})
+    assert capsys.readouterr().out == f"{LAST}\n"
+    results = [m["content"][0] for m in requests[-1]["messages"][2::2]]
+    assert [result["is_error"] for result in results] == [False, True]
+    assert "<skill_content" in results[0]["content"]
+    assert "skillhouse approvals approve" in results[1]["content"]
+    assert written(place) is None
+
+
+def test_all_calls_of_a_message_are_answered_in_one_message(tmp_path: Path) -> None:
+    calls = [("skill", {"name": "kestrel"}), ("skil", {}), ("skill", {"nam": "x"})]
+    client, requests = client_of(calls)
+    with open_house(tmp_path) as house:
+        tools = skillhouse_tools(house)
+        assert {tool["name"]: tool["input_schema"] for tool in tools} == {
+            tool.name: dict(tool.schema) for tool in house.tools()
+        }
+        assert "".join(tool["description"] for tool in tools).count(FALCONS) == 1
+        said: list[Any] = [{"role": "user", "content": "go"}]
+        more: dict[str, Any] = {"model": "m", "max_tokens": 9, "tools": tools, "messages": said}
+        said += anyio.run(skillhouse_outputs_async, house, client.messages.create(**more))
+        answers = said[2]["content"]
+        assert [answer["tool_use_id"] for answer in answers] == ["t0", "t1", "t2"]
+        assert [answer["is_error"] for answer in answers] == [False, True, True]
+        assert skillhouse_outputs(house, client.messages.create(**more)) == []
+        assert requests[1]["messages"][1]["content"][0]["name"] == "skill"

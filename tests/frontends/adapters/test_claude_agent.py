@@ -1,0 +1,167 @@
+"""Claude Agent SDK: its server and options without its CLI, whose place a client of ours takes.
+
+The package carries a CLI of 240 MB, so it has an environment of its own; test_alone.py runs this
+file there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+pytest.importorskip("claude_agent_sdk", reason="not in this environment: see test_alone.py")
+
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
+from mcp import Client
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
+from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+
+from skillhouse.floor import ConfigError
+from skillhouse.frontends.adapters.claude_agent import skillhouse_options
+from skillhouse.permission import Effect, Rule
+
+OURS = "mcp__skillhouse__"
+
+
+class Cli:
+    """Does as the CLI does with a script of calls: asks for each, then calls the server."""
+
+    def __init__(self, options: ClaudeAgentOptions, *calls: tuple[str, dict[str, Any]]) -> None:
+        self.options = options
+        self.calls = list(calls or CALLS)
+        self.told: list[tuple[bool, str]] = []
+
+    async def __aenter__(self) -> Cli:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def query(self, prompt: str) -> None:
+        assert prompt
+        servers: Any = self.options.mcp_servers
+        async with Client(servers["skillhouse"]["instance"]) as client:
+            for name, arguments in self.calls:
+                if not await self._may(OURS + name, arguments):
+                    continue
+                found = await client.call_tool(name, arguments)
+                texts = [getattr(content, "text", "") for content in found.content]
+                self.told.append((bool(found.is_error), "".join(texts)))
+
+    async def _may(self, name: str, arguments: dict[str, Any]) -> bool:
+        if name in self.options.allowed_tools:
+            return True
+        assert self.options.can_use_tool is not None
+        context = ToolPermissionContext(tool_use_id="t")
+        found = await self.options.can_use_tool(name, arguments, context)
+        return isinstance(found, PermissionResultAllow)
+
+    async def receive_response(self) -> AsyncIterator[str]:
+        yield LAST
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], answer: str, expected: str | None
+) -> None:
+    person = Typing(answer)
+    models = {"ClaudeSDKClient(options)": "Cli(options)"}
+    run_example("Claude Agent SDK", models, {"Cli": Cli}, person)
+    assert LAST in capsys.readouterr().out
+    # Nothing is asked about the skill, which needs no yes.
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
+    assert written(place) == expected
+
+
+async def allow(tool: str, arguments: dict[str, Any], context: ToolPermissionContext) -> Any:
+    return PermissionResultAllow(updated_input=arguments)
+
+
+async def change(tool: str, arguments: dict[str, Any], context: ToolPermissionContext) -> Any:
+    return PermissionResultAllow(updated_input={**arguments, "content": "Snow.\n"})
+
+
+async def deny(tool: str, arguments: dict[str, Any], context: ToolPermissionContext) -> Any:
+    return PermissionResultDeny(message="not today")
+
+
+async def fail(tool: str, arguments: dict[str, Any], context: ToolPermissionContext) -> Any:
+    raise ValueError("secret")
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words", "states"),
+    [
+        (allow, False, "", ["used"]),
+        (deny, True, "not approved: refused: not today", ["denied"]),
+        (change, True, "not approved yet", ["open", "open"]),
+        (fail, True, "not approved yet", ["open"]),
+        (None, True, "not approved yet", ["open"]),
+    ],
+)
+def test_only_an_allow_of_this_very_call_is_a_yes(
+    tmp_path: Path, ask: Any, error: bool, words: str, states: list[str]
+) -> None:
+    with open_house(tmp_path) as house:
+        options = skillhouse_options(house, ClaudeAgentOptions(can_use_tool=ask))
+        cli = Cli(options, WRITE)
+        anyio.run(cli.query, "go")
+        assert cli.told[0][0] is error
+        assert words in cli.told[0][1]
+        assert "secret" not in cli.told[0][1]
+        assert (written(tmp_path) is None) is error
+        assert [state for _, state, _, _ in answers(house)] == states
+
+
+def test_the_server_lists_the_tools_and_each_skill_once(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        options = skillhouse_options(house)
+
+        async def go() -> Any:
+            servers: Any = options.mcp_servers
+            async with Client(servers["skillhouse"]["instance"]) as client:
+                return await client.list_tools()
+
+        listed = anyio.run(go).tools
+        assert {tool.name: tool.input_schema for tool in listed} == {
+            tool.name: dict(tool.schema) for tool in house.tools()
+        }
+        assert "".join(tool.description or "" for tool in listed).count(FALCONS) == 1
+        assert options.system_prompt is None
+        assert (options.skills, options.disallowed_tools) == ([], ["Skill"])
+        assert options.allowed_tools == sorted(OURS + tool.name for tool in listed)
+
+
+def test_other_tools_are_asked_about_as_before(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        given = ClaudeAgentOptions(can_use_tool=deny, allowed_tools=["Read"])
+        options = skillhouse_options(house, given)
+        assert options.allowed_tools == ["Read"]
+        assert options.can_use_tool is not None
+        context = ToolPermissionContext()
+        other = anyio.run(options.can_use_tool, "Bash", {}, context)
+        ours = anyio.run(options.can_use_tool, f"{OURS}write", {}, context)
+        assert (other.behavior, ours.behavior) == ("deny", "allow")
+        with pytest.raises(ConfigError, match="mcp_servers"):
+            skillhouse_options(house, replace(given, mcp_servers="servers.json"))
+
+
+def test_errors_are_texts(tmp_path: Path) -> None:
+    rule = Rule(effect=Effect.DENY, action="exec", pattern="*")
+    with open_house(tmp_path, rule) as house:
+        cli = Cli(
+            skillhouse_options(house), ("skill", {"name": "robin"}), ("exec", {"command": "ls"})
+        )
+        anyio.run(cli.query, "go")
+        assert [error for error, _ in cli.told] == [True, True]
+        assert "denied: " in cli.told[1][1]

@@ -1,0 +1,175 @@
+"""Google ADK: the examples of the guide, and what becomes of questions.
+
+ADK wants an older `opentelemetry-api` than the `mcp` package has, so it has an environment of its
+own; test_alone.py runs this file there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+pytest.importorskip("google.adk", reason="not in this environment: see test_alone.py")
+
+from google.adk.agents import Agent
+from google.adk.events import Event
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import InMemoryRunner
+from google.genai.types import Content, FunctionCall, Part
+from tests.frontends.adapters.guide import CALLS, LAST, SKILL, WRITE, example, run_example
+from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+
+from skillhouse.frontends.adapters.google_adk import skillhouse_toolset
+from skillhouse.runtime import Skillhouse
+
+SCRIPT = ("exec", {"command": "sh", "params": ["run.sh"]})
+
+
+class Script(BaseLlm):
+    """Calls tools one after the other, then says `LAST`; keeps what it was offered."""
+
+    calls: list[tuple[str, dict[str, Any]]]
+    requests: list[LlmRequest]
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncIterator[LlmResponse]:
+        self.requests.append(llm_request)
+        part = Part(text=LAST)
+        if self.calls:
+            name, arguments = self.calls.pop(0)
+            part = Part(function_call=FunctionCall(name=name, args=arguments))
+        yield LlmResponse(content=Content(role="model", parts=[part]))
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return each result that the model got."""
+        parts = [part for content in self.requests[-1].contents for part in content.parts or ()]
+        return [p.function_response.response or {} for p in parts if p.function_response]
+
+
+def script_of(*calls: tuple[str, dict[str, Any]]) -> Script:
+    return Script(model="script", calls=list(calls), requests=[])
+
+
+class Talk:
+    """One conversation with an agent that has the house."""
+
+    def __init__(self, house: Skillhouse, script: Script, **more: Any) -> None:
+        tools = [skillhouse_toolset(house, **more)]
+        agent = Agent(name="poet", model=script, tools=tools)
+        self._runner = InMemoryRunner(agent=agent, app_name="talk")
+
+    async def __aenter__(self) -> Talk:
+        service = self._runner.session_service
+        session = await service.create_session(app_name="talk", user_id="u", session_id="s")
+        assert session.id == "s"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.close()
+
+    async def say(self, message: Content | str) -> list[Event]:
+        content = message
+        if isinstance(message, str):
+            content = Content(role="user", parts=[Part(text=message)])
+        run = self._runner.run_async(user_id="u", session_id="s", new_message=content)
+        return [event async for event in run]
+
+
+def questions(events: list[Event]) -> list[FunctionCall]:
+    calls = [call for event in events for call in event.get_function_calls()]
+    return [call for call in calls if call.name == "adk_request_confirmation"]
+
+
+def answer_of_the_guide() -> Any:
+    place: dict[str, Any] = {}
+    exec(example("Google ADK", 1), place)
+    return place["answer"]
+
+
+def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = script_of(SKILL)
+    run_example("Google ADK", {'"gemini-flash-latest"': "model"}, {"model": script})
+    assert LAST in capsys.readouterr().out
+    assert "<skill_content" in script.told()[0]["result"]
+
+
+@pytest.mark.parametrize(("yes", "expected"), [(True, "Rain.\n"), (False, None)])
+def test_a_confirmation_is_the_answer(tmp_path: Path, yes: bool, expected: str | None) -> None:
+    script, answer = script_of(*CALLS[1:]), answer_of_the_guide()
+    with open_house(tmp_path) as house:
+
+        async def go() -> list[Event]:
+            async with Talk(house, script) as talk:
+                (asked,) = questions(await talk.say("go"))
+                return await talk.say(answer(asked, yes))
+
+        events = anyio.run(go)
+        assert events[-1].content.parts[0].text == LAST
+        assert written(tmp_path) == expected
+        states = ("used", "once") if yes else ("denied", "no")
+        assert answers(house) == [("write", *states, "google-adk")]
+
+
+def test_a_script_that_changed_while_the_person_thought_is_not_run(tmp_path: Path) -> None:
+    script, answer = script_of(SCRIPT, SCRIPT), answer_of_the_guide()
+    with open_house(tmp_path) as house:
+        file = tmp_path / "project/run.sh"
+        file.write_text("true\n")
+
+        async def go() -> tuple[FunctionCall, FunctionCall]:
+            async with Talk(house, script) as talk:
+                (first,) = questions(await talk.say("go"))
+                file.write_text("touch poem.txt\n")
+                # The model hears that the call is pending, and repeats it.
+                (second,) = questions(await talk.say(answer(first, True)))
+                return first, second
+
+        first, second = [asked.args["toolConfirmation"]["payload"] for asked in anyio.run(go)]
+        assert first["approval_id"] != second["approval_id"]
+        assert written(tmp_path) is None
+        assert [state for _, state, _, _ in answers(house)] == ["open", "open"]
+
+
+def test_a_confirmation_without_its_payload_is_none(tmp_path: Path) -> None:
+    script, answer = script_of(WRITE), answer_of_the_guide()
+    with open_house(tmp_path) as house:
+
+        async def go() -> None:
+            async with Talk(house, script) as talk:
+                (asked,) = questions(await talk.say("go"))
+                word = answer(asked, True)
+                word.parts[0].function_response.response["payload"] = None
+                await talk.say(word)
+
+        anyio.run(go)
+        assert "not approved yet" in script.told()[-1]["error"]
+        assert written(tmp_path) is None
+
+
+def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> None:
+    script = script_of(("skill", {"nam": "x"}), ("read", {"path": "gone.txt"}), WRITE)
+    with open_house(tmp_path) as house:
+
+        async def go() -> list[Event]:
+            async with Talk(house, script, ask=False) as talk:
+                return await talk.say("go")
+
+        assert anyio.run(go)[-1].content.parts[0].text == LAST
+        config = script.requests[0].config
+        shown = [one for tool in config.tools or () for one in tool.function_declarations or ()]
+        assert {one.name: one.parameters_json_schema for one in shown} == {
+            tool.name: dict(tool.schema) for tool in house.tools()
+        }
+        described = "".join(str(one.description) for one in shown)
+        assert (described + str(config.system_instruction)).count(FALCONS) == 1
+        told = [answer["error"] for answer in script.told()]
+        assert "has no argument `nam`" in told[0]
+        assert "gone.txt" in told[1]
+        assert "skillhouse approvals approve" in told[2]

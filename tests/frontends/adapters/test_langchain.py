@@ -1,0 +1,184 @@
+"""LangChain and LangGraph: the example of the guide, and what becomes of questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import wrap_model_call
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.tools import BaseTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
+from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+
+from skillhouse.frontends.adapters.langchain import skillhouse_middleware, skillhouse_tools
+from skillhouse.runtime import Skillhouse
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+class Model(FakeMessagesListChatModel):
+    """The framework's fake model, which also takes tools, and keeps what it was offered."""
+
+    offered: list[BaseTool]
+    seen: list[list[BaseMessage]]
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        self.offered[:] = tools
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *rest: Any, **more: Any) -> ChatResult:
+        self.seen.append(messages)
+        return super()._generate(messages, *rest, **more)
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return status and text of each result that the model got."""
+        return [(m.status, m.text) for m in self.seen[-1] if isinstance(m, ToolMessage)]
+
+
+def model_of(*calls: tuple[str, dict[str, Any]]) -> Model:
+    said = [
+        AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": str(number)}])
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    return Model(responses=[*said, AIMessage(LAST)], offered=[], seen=[])
+
+
+def agent_of(house: Skillhouse, model: Model, **more: Any) -> Any:
+    return create_agent(
+        model, middleware=[skillhouse_middleware(house, **more)], checkpointer=InMemorySaver()
+    )
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], answer: str, expected: str | None
+) -> None:
+    model, person = model_of(*CALLS), Typing(answer)
+    run_example("LangChain and LangGraph", {'"openai:gpt-5"': "model"}, {"model": model}, person)
+    assert capsys.readouterr().out == f"{LAST}\n"
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
+    assert written(place) == expected
+    assert [status for status, _ in model.told()] == ["success", "success" if expected else "error"]
+
+
+def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> None:
+    model = model_of()
+    with open_house(tmp_path) as house:
+        agent_of(house, model).invoke({"messages": "hello"}, THREAD)
+        shown = {tool.name: tool.args_schema for tool in model.offered}
+        assert shown == {tool.name: dict(tool.schema) for tool in house.tools()}
+        described = "".join(tool.description for tool in model.offered)
+        prompts = [m.text for m in model.seen[0] if isinstance(m, SystemMessage)]
+        assert "".join([described, *prompts]).count(FALCONS) == 1
+
+
+def test_a_skill_is_listed_in_the_prompt_where_its_tool_is_not_offered(tmp_path: Path) -> None:
+    @wrap_model_call
+    def without(request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[t for t in request.tools if t.name != "skill"]))
+
+    model = model_of()
+    with open_house(tmp_path) as house:
+        middleware = [without, skillhouse_middleware(house)]
+        agent: Any = create_agent(model, middleware=middleware, system_prompt="Be brief.")
+        agent.invoke({"messages": "hello"})
+        prompt = model.seen[0][0]
+        assert isinstance(prompt, SystemMessage)
+        assert prompt.text.startswith("Be brief.\n\n")
+        assert (prompt.text + "".join(t.description for t in model.offered)).count(FALCONS) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "expected"),
+    [
+        ({"approval_id": "ID", "approved": True}, "used", "Rain.\n"),
+        ({"approval_id": "ID", "approved": False, "message": "not that"}, "denied", None),
+        ({"approval_id": "ID", "approved": "yes"}, "denied", None),
+        ({"approval_id": "ID"}, "denied", None),
+        ({"approved": True}, "denied", None),
+        (True, "denied", None),
+        ("yes", "denied", None),
+    ],
+)
+def test_only_a_word_on_the_question_is_a_yes(
+    tmp_path: Path, word: Any, state: str, expected: str | None
+) -> None:
+    model = model_of(WRITE)
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, model)
+
+        async def go() -> str:
+            said = await agent.ainvoke({"messages": "go"}, THREAD)
+            asked = said["__interrupt__"][0].value["approval_id"]
+            answer = word
+            if isinstance(word, dict):
+                answer = {key: asked if text == "ID" else text for key, text in word.items()}
+            return str((await agent.ainvoke(Command(resume=answer), THREAD))["messages"][-1].text)
+
+        assert anyio.run(go) == LAST
+        assert written(tmp_path) == expected
+        assert [found[1] for found in answers(house)] == [state]
+
+
+def test_a_yes_to_an_earlier_question_is_passed_over(tmp_path: Path) -> None:
+    """The script changed while the person thought: the yes is not one to what it says now."""
+    model = model_of(("exec", {"command": "sh", "params": ["run.sh"]}))
+    with open_house(tmp_path) as house:
+        script = tmp_path / "project/run.sh"
+        script.write_text("true\n")
+        agent = agent_of(house, model)
+        first = agent.invoke({"messages": "go"}, THREAD)["__interrupt__"][0].value
+        script.write_text("touch poem.txt\n")
+        said = agent.invoke(Command(resume={**first, "approved": True}), THREAD)
+        second = said["__interrupt__"][0].value
+        assert second["approval_id"] != first["approval_id"]
+        done = agent.invoke(Command(resume={**second, "approved": False}), THREAD)
+        assert done["messages"][-1].text == LAST
+        assert written(tmp_path) is None
+        assert [state for _, state, _, _ in answers(house)] == ["open", "denied"]
+
+
+def test_questions_of_one_turn_are_answered_each_for_itself(tmp_path: Path) -> None:
+    both = [
+        {"name": "write", "args": {"path": path, "content": "Rain.\n"}, "id": path}
+        for path in ("poem.txt", "other.txt")
+    ]
+    model = Model(responses=[AIMessage("", tool_calls=both), AIMessage(LAST)], offered=[], seen=[])
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, model)
+        asked = agent.invoke({"messages": "go"}, THREAD)["__interrupt__"]
+        words = {
+            one.id: {**one.value, "approved": ["path", "poem.txt"] in one.value["facts"]}
+            for one in asked
+        }
+        done = agent.invoke(Command(resume=words), THREAD)
+        assert done["messages"][-1].text == LAST
+        assert written(tmp_path) == "Rain.\n"
+        assert not (tmp_path / "project/other.txt").exists()
+        assert sorted(state for _, state, _, _ in answers(house)) == ["denied", "used"]
+
+
+def test_errors_are_texts(tmp_path: Path) -> None:
+    # An argument named like Python's own first one must not end the run.
+    model = model_of(("skill", {"self": "x"}), ("read", {"path": "gone.txt"}), WRITE)
+    with open_house(tmp_path) as house:
+        agent_of(house, model, ask=False).invoke({"messages": "go"}, THREAD)
+        told = model.told()
+        assert [status for status, _ in told] == ["error"] * 3
+        assert "has no argument `self`" in told[0][1]
+        assert "skillhouse approvals approve" in told[2][1]
+
+
+def test_a_tool_outside_a_graph_tells_that_it_waits(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        tools = {tool.name: tool for tool in skillhouse_tools(house)}
+        assert "skillhouse approvals approve" in tools["write"].invoke(WRITE[1])
+        assert "Body." in anyio.run(tools["skill"].ainvoke, {"name": "kestrel"})

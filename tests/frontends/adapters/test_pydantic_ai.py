@@ -1,0 +1,149 @@
+"""Pydantic AI: the example of the guide, and what becomes of questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from tests.frontends.adapters.guide import CALLS, LAST, WRITE, Typing, run_example
+from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
+
+from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
+from skillhouse.runtime import Skillhouse
+
+pytestmark = pytest.mark.usefixtures("loop")
+
+
+class Script:
+    """Calls tools one after the other, then says `LAST`; keeps what it was offered."""
+
+    def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
+        self.calls = list(calls)
+        self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
+        self.model = FunctionModel(self.answer)
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.seen.append((messages, info))
+        if not self.calls:
+            return ModelResponse(parts=[TextPart(LAST)])
+        name, arguments = self.calls.pop(0)
+        return ModelResponse(parts=[ToolCallPart(name, arguments)])
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return outcome and text of each result that the model got."""
+        messages = self.seen[-1][0]
+        parts = [part for message in messages for part in message.parts]
+        return [
+            (part.outcome, str(part.content)) for part in parts if isinstance(part, ToolReturnPart)
+        ]
+
+
+def agent_of(house: Skillhouse, script: Script, **more: Any) -> Agent[None, Any]:
+    return Agent(
+        script.model,
+        toolsets=[skillhouse_toolset(house, **more)],
+        output_type=[str, DeferredToolRequests],
+    )
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y", "Rain.\n"), ("n", None)])
+def test_the_example_of_the_guide_runs(
+    place: Path, capsys: pytest.CaptureFixture[str], answer: str, expected: str | None
+) -> None:
+    script, person = Script(*CALLS), Typing(answer)
+    models = {'"openai:gpt-5"': "model"}
+    run_example("Pydantic AI", models, {"model": script.model}, person)
+    assert capsys.readouterr().out == f"{LAST}\n"
+    assert person.asked == [f"write: {place / 'project/poem.txt'}? "]
+    assert written(place) == expected
+    outcomes = [outcome for outcome, _ in script.told()]
+    assert outcomes == ["success", "success" if expected else "denied"]
+
+
+def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> None:
+    script = Script()
+    with open_house(tmp_path) as house:
+        agent_of(house, script).run_sync("hello")
+        info = script.seen[0][1]
+        shown = {tool.name: tool.parameters_json_schema for tool in info.function_tools}
+        assert shown == {tool.name: dict(tool.schema) for tool in house.tools()}
+        described = "".join(tool.description or "" for tool in info.function_tools)
+        assert (described + str(info.instructions)).count(FALCONS) == 1
+
+
+def test_a_restart_between_question_and_answer_loses_nothing(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        first = agent_of(house, Script(WRITE)).run_sync("go")
+        kept = ModelMessagesTypeAdapter.dump_json(first.all_messages())
+        metadata = first.output.metadata
+        calls = [call.tool_call_id for call in first.output.approvals]
+    with open_house(tmp_path) as house:
+        results = DeferredToolResults(approvals=dict.fromkeys(calls, True), metadata=metadata)
+        history = ModelMessagesTypeAdapter.validate_json(kept)
+        again = agent_of(house, Script())
+        done = again.run_sync(message_history=history, deferred_tool_results=results)
+        assert done.output == LAST
+        assert written(tmp_path) == "Rain.\n"
+        assert answers(house) == [("write", "used", "once", "pydantic-ai")]
+
+
+def test_a_yes_with_no_word_of_what_it_is_about_is_asked_again(tmp_path: Path) -> None:
+    """Another toolset, as in another process, cannot know which question the yes is about."""
+    with open_house(tmp_path) as house:
+        first = agent_of(house, Script(WRITE)).run_sync("go")
+        call = first.output.approvals[0].tool_call_id
+        results = DeferredToolResults(approvals={call: True})
+        again = agent_of(house, Script()).run_sync(
+            message_history=first.all_messages(), deferred_tool_results=results
+        )
+        assert isinstance(again.output, DeferredToolRequests)
+        assert written(tmp_path) is None
+
+
+def test_arguments_that_the_program_puts_in_are_asked_about_anew(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        agent = agent_of(house, Script(WRITE))
+        first = agent.run_sync("go")
+        call = first.output.approvals[0].tool_call_id
+        other = ToolApproved(override_args={"path": "poem.txt", "content": "Snow.\n"})
+        results = DeferredToolResults(approvals={call: other}, metadata=first.output.metadata)
+        again = agent.run_sync(message_history=first.all_messages(), deferred_tool_results=results)
+        assert isinstance(again.output, DeferredToolRequests)
+        assert written(tmp_path) is None
+
+
+def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> None:
+    script = Script(("skill", {"nam": "x"}), ("read", {"path": "gone.txt"}), WRITE)
+    with open_house(tmp_path) as house:
+        agent = Agent(script.model, toolsets=[skillhouse_toolset(house, ask=False)])
+
+        async def go() -> str:
+            return (await agent.run("go")).output
+
+        assert anyio.run(go) == LAST
+        told = script.told()
+        assert [outcome for outcome, _ in told] == ["failed"] * 3
+        for words, (_, text) in zip(
+            ("has no argument `nam`", "gone.txt", "skillhouse approvals approve"), told, strict=True
+        ):
+            assert words in text
+
+
+def test_the_frameworks_own_test_model_gets_through_every_reading_tool(tmp_path: Path) -> None:
+    with open_house(tmp_path) as house:
+        model = TestModel(call_tools=["skill", "search_skills", "list"])
+        agent = Agent(model, toolsets=[skillhouse_toolset(house)])
+        assert "kestrel" in agent.run_sync("go").output

@@ -1,0 +1,150 @@
+"""Tests of `skillhouse export` and of what `skillhouse mcp` does besides serving."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.places import write_skill
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def source(place: Path) -> Path:
+    return write_skill(place / "home/.config/skillhouse/skills/notes", "Takes notes.")
+
+
+def test_export_says_where_it_writes_and_who_else_reads_it(
+    run: Run, place: Path, source: Path
+) -> None:
+    code, out, _ = run("export", "notes", "--to", "codex, claude-code")
+    lines = [
+        "user:notes: written  ~/.claude/skills/notes  (claude-code)",
+        "    also read by opencode-cli",
+        "user:notes: written  ~/.agents/skills/notes  (codex)",
+        "    also read by gemini-cli, opencode-cli",
+    ]
+    assert (code, out.splitlines()) == (0, lines)
+    assert (place / "home/.agents/skills/notes/SKILL.md").is_file()
+    lines = [
+        "user:notes: in-sync  ~/.agents/skills/notes  (codex)",
+        "user:notes: in-sync  ~/.claude/skills/notes  (claude-code)",
+    ]
+    code, out, _ = run("export", "--status")
+    assert (code, out.splitlines()) == (0, lines)
+
+
+def test_a_dry_run_and_a_difference_change_nothing(run: Run, place: Path, source: Path) -> None:
+    code, out, err = run("export", "notes", "--to", "codex", "--dry-run")
+    assert (code, "would be written" in out, "nothing was changed" in err) == (0, True, True)
+    run("export", "notes", "--to", "codex")
+    copy = place / "home/.agents/skills/notes/SKILL.md"
+    (source / "SKILL.md").write_text(copy.read_text() + "More \x1b[31m.\n")
+    code, out, _ = run("export", "notes", "--to", "codex", "--diff")
+    assert (code, "  +More \\x1b[31m." in out.splitlines()) == (0, True)
+    assert "More" not in copy.read_text()
+    assert run("export", "--status")[0] == 1
+    assert "brought up to date" in run("export", "--sync")[1]
+    assert run("export", "--status")[0] == 0
+
+
+def test_what_was_changed_there_needs_force_and_says_so(
+    run: Run, place: Path, source: Path
+) -> None:
+    run("export", "notes", "--to", "codex")
+    copy = place / "home/.agents/skills/notes/SKILL.md"
+    copy.write_text(copy.read_text() + "Mine.\n")
+    code, out, _ = run("export", "notes", "--to", "codex", "--diff")
+    assert (code, "changed-there" in out, "  -Mine." in out.splitlines()) == (1, True, True)
+    assert run("export", "notes", "--remove")[0] == 1
+    assert copy.exists()
+    assert run("export", "notes", "--remove", "--force")[0] == 0
+    assert not (place / "home/.agents").exists()
+    assert run("export", "--status")[1] == "nothing is exported\n"
+
+
+def test_the_json_form_has_everything(run: Run, place: Path, source: Path) -> None:
+    (found,) = json.loads(run("export", "notes", "--to", "codex", "--diff", "--json")[1])
+    assert found == {
+        "skill": "user:notes",
+        "source": str(source),
+        "clients": ["codex"],
+        "target": str(place / "home/.agents/skills/notes"),
+        "form": "copy",
+        "state": "missing",
+        "action": "write",
+        "done": False,
+        "reason": "",
+        "warnings": [],
+        "also": ["gemini-cli", "opencode-cli"],
+        "difference": [],
+    }
+
+
+def test_a_link_and_a_project(run: Run, place: Path, source: Path) -> None:
+    assert "a link" in run("export", "notes", "--to", "codex", "--link")[1]
+    assert (place / "home/.agents/skills/notes").is_symlink()
+    assert run("export", "notes", "--to", "codex", "--project")[0] == 0
+    assert (place / "project/.agents/skills/notes/SKILL.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("notes",),
+        ("--all",),
+        ("notes", "--all", "--to", "codex"),
+        ("--status", "notes"),
+        ("--sync", "--to", "codex"),
+        ("--status", "--sync"),
+        ("notes", "--to", "codx"),
+    ],
+)
+def test_words_that_do_not_fit_are_a_usage_error(
+    run: Run, source: Path, words: tuple[str, ...]
+) -> None:
+    assert run("export", *words)[0] == 2
+
+
+def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
+    code, out, _ = run("mcp", "install", "codex", "--dry-run")
+    assert (code, "  +[mcp_servers.skills]" in out.splitlines()) == (0, True)
+    assert not (place / "home/.codex").exists()
+    code, out, _ = run("mcp", "install", "codex", "opencode", "--agent", "reviewer")
+    assert (code, out.count(": installed  ")) == (0, 2)
+    assert '"--agent", "reviewer"' in (place / "home/.codex/config.toml").read_text()
+    run("mcp", "install", "codex", "opencode")
+    status = json.loads(run("mcp", "status", "--json")[1])
+    assert [found["client"] for found in status if found["standing"] == "installed"] == [
+        "codex",
+        "opencode-cli",
+    ]
+    assert "codex" in run("mcp", "status")[1]
+    assert run("mcp", "uninstall", "codex", "opencode")[0] == 0
+    assert not (place / "home/.codex/config.toml").exists()
+    code, out, _ = run("mcp", "uninstall", "codex")
+    assert (code, "there is no such entry" in out) == (1, True)
+
+
+def test_mcp_install_into_a_project_names_the_program_only(run: Run, place: Path) -> None:
+    assert run("mcp", "install", "claude-code", "--project")[0] == 0
+    assert json.loads((place / "project/.mcp.json").read_text()) == {
+        "mcpServers": {"skills": {"type": "stdio", "command": "skillhouse", "args": ["mcp"]}}
+    }
+
+
+def test_what_cannot_be_edited_is_shown_to_be_pasted(run: Run, place: Path) -> None:
+    (place / "project/.mcp.json").write_text("{ // mine\n}")
+    code, out, _ = run("mcp", "install", "claude-code", "--project")
+    assert (code, "comments" in out, '  "mcpServers": {' in out) == (1, True, True)
+    assert (place / "project/.mcp.json").read_text() == "{ // mine\n}"
+
+
+def test_mcp_words_that_do_not_fit_are_a_usage_error(run: Run) -> None:
+    for words in (("install",), ("status", "codex"), ("instal", "codex"), ("install", "codx")):
+        assert run("mcp", *words)[0] == 2
