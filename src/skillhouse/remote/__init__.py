@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.remote.archive import ArchiveError as ArchiveError
     from skillhouse.remote.archive import unpack as unpack
+    from skillhouse.remote.mcp_cache import McpCache as McpCache
+    from skillhouse.remote.mcp_entry import McpFile as McpFile
+    from skillhouse.remote.mcp_entry import McpServer as McpServer
+    from skillhouse.remote.mcp_entry import McpSkill as McpSkill
+    from skillhouse.remote.mcp_host import McpHost as McpHost
+    from skillhouse.remote.mcp_host import McpReport as McpReport
+    from skillhouse.remote.mcp_host import VerificationError as VerificationError
+    from skillhouse.remote.mcp_source import Dial as Dial
+    from skillhouse.remote.mcp_source import Peer as Peer
+    from skillhouse.remote.mcp_source import connected as connected
     from skillhouse.remote.source import RemoteError as RemoteError
     from skillhouse.remote.source import RemoteSource as RemoteSource
     from skillhouse.remote.syncing import Fetch as Fetch
@@ -21,6 +31,10 @@ else:
 
     _FILES = {
         "archive": "ArchiveError unpack",
+        "mcp_cache": "McpCache",
+        "mcp_entry": "McpFile McpServer McpSkill",
+        "mcp_host": "McpHost McpReport VerificationError",
+        "mcp_source": "Dial Peer connected",
         "source": "RemoteError RemoteSource",
         "syncing": "Fetch Fetched SyncReport sync",
         "versions": "cached skills_place",

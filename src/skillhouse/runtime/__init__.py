@@ -1,5 +1,6 @@
 """Builds one house from one configuration."""
 
+from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config import (
     Config,
     Places,
@@ -25,6 +26,7 @@ from skillhouse.runtime.rehearsal import (
 )
 from skillhouse.runtime.remotes import Remotes, RemoteState, Synced
 from skillhouse.runtime.safeguards import Safeguards
+from skillhouse.runtime.serving import read_skill_file
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
@@ -39,6 +41,7 @@ __all__ = [
     "JudgedLine",
     "Look",
     "Management",
+    "McpServerSettings",
     "MentionVerdict",
     "NetSettings",
     "Network",
@@ -66,6 +69,7 @@ __all__ = [
     "file_kind",
     "judged_line",
     "load_config",
+    "read_skill_file",
     "register_tools",
     "rehearse",
 ]

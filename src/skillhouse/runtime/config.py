@@ -17,6 +17,7 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
+from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config_checks import (
     check_approvals,
     check_exec_environment,
@@ -129,6 +130,8 @@ class Settings:
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     skill_code: SkillCodeSettings | None = None
     """Whether skills' own code runs."""
+    mcp_servers: tuple[McpServerSettings, ...] | None = None
+    """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
     """Agents by name, each with rules of its own."""
     net: NetSettings | None = None
@@ -167,6 +170,8 @@ class Config:
     """What is turned on or off over the profile."""
     skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
     """Whether skills' own code runs, and with what."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
@@ -234,6 +239,7 @@ def load_config(
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
+        mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
             **{
@@ -290,8 +296,10 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     refuse_unknown(table, _KEYS, "key", path)
     refuse_unknown_rule_keys(table, path)
     for key, known in _TABLES.items():
-        if isinstance(table.get(key), Mapping):
-            refuse_unknown(table[key], known, f"{key} key", path)
+        found = table.get(key)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, f"{key} key", path)
     for kind, known, found in tables_of(table):
         for one in found if isinstance(found, list) else ():
             if isinstance(one, Mapping):
@@ -368,6 +376,7 @@ _TABLES = {
     "signer": SIGNER_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
 _VARIABLES = {
     "profile": _text,

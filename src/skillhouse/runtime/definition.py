@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
+from skillhouse.runtime.away import load_known
 from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Profile, Skill, list_resources, load
+from skillhouse.skill import Profile, Skill, list_resources
 
 FileKind = Literal["markdown", "script", "template", "other"]
 
@@ -48,7 +49,7 @@ def define(skill: Skill, settings: SkillSettings, profile: Profile) -> SkillDefi
     Raises:
         SkillError: the file cannot be used any more.
     """
-    content = load(skill)
+    content = load_known(skill)
     return SkillDefinition(
         id=skill.id,
         name=skill.name,

@@ -13,9 +13,10 @@ from typing import Any, Self
 from skillhouse import approval, discovery, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, Root, discover
+from skillhouse.discovery import Catalog, Root
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Hit
+from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.look import Difference, Look
@@ -31,7 +32,7 @@ from skillhouse.runtime.skill_code import Found, SkillCode
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
 from skillhouse.runtime.worked import WorkedFiles
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
 class Skillhouse:
@@ -69,9 +70,9 @@ class Skillhouse:
         self.profile = profile_of(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
         self.settings_store = SettingsStore(self.config.state_directory)
-        self.policy = Policy(
-            self.config, self.profile, self.trust_store, self.project, self._session_grants
-        )
+        self.mcp_host = mcp_host_of(self.config)
+        parts = (self.config, self.profile, self.trust_store, self.project)
+        self.policy = Policy(*parts, self._session_grants, self.mcp_host)
         self.network = Network(self.config)
         self.safeguards = Safeguards(
             self.config,
@@ -226,7 +227,7 @@ class Skillhouse:
     @cached_property
     def sessions(self) -> toolbox.Sessions:
         """The conversations of this house."""
-        return toolbox.Sessions(self.policy.skill_need, self._checks)
+        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], **options: Any
@@ -272,7 +273,7 @@ class Skillhouse:
             AmbiguousSkillError: several fit.
             SkillError: the file cannot be used any more.
         """
-        return load(self.skill(reference))
+        return load_for_person(self.mcp_host, self.skill(reference))
 
     def at(self, start: Path) -> Skillhouse:
         """Return the house as it is from another working directory; the caller closes it."""
@@ -311,12 +312,13 @@ class Skillhouse:
 
     def trust_report(self) -> TrustReport:
         """Return how this project's skills stand to what was trusted; reads them."""
-        return self.trust_store.report(self.project, self._project_skills())
+        return self.trust_store.report(self.project, self._look.project_skills())
 
     def trust(self) -> TrustReport:
         """Trust this project and its skills as they are now."""
         self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
-        report = self.trust_store.trust(self.project, self._project_skills(), datetime.now(UTC))
+        skills = self._look.project_skills()
+        report = self.trust_store.trust(self.project, skills, datetime.now(UTC))
         self.refresh()
         return report
 
@@ -392,8 +394,3 @@ class Skillhouse:
         if self._portal is None:
             self._portal = toolbox.Portal()
         return self._portal
-
-    def _project_skills(self) -> tuple[Skill, ...]:
-        roots = [root for root in self.roots if root.scope == "project"]
-        index = discover(roots, profile=self.profile)
-        return index.skills + index.shadowed

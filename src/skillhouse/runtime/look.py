@@ -9,6 +9,7 @@ from pathlib import Path
 
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.runtime.away import with_skills_of
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import with_remotes
@@ -95,6 +96,7 @@ class Look:
             trusted=self._is_trusted(),
             cache=self._config.cache_directory,
         )
+        found = with_skills_of(self._policy.elsewhere, found, self.roots)
         odd = invocation_findings(found, self._profile.extensions)
         if not odd:
             return found
@@ -104,6 +106,12 @@ class Look:
             diagnostics=(*found.diagnostics, *odd),
             name_match=found.name_match,
         )
+
+    def project_skills(self) -> tuple[Skill, ...]:
+        """Return the project's skills, whether it is trusted or not."""
+        roots = [root for root in self.roots if root.scope == "project"]
+        index = discover(roots, profile=self._profile)
+        return index.skills + index.shadowed
 
     @cached_property
     def code(self) -> Found:

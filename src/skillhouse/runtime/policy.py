@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Grant, GrantStore
 from skillhouse.floor import ConfigError, TreeError, nearest, tree_digest
@@ -26,6 +27,9 @@ from skillhouse.runtime.config import Config
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, Skill
 from skillhouse.tools import UNBOUND, Need
+
+if TYPE_CHECKING:
+    from skillhouse.tools import Elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +54,14 @@ class Policy:
         trust: TrustStore,
         project: Path,
         session_grants: Callable[[str], tuple[Grant, ...]] = lambda _: (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Take the rules, and what gives the yeses that hold for the rest of a conversation."""
+        """Take the rules, and what gives the yeses that hold for the rest of a conversation.
+
+        `elsewhere` knows the skills of other servers: a yes to one of them is bound to what its
+        server listed, as its files are not here.
+        """
+        self.elsewhere = elsewhere
         self._config = config
         self.profile = profile
         self._trust = trust
@@ -141,7 +151,7 @@ class Policy:
             permission=Permission(action="skill", resource=skill.name),
             default=default,
             why=why,
-            skill_digest=_digest(skill) if asks else "",
+            skill_digest=self._binding(skill) if asks else "",
         )
 
     def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
@@ -154,6 +164,10 @@ class Policy:
             why=need.why,
             skill_digest=need.skill_digest,
         )
+
+    def _binding(self, skill: Skill) -> str:
+        told = None if self.elsewhere is None else self.elsewhere.binding(skill)
+        return told or _digest(skill)
 
     def _is_asked_about(self, skill: Skill) -> bool:
         """Whether a rule of anybody's asks about the skill: a yes is then bound to its bytes."""

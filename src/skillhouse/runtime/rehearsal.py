@@ -17,10 +17,11 @@ from skillhouse.permission import (
     strictest,
 )
 from skillhouse.retrieval import Hit
+from skillhouse.runtime.away import load_known
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
 from skillhouse.sandbox import PROTECTED, SandboxStatus
-from skillhouse.skill import Mention, Skill, SkillContent, find_mentions, load
+from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -95,7 +96,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         )
     skill = house.skill(hits[0].id)
     explained = house.explain_skill(skill)
-    content = load(skill) if explained.decision.effect is not Effect.DENY else None
+    content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     mentions = find_mentions(content.body, frozenset(TOOL_DEFAULTS)) if content else ()
     return Rehearsal(
         request=request,

@@ -261,9 +261,16 @@ class View:
             decide=lambda need, session: self._decide(need, session)[0].effect.value,
             listed=frozenset(skill.file for skill in self.listed.skills),
         )
+        away = self._policy.elsewhere
+        is_any_away = away is not None and any(
+            away.files(skill) is not None for skill in self.visible.skills
+        )
         return [
-            toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
-            for rule in self.profile.tools
+            *(
+                toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
+                for rule in self.profile.tools
+            ),
+            *([toolbox.SkillResourceTool()] if is_any_away else []),
         ]
 
     def gate(
@@ -303,6 +310,17 @@ class View:
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
             agreed=safeguards.agreed,
+        )
+
+    def file_gate(self, approvals: approval.ApprovalBroker, audit: AuditLog) -> toolbox.Gate:
+        """Return the door by which a host reads the files of the agent's skills."""
+        return toolbox.Gate(
+            [toolbox.SkillFileTool(self.profile.extensions)],
+            decide=self._decide,
+            approvals=approvals,
+            audit=audit,
+            place=self._policy.place,
+            write_gate=self._config.write_gate,
         )
 
     def _decide(self, need: toolbox.Need, session: toolbox.Session) -> tuple[Decision, str]:

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import load as load
     from skillhouse.skill.content import load_listing as load_listing
+    from skillhouse.skill.core_schema import core_value as core_value
+    from skillhouse.skill.core_schema import typed_fields as typed_fields
     from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.head import read_metadata as read_metadata
+    from skillhouse.skill.hidden import find_hidden as find_hidden
     from skillhouse.skill.index import IndexContent as IndexContent
     from skillhouse.skill.index import SkillIndex as SkillIndex
     from skillhouse.skill.invocation import Invocation as Invocation
@@ -73,7 +76,9 @@ else:
 
     _FILES = {
         "content": "RESOURCES_MAX list_resources load load_listing",
+        "core_schema": "core_value typed_fields",
         "head": "HEAD_BYTES read_metadata",
+        "hidden": "find_hidden",
         "index": "IndexContent SkillIndex",
         "invocation": (
             "Invocation current_invocation described invocation_findings read_invocation "

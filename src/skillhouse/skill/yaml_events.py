@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -18,6 +19,10 @@ class _Builder:
         self.root: Any = None
         self.stack: list[tuple[Any, list[str]]] = []
         """Open collections, each with the key that waits for its value (empty: none)."""
+
+    def wants_key(self) -> bool:
+        """Whether what comes next is a key."""
+        return bool(self.stack) and isinstance(self.stack[-1][0], dict) and not self.stack[-1][1]
 
     def put(self, value: Any, line: int, *, opens: bool) -> None:
         """Place a value where the innermost collection expects one."""
@@ -43,8 +48,15 @@ class _Builder:
             self.stack.append((value, []))
 
 
-def mapping_of(block: str) -> dict[str, Any]:
-    """Return the mapping by PyYAML's events, stopped at the first thing that is not allowed."""
+def _as_written(event: Any) -> Any:
+    return event.value
+
+
+def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[str, Any]:
+    """Return the mapping by PyYAML's events, stopped at the first thing that is not allowed.
+
+    `scalar` gives the value of a scalar's event; keys are always the text.
+    """
     builder = _Builder()
     documents = 0
     parser = CParser(block)
@@ -55,7 +67,9 @@ def mapping_of(block: str) -> dict[str, Any]:
             if isinstance(event, yaml.NodeEvent):
                 _refuse_indirect(event, line)
             if isinstance(event, yaml.ScalarEvent):
-                builder.put(event.value, line, opens=False)
+                builder.put(
+                    event.value if builder.wants_key() else scalar(event), line, opens=False
+                )
             elif isinstance(event, yaml.CollectionStartEvent):
                 builder.put(
                     [] if isinstance(event, yaml.SequenceStartEvent) else {}, line, opens=True

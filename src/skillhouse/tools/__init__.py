@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.command import ExecTool as ExecTool
+    from skillhouse.tools.elsewhere import SKILL_CODE as SKILL_CODE
+    from skillhouse.tools.elsewhere import SKILL_RESOURCE as SKILL_RESOURCE
+    from skillhouse.tools.elsewhere import Elsewhere as Elsewhere
+    from skillhouse.tools.elsewhere import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
@@ -42,6 +46,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.portal import Portal as Portal
     from skillhouse.tools.rendering import render_content as render_content
     from skillhouse.tools.rendering import result_data as result_data
+    from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
+    from skillhouse.tools.serving import SkillFileTool as SkillFileTool
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
     from skillhouse.tools.session import SkillCheck as SkillCheck
@@ -76,12 +82,14 @@ else:
             "UnknownToolError"
         ),
         "command": "ExecTool",
+        "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
         "files": "EditTool ListTool ReadTool WriteTool",
         "gate": "Gate",
         "invoking": "INVOKE InvokeTool Menu RunCommand",
         "need": "UNBOUND Judged Need",
         "portal": "Portal",
         "rendering": "render_content result_data",
+        "serving": "SKILL_FILE_TOOL SkillFileTool",
         "session": "Session Sessions SkillCheck",
         "skill_code": "Ask CodeSkill SkillCodeTool",
         "skill_gate": "SkillGate",

@@ -8,6 +8,7 @@ from typing import Any
 from skillhouse.skill import Skill, ToolRule
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, object_schema
+from skillhouse.tools.elsewhere import fetched, files_elsewhere
 from skillhouse.tools.session import Session
 from skillhouse.tools.skills import CATEGORY, Shown, SkillReference
 from skillhouse.tools.wording import said
@@ -61,6 +62,8 @@ class AssetTool(_AboutASkill):
         relative: str = arguments[self._parameter("path")]
 
         async def run() -> Output:
+            if files_elsewhere(session, skill) is not None:
+                await fetched(session, skill, relative)
             try:
                 text = read_asset(skill, relative, self._profile)
             except AssetError as error:
@@ -109,7 +112,8 @@ class AssetsTool(_AboutASkill):
         skill = self._reference.skill(arguments, session)
 
         async def run() -> Output:
-            paths = list_assets(skill, self._profile)
+            away = files_elsewhere(session, skill)
+            paths = list_assets(skill, self._profile) if away is None else away
             return Output(
                 text="\n".join(paths) or said(self._profile.messages, "none"),
                 data={**_about(skill), "paths": list(paths)},

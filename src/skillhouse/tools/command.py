@@ -160,7 +160,7 @@ class ExecTool:
             return _output(done, launcher.level, network=_NETWORK[network])
 
         facts = (("network", _NETWORK[network]), *work.facts)
-        return Plan(needs=work.needs, run=run, facts=facts)
+        return Plan(needs=(*work.needs, *session.acting.values()), run=run, facts=facts)
 
     def _work(
         self, line: str, verdict: CommandVerdict, rules: LayerRules, session: Session

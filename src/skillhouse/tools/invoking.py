@@ -21,10 +21,10 @@ from skillhouse.skill import (
     argument_names,
     current_invocation,
     find_commands,
-    load_listing,
     plain_words,
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
 from skillhouse.tools.rendering import render_content
 from skillhouse.tools.session import Session
@@ -80,16 +80,19 @@ class InvokeTool:
 
         async def run() -> Output:
             try:
-                content = load_listing(skill, resources_max=profile.resources_listed)
+                content = await loaded_content(
+                    session, skill, resources_max=profile.resources_listed
+                )
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
-                session.loaded[skill.file] = skill.directory
+                begun(session, skill, "")
                 written = _Written(content, arguments.get("arguments", ""), profile, session)
                 body = await written.body(self._run_command)
             except (SkillError, SubstitutionError) as error:
                 raise RefusedError(str(error)) from error
             whole = replace(content, body=body, text=_with_body(content, body))
             text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
+            text = begun(session, skill, text)
             return Output(
                 text=text,
                 data={

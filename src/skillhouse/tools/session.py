@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.skill import Skill, SkillIndex
 from skillhouse.tools.need import Need
+
+if TYPE_CHECKING:
+    from skillhouse.tools.elsewhere import Elsewhere
 
 SkillCheck = Callable[[Skill], Need | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
@@ -26,6 +30,10 @@ class Session:
     """What loading a skill needs by the rules."""
     checks: Sequence[SkillCheck] = ()
     """What else it needs; see `needs_of`."""
+    elsewhere: Elsewhere | None = None
+    """Knows the skills of other servers."""
+    acting: dict[str, Need] = field(default_factory=dict)
+    """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
 
@@ -43,8 +51,12 @@ class Sessions:
     """The sessions of a house, by agent, user and channel."""
 
     def __init__(
-        self, skill_need: Callable[[Skill], Need], checks: Sequence[SkillCheck] = ()
+        self,
+        skill_need: Callable[[Skill], Need],
+        checks: Sequence[SkillCheck] = (),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._skill_need = skill_need
         self._checks = checks
         self._sessions: dict[tuple[str, str, str], Session] = {}
@@ -61,6 +73,7 @@ class Sessions:
                 visible=visible,
                 skill_need=self._skill_need,
                 checks=self._checks,
+                elsewhere=self._elsewhere,
             )
             self._sessions[key] = session
         session.visible = visible

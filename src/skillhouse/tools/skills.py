@@ -18,10 +18,10 @@ from skillhouse.skill import (
     SkillIndex,
     ToolRule,
     current_invocation,
-    load_listing,
 )
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
 from skillhouse.tools.rendering import render_content, result_data
 from skillhouse.tools.session import Session
@@ -181,7 +181,9 @@ class SkillTool:
 
         async def run() -> Output:
             try:
-                content = load_listing(skill, resources_max=profile.resources_listed)
+                content = await loaded_content(
+                    session, skill, resources_max=profile.resources_listed
+                )
             except SkillError as error:
                 words = said(profile.messages, "skill_unreadable", name=skill.name, reason=error)
                 title = said(profile.messages, "failed_title", name=skill.name)
@@ -191,13 +193,16 @@ class SkillTool:
                 return Output(text=words, data=data, failed=True)
             if not current_invocation(content, profile.extensions).model_invocable:
                 raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
-            session.loaded[skill.file] = skill.directory
-            return self._output(content, self._shown.decide(needs[0], session))
+            return self._output(content, self._shown.decide(needs[0], session), session)
 
         question = profile.rules.pattern.replace("{name}", skill.name)
-        facts = (("skill", skill.id), ("asks for", question), ("file", skill.file))
+        facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
+        origin = "" if session.elsewhere is None else session.elsewhere.origin(skill)
+        if origin:
+            # What its server says of it, since nothing of it is here yet.
+            facts += [("from", origin), ("description", skill.description)]
         title = said(profile.messages, "question_title", name=skill.name)
-        return Plan(needs=needs, run=run, facts=facts, title=title)
+        return Plan(needs=needs, run=run, facts=tuple(facts), title=title)
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         """Return the data of a call that was refused before it ran, in the profile's shape."""
@@ -214,9 +219,10 @@ class SkillTool:
         )
         return data or None
 
-    def _output(self, content: SkillContent, effect: str) -> Output:
+    def _output(self, content: SkillContent, effect: str, session: Session) -> Output:
         skill, profile = content.skill, self._shown.profile
         text = render_content(content, style=profile.load_style, mark=secrets.token_hex(4))
+        text = begun(session, skill, text)
         facts = {
             "id": skill.id,
             "name": skill.name,

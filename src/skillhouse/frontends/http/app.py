@@ -27,6 +27,7 @@ from skillhouse.frontends.http.values import (
     skills_value,
     status_value,
 )
+from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.runtime import Skillhouse
 
 SECRET_BYTES = 32
@@ -42,6 +43,7 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
     """Return the application of `http_app`."""
     site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
     inbox = Inbox(house.approvals, house.safeguards.devices, site.page, time.time)
+    mcp = McpOverHttp(house)
     routes = [
         Route("/", site.status),
         Route("/skills/{reference:path}", site.skill),
@@ -49,6 +51,7 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
         Route("/api/skills", site.api_skills),
         Route("/api/skills/{reference:path}", site.api_skill),
         *inbox.routes(),
+        Route(MCP_PATH, mcp),
         *(Route(path, site.static) for path in _STATIC_TYPES),
     ]
     app = Starlette(
@@ -58,6 +61,7 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
             HTTPException: site.failed,
             Exception: site.failed,
         },
+        lifespan=lambda _: mcp.running(),
     )
     app.router.redirect_slashes = False
     return Guard(
@@ -69,6 +73,7 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
         # A device's answer brings its own signature.
         open_paths=frozenset(_STATIC_TYPES) | {DEVICE_PATH},
         post_below=INBOX_PATH,
+        methods_at={MCP_PATH: MCP_METHODS},
     )
 
 

@@ -7,7 +7,9 @@ stands behind one `Guard`, which is the outermost application: nothing answers o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -62,6 +64,7 @@ class Guard:
         open_paths: frozenset[str] = frozenset(),
         methods: tuple[str, ...] = READ_METHODS,
         post_below: str | None = None,
+        methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> None:
         """Stand before `app`.
 
@@ -73,6 +76,7 @@ class Guard:
             open_paths: Paths that need no key, because they hold nothing of the house.
             methods: The only methods that are answered.
             post_below: Beginning of the paths where POST is answered as well.
+            methods_at: Paths with methods of their own.
         """
         self._app = app
         self._keys = keys
@@ -80,6 +84,7 @@ class Guard:
         self._open_paths = open_paths
         self._methods = methods
         self._post_below = post_below
+        self._methods_at = methods_at
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
         # A browser leaves out the port that http has anyway.
         accepted = self._hosts + (NAMES if port == 80 else ())
@@ -124,7 +129,7 @@ class Guard:
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
             return Reply(status=403, message=message)
-        methods = self._methods
+        methods = self._methods_at.get(scope["path"], self._methods)
         if self._post_below is not None and scope["path"].startswith(self._post_below):
             methods = (*methods, "POST")
         if scope["method"] not in methods:

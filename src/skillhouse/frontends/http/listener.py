@@ -37,7 +37,7 @@ def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> 
                 http="h11",
                 loop="asyncio",
                 ws="none",
-                lifespan="off",
+                lifespan="on",
                 # No access log: requests hold the token.
                 access_log=False,
                 log_config=None,

@@ -72,7 +72,10 @@ def _answer(request_id: int | str, result: Mapping[str, Any]) -> bytes:
 def _initialized(wanted: str) -> Mapping[str, Any]:
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-        "capabilities": {"tools": {"listChanged": True}},
+        "capabilities": {
+            "resources": {"subscribe": False, "listChanged": True},
+            "tools": {"listChanged": True},
+        },
         "serverInfo": {"name": "skillhouse", "version": skillhouse.__version__},
     }
 

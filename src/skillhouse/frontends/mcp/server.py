@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import mcp_types as types
@@ -12,18 +13,27 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
 
 CHANNEL = "mcp"
 POLL_SECONDS = 2.0
 """How long a change of the skills may go unnoticed while no call arrives."""
+
+SESSIONS_MAX = 100
+"""Clients of a handshake that are told of changes; over HTTP there may be several."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +47,7 @@ class HouseServer:
         self._agent = agent
         self._user = user
         self._bus = InMemorySubscriptionBus()
-        self._session: ServerSession | None = None
+        self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk: Server[None] = Server(
             "skillhouse",
             version=skillhouse.__version__,
@@ -46,13 +56,16 @@ class HouseServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
+        SkillRequests(house, agent=agent, user=user, channel=CHANNEL).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
 
     def options(self) -> InitializationOptions:
         """Return what the handshake tells a client."""
-        return self.sdk.create_initialization_options(NotificationOptions(tools_changed=True))
+        return self.sdk.create_initialization_options(
+            NotificationOptions(tools_changed=True, resources_changed=True)
+        )
 
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
@@ -89,7 +102,7 @@ class HouseServer:
         self, context: ServerRequestContext[None], _: types.NotificationParams
     ) -> None:
         # Only a handshake has this; since 2026-07-28 clients subscribe, and the bus serves them.
-        self._session = context.session
+        self._sessions.append(context.session)
 
     @asynccontextmanager
     async def _watching(self, _: Server[None]) -> AsyncIterator[None]:
@@ -117,8 +130,15 @@ class HouseServer:
 
     async def _announce(self) -> None:
         await self._bus.publish(ToolsListChanged())
-        if self._session is not None:
-            await self._session.send_tool_list_changed()
+        await self._bus.publish(ResourcesListChanged())
+        for session in tuple(self._sessions):
+            try:
+                await session.send_tool_list_changed()
+                await session.send_resource_list_changed()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
+                # This client has gone; the others are told all the same.
+                with suppress(ValueError):
+                    self._sessions.remove(session)
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:

@@ -1,0 +1,219 @@
+"""Which of an agent's skills are served, under which addresses, and what is said of each.
+
+A host must be able to load what we list, so a skill that breaks the specification, or is larger
+than SEP-2640 allows, is not served; the log says which and why. Our own tools still have it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import mimetypes
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from skillhouse.floor import PathError, Severity, read_beneath
+from skillhouse.frontends.mcp.manifest import (
+    Manifest,
+    Manifests,
+    NotServedError,
+    ServedFile,
+    short_hash,
+)
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Skill, typed_fields, validate
+
+SCHEME = "skill://"
+"""What addresses begin with (SEP-2640, "Resource Mapping")."""
+PAGE_MAX = 50
+"""Skills, or files of a directory, in one answer."""
+MARKDOWN = "text/markdown"
+DIRECTORY = "inode/directory"
+"""The type of a directory (SEP-2640, "Directory Resources")."""
+
+_TYPES = {".md": MARKDOWN, ".py": "text/x-python", ".toml": "application/toml"}
+"""Where Python's table depends on the machine, or has nothing."""
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class CursorError(ValueError):
+    """A cursor is none of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One skill as hosts see it."""
+
+    skill: Skill
+    base: str
+    """Address of the directory."""
+    frontmatter: Mapping[str, Any]
+    manifest: Manifest
+
+    @property
+    def uri(self) -> str:
+        """Address of the SKILL.md."""
+        return f"{self.base}/{SKILL_FILE}"
+
+    def address(self, relative: str) -> str:
+        """Return the address of a file or directory of the skill; empty text is the skill's own."""
+        return f"{self.base}/{_quoted(relative)}" if relative else self.base
+
+    def file(self, uri: str) -> ServedFile | None:
+        """Return the file at an address; only what the entry lists has one."""
+        return next((f for f in self.manifest.files if self.address(f.relative) == uri), None)
+
+    def children(self, uri: str) -> Sequence[tuple[str, ServedFile | None]] | None:
+        """Return path and file of each direct child of a directory, None for a directory's file.
+
+        None altogether where the address is no directory.
+        """
+        places = self.manifest.directories
+        place = next((found for found in places if self.address(found) == uri), None)
+        if place is None:
+            return None
+        files = [(file.relative, file) for file in self.manifest.files]
+        below = [*files, *((found, None) for found in places if found)]
+        return sorted(
+            (child for child in below if child[0].rpartition("/")[0] == place),
+            key=lambda child: child[0].encode(),
+        )
+
+
+class Offer:
+    """What one agent's skills are to the hosts that connect."""
+
+    def __init__(self, skills: Callable[[], Iterable[Skill]]) -> None:
+        """Take what gives the skills that the agent sees now."""
+        self._skills = skills
+        self._manifests = Manifests()
+        self._said: set[tuple[str, str]] = set()
+
+    def page(self, cursor: str | None) -> tuple[Sequence[Entry], str | None]:
+        """Return the next entries in the order of their addresses, and the cursor after them.
+
+        Raises:
+            CursorError: it is none of ours.
+        """
+        bases = sorted(self._bases().items())
+        wanted, following = paged(bases, cursor, key=lambda pair: pair[0])
+        entries = (self._entry(base, skill) for base, skill in wanted)
+        return [entry for entry in entries if entry is not None], following
+
+    def entry(self, uri: str) -> Entry | None:
+        """Return the skill whose SKILL.md, other file or directory an address may be of."""
+        bases = self._bases()
+        parts = uri.split("/")
+        for count in range(len(parts), 2, -1):
+            base = "/".join(parts[:count])
+            if base in bases:
+                return self._entry(base, bases[base])
+        return None
+
+    def _bases(self) -> Mapping[str, Skill]:
+        """Return the address of each skill's directory.
+
+        It holds the scope, so that no skill takes another's address by coming or going; where
+        several share scope and name, each has a part of its own made of its place.
+        """
+        found = [(_path(skill), skill) for skill in self._skills()]
+        counts = Counter(path for path, _ in found)
+        bases = {}
+        for path, skill in found:
+            if counts[path] > 1:
+                parent, _, name = path.rpartition("/")
+                path = f"{parent}/{short_hash(skill.file)}/{name}"
+            bases[SCHEME + path] = skill
+        return bases
+
+    def _entry(self, base: str, skill: Skill) -> Entry | None:
+        try:
+            return self._made(base, skill)
+        except NotServedError as error:
+            # Once, and again when there is another reason.
+            if (skill.file, str(error)) not in self._said:
+                self._said.add((skill.file, str(error)))
+                logger.warning("not served over MCP: `%s`: %s", skill.file, error)
+            return None
+
+    def _made(self, base: str, skill: Skill) -> Entry:
+        wrong = next(
+            (one for one in validate(skill.directory) if one.severity is Severity.ERROR), None
+        )
+        if wrong is not None:
+            raise NotServedError(wrong.message)
+        manifest = self._manifests.of(skill.directory, Path(skill.root))
+        listed = next((one for one in manifest.files if one.relative == SKILL_FILE), None)
+        if listed is None:
+            raise NotServedError(f"its {SKILL_FILE} is no plain file of its directory")
+        try:
+            data = read_beneath(manifest.base, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+        except PathError as error:
+            raise NotServedError(str(error)) from error
+        frontmatter = typed_fields(data, directory=manifest.base.name)
+        if frontmatter is None or frontmatter.get("name") != base.rpartition("/")[2]:
+            raise NotServedError("its `name` is not its directory's")
+        if not isinstance(frontmatter.get("description"), str):
+            raise NotServedError("its `description` is no text to other programs; quote it")
+        return Entry(skill=skill, base=base, frontmatter=frontmatter, manifest=manifest)
+
+
+def paged(
+    items: Sequence[T], cursor: str | None, *, key: Callable[[T], str], size: int = PAGE_MAX
+) -> tuple[Sequence[T], str | None]:
+    """Return the items after a cursor, at most `size`, and the next cursor.
+
+    Args:
+        items: Sorted by `key`, no two with the same.
+        cursor: What an earlier call returned. It names the last item and not a number, so what
+            comes or goes meanwhile makes nothing appear twice.
+        key: Gives an item's place in the order.
+        size: How many.
+
+    Raises:
+        CursorError: it is none of ours.
+    """
+    start = 0
+    if cursor is not None:
+        last = _decoded(cursor)
+        start = sum(key(item) <= last for item in items)
+    found = items[start : start + size]
+    return found, _encoded(key(found[-1])) if start + size < len(items) else None
+
+
+def mime_type(relative: str) -> str:
+    """Return the type of a file by its name.
+
+    >>> mime_type("references/FORMS.md"), mime_type("a/LICENSE")
+    ('text/markdown', 'application/octet-stream')
+    """
+    suffix = Path(relative).suffix.lower()
+    return _TYPES.get(suffix) or mimetypes.guess_type(relative)[0] or "application/octet-stream"
+
+
+def _path(skill: Skill) -> str:
+    """Return `scope/name`; a plugin's name stands between the two."""
+    name = skill.directory.name
+    plugin = skill.name.removesuffix(name).strip(":") if skill.name.endswith(f":{name}") else ""
+    return "/".join(_quoted(part) for part in (skill.scope, plugin, name) if part)
+
+
+def _quoted(path: str) -> str:
+    return quote(path.encode("utf-8", "surrogateescape"), safe="/")
+
+
+def _encoded(key: str) -> str:
+    return base64.urlsafe_b64encode(key.encode()).decode()
+
+
+def _decoded(cursor: str) -> str:
+    try:
+        return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise CursorError(f"expected a cursor of an earlier answer, got {cursor[:80]!r}") from error

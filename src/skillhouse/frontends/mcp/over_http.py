@@ -1,0 +1,97 @@
+"""The same server over streamable HTTP, for a frontend that has an application and its guard.
+
+The SDK is imported with the first request: who opens the page only does not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.runtime import Skillhouse
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+MCP_PATH = "/mcp"
+"""Where clients expect it."""
+MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
+"""What the transport uses."""
+
+
+def is_available() -> bool:
+    """Whether the packages of the extra `mcp` are installed."""
+    return find_spec("mcp") is not None
+
+
+class McpOverHttp:
+    """An ASGI application; it checks neither key nor origin, so it stands behind a guard."""
+
+    def __init__(self, house: Skillhouse, *, agent: str = "default", user: str = "local") -> None:
+        self._house = house
+        self._agent = agent
+        self._user = user
+        self._tasks: TaskGroup | None = None
+        self._manager: Any = None
+        self._starting = anyio.Lock()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hold what requests start; the application's lifespan goes around this."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            finally:
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request.
+
+        Raises:
+            MissingExtraError: the packages of the extra `mcp` are not installed.
+        """
+        if not any(name == b"authorization" for name, _ in scope["headers"]):
+            # The guard has checked it where it is there; a browser's cookie opens pages only.
+            await _refuse(send)
+            return
+        async with self._starting:
+            if self._manager is None:
+                if self._tasks is None:
+                    raise RuntimeError("the application runs without its lifespan")
+                self._manager = await self._tasks.start(self._run)
+        await self._manager.asgi_app(scope, receive, send)
+
+    async def _run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+        if not is_available():
+            raise MissingExtraError("mcp", "mcp")
+        managers = await anyio.to_thread.run_sync(
+            import_module, "mcp.server.streamable_http_manager"
+        )
+        server = import_module("skillhouse.frontends.mcp.server").HouseServer(
+            self._house, Listing(self._house, self._agent), agent=self._agent, user=self._user
+        )
+        manager = managers.StreamableHTTPSessionManager(app=server.sdk)
+        async with manager.run():
+            task_status.started(manager)
+            await anyio.sleep_forever()
+
+
+async def _refuse(send: Send) -> None:
+    body = b"send the token as `Authorization: Bearer TOKEN`\n"
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"www-authenticate", b"Bearer"),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

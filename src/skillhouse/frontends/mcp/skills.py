@@ -1,0 +1,220 @@
+"""Skills over MCP (SEP-2640): the extension's requests, and the resources they are about."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+from skillhouse.frontends.mcp.listing import sendable
+from skillhouse.frontends.mcp.manifest import ServedFile
+from skillhouse.frontends.mcp.offer import (
+    DIRECTORY,
+    MARKDOWN,
+    CursorError,
+    Entry,
+    Offer,
+    mime_type,
+    paged,
+)
+from skillhouse.runtime import Skillhouse, read_skill_file
+from skillhouse.skill import SKILL_FILE
+
+EXTENSION = "io.modelcontextprotocol/skills"
+"""The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
+on; the handshake of earlier ones has no place for it."""
+META = "io.modelcontextprotocol.skills/"
+"""What our keys in a skill's `_meta` begin with (SEP-2640, "Resource Metadata")."""
+META_FIELDS = ("license", "compatibility", "version")
+"""Fields that are repeated in `_meta`, as far as they are text."""
+NOT_APPROVED = -32010
+"""The error of a read that a rule or a person has not let through; `data` says which it is. The
+protocol has none of its own, and keeps -32099 to -32000 for servers' errors."""
+
+
+class GetSkillParams(types.RequestParams):
+    """What `skills/get` takes."""
+
+    uri: str
+
+
+class ReadDirectoryParams(types.PaginatedRequestParams):
+    """What `resources/directory/read` takes."""
+
+    uri: str
+
+
+class ListSkillsResult(types.PaginatedResult, types.CacheableResult):
+    """What `skills/list` returns."""
+
+    skills: list[dict[str, Any]]
+    result_type: Literal["complete"] = "complete"
+
+
+class GetSkillResult(types.CacheableResult):
+    """What `skills/get` returns."""
+
+    skill: dict[str, Any]
+    result_type: Literal["complete"] = "complete"
+
+
+class ReadDirectoryResult(types.PaginatedResult):
+    """What `resources/directory/read` returns."""
+
+    resources: list[types.Resource]
+    result_type: Literal["complete"] = "complete"
+
+
+class SkillRequests:
+    """Answers what hosts ask about one agent's skills.
+
+    Listing shows what the catalog shows, and what the agent is denied is not there. Reading a file
+    passes the gate like loading the skill does. Nothing may be cached: the next answer can differ
+    as soon as a rule or a file does.
+    """
+
+    def __init__(self, house: Skillhouse, *, agent: str, user: str, channel: str) -> None:
+        self._house = house
+        self._who = {"agent": agent, "user": user, "channel": channel}
+        self._offer = Offer(lambda: house.view(agent).listed.skills)
+
+    def register(self, server: Server[None]) -> None:
+        """Have `server` declare the extension and hand its requests to us."""
+        server.extensions[EXTENSION] = {"directoryRead": True}
+        add = server.add_request_handler
+        add("skills/list", types.PaginatedRequestParams, self._list_skills)
+        add("skills/get", GetSkillParams, self._get_skill)
+        add("resources/directory/read", ReadDirectoryParams, self._read_directory)
+        add("resources/list", types.PaginatedRequestParams, self._list_resources)
+        add("resources/templates/list", types.PaginatedRequestParams, self._list_templates)
+        add("resources/read", types.ReadResourceRequestParams, self._read_resource)
+
+    async def _list_skills(
+        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
+    ) -> ListSkillsResult:
+        entries, cursor = self._page(params.cursor)
+        return ListSkillsResult(
+            skills=[_described(entry) for entry in entries],
+            next_cursor=cursor,
+            ttl_ms=0,
+            cache_scope="private",
+        )
+
+    async def _get_skill(
+        self, _: ServerRequestContext[None], params: GetSkillParams
+    ) -> GetSkillResult:
+        entry = self._offer.entry(params.uri)
+        if entry is None or entry.uri != params.uri:
+            raise _unknown(params.uri, "no skill is served at")
+        return GetSkillResult(skill=_described(entry), ttl_ms=0, cache_scope="private")
+
+    async def _list_resources(
+        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
+    ) -> types.ListResourcesResult:
+        entries, cursor = self._page(params.cursor)
+        resources = [_resource(entry, SKILL_FILE, entry.file(entry.uri)) for entry in entries]
+        return types.ListResourcesResult(
+            resources=resources, next_cursor=cursor, ttl_ms=0, cache_scope="private"
+        )
+
+    async def _list_templates(
+        self, _: ServerRequestContext[None], __: types.PaginatedRequestParams
+    ) -> types.ListResourceTemplatesResult:
+        # Clients ask every server that has resources, and take an error for a broken one.
+        return types.ListResourceTemplatesResult(
+            resource_templates=[], ttl_ms=0, cache_scope="private"
+        )
+
+    async def _read_resource(
+        self, _: ServerRequestContext[None], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = params.uri
+        entry = self._offer.entry(uri)
+        file = None if entry is None else entry.file(uri)
+        if entry is None or file is None:
+            raise _unknown(uri, "no file of a skill is served at")
+        result = await read_skill_file(self._house, entry.skill, file.relative, **self._who)
+        if result.data is None or result.is_error:
+            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
+            about = {"uri": uri, "status": result.status, "approvalId": result.approval_id}
+            raise MCPError(code, sendable(result.content), about)
+        contents = _contents(entry, file, uri, result.data["bytes"])
+        return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
+
+    async def _read_directory(
+        self, _: ServerRequestContext[None], params: ReadDirectoryParams
+    ) -> ReadDirectoryResult:
+        entry = self._offer.entry(params.uri)
+        children = None if entry is None else entry.children(params.uri)
+        if entry is None or children is None:
+            raise _unknown(params.uri, "no directory of a skill is served at")
+        try:
+            found, cursor = paged(children, params.cursor, key=lambda child: child[0])
+        except CursorError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        resources = [_resource(entry, relative, file) for relative, file in found]
+        return ReadDirectoryResult(resources=resources, next_cursor=cursor)
+
+    def _page(self, cursor: str | None) -> tuple[Sequence[Entry], str | None]:
+        try:
+            return self._offer.page(cursor)
+        except CursorError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    """Return an entry as `skills/list` and `skills/get` have it (SEP-2640, "Skill Entries")."""
+    return {
+        "uri": entry.uri,
+        "frontmatter": dict(entry.frontmatter),
+        "resources": [
+            {"uri": entry.address(file.relative), "digest": file.digest, "size": file.size}
+            for file in entry.manifest.files
+        ],
+    }
+
+
+def _resource(entry: Entry, relative: str, file: ServedFile | None) -> types.Resource:
+    """Return what is said of a file, or of a directory when `file` is None."""
+    uri = entry.address(relative)
+    name = relative.rpartition("/")[2]
+    if file is None:
+        return types.Resource(uri=uri, name=name, mime_type=DIRECTORY)
+    if uri != entry.uri:
+        return types.Resource(uri=uri, name=name, mime_type=mime_type(relative), size=file.size)
+    return types.Resource(
+        uri=uri,
+        name=entry.frontmatter["name"],
+        description=entry.frontmatter["description"],
+        mime_type=MARKDOWN,
+        size=file.size,
+        _meta=_meta(entry),
+    )
+
+
+def _meta(entry: Entry) -> dict[str, Any] | None:
+    found = {field: entry.frontmatter.get(field) for field in META_FIELDS}
+    return {META + key: text for key, text in found.items() if isinstance(text, str)} or None
+
+
+def _contents(
+    entry: Entry, file: ServedFile, uri: str, data: bytes
+) -> types.TextResourceContents | types.BlobResourceContents:
+    """Return bytes as text where they are UTF-8, so that encoding it gives the same bytes."""
+    is_entry = uri == entry.uri
+    kind = MARKDOWN if is_entry else mime_type(file.relative)
+    meta = _meta(entry) if is_entry else None
+    try:
+        return types.TextResourceContents(uri=uri, mime_type=kind, text=data.decode(), _meta=meta)
+    except UnicodeDecodeError:
+        blob = base64.b64encode(data).decode()
+        return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob, _meta=meta)
+
+
+def _unknown(uri: str, what: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, f"{what} {uri[:400]}", {"uri": uri})

@@ -1,0 +1,156 @@
+"""Where files of MCP servers' skills lie, and how each is checked whenever it is used.
+
+INVARIANT: a path holds the server's label, the skill's address and the set of its digests. Equal
+addresses of two servers never meet, a file is never changed in place, and what was approved as one
+set never gets the bytes of another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    PathError,
+    decode,
+    digest,
+    encode,
+    read_beneath,
+)
+from skillhouse.remote.mcp_entry import McpFile, McpSkill, read_entry
+from skillhouse.remote.source import RemoteError
+from skillhouse.skill import SKILL_FILE
+
+LISTING_MAX = 64 * 1024 * 1024
+"""Bytes of a stored listing."""
+
+_LISTING = "listing"
+_SKILLS = "skills"
+
+
+class McpCache:
+    """A directory of our own, outside every place where skills are looked for."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the directory; it is made when something is stored."""
+        self.root = root
+
+    def refuse_roots(self, roots: Iterable[Path]) -> None:
+        """Do nothing, unless files of the cache would be found as skills of this machine.
+
+        Raises:
+            ConfigError: a root lies in the cache, or the cache in a root.
+        """
+        own = Path(os.path.realpath(self.root))
+        for root in roots:
+            place = Path(os.path.realpath(root))
+            if own.is_relative_to(place) or place.is_relative_to(own):
+                raise ConfigError(
+                    f"the cache of MCP skills `{own}` must lie outside the root `{place}`"
+                )
+
+    def place(self, skill: McpSkill) -> Path:
+        """Return the directory of one state of a skill."""
+        address = hashlib.sha256(skill.uri.encode()).hexdigest()[:24]
+        state = skill.binding.rpartition(":")[2][:24]
+        return self.root / skill.label / _SKILLS / address / state
+
+    def skill_file(self, skill: McpSkill) -> Path:
+        """Return where its SKILL.md lies once it was fetched."""
+        return self.place(skill) / SKILL_FILE
+
+    def read(self, skill: McpSkill, file: McpFile) -> bytes | None:
+        """Return a file's bytes, hashed anew; None when it is not there or not what it was."""
+        try:
+            data = read_beneath(self.place(skill), file.relative, max_bytes=file.size)
+        except PathError:
+            return None
+        return data if len(data) == file.size and digest(data) == file.digest else None
+
+    def write(self, skill: McpSkill, file: McpFile, data: bytes) -> Path:
+        """Put verified bytes in their place and return it.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        target = self.place(skill) / file.relative
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(target, data, mode=0o400)
+        return target
+
+    def listing(self, label: str) -> tuple[McpSkill, ...]:
+        """Return what a server said last; nothing when it was never asked, or that is broken."""
+        try:
+            data = read_beneath(self.root / label, _LISTING, max_bytes=LISTING_MAX)
+            entries = decode(data, list[dict[str, Any]])
+            # Judged again: what is on the disk is no more to be trusted than the wire.
+            return tuple(read_entry(label, entry) for entry in entries)
+        except (PathError, DecodeError, RemoteError):
+            return ()
+
+    def stamp(self, label: str) -> tuple[int, ...]:
+        """Return what changes when the stored listing does."""
+        try:
+            info = os.stat(self.root / label / _LISTING)
+        except OSError:
+            return ()
+        return (info.st_ino, info.st_mtime_ns, info.st_size)
+
+    def store(self, label: str, skills: Sequence[McpSkill]) -> None:
+        """Keep what a server said, and drop the files of what it no longer has.
+
+        Raises:
+            OSError: it cannot be written; what was there before still is.
+        """
+        place = self.root / label
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entries = [
+            {
+                "uri": skill.uri,
+                "frontmatter": dict(skill.frontmatter),
+                "resources": [asdict(file) for file in skill.files],
+            }
+            for skill in skills
+        ]
+        _replace(place / _LISTING, encode(entries), mode=0o600)
+        kept = {self.place(skill) for skill in skills}
+        for address in _directories(place / _SKILLS):
+            for state in _directories(address):
+                if state not in kept:
+                    shutil.rmtree(state, ignore_errors=True)
+
+    def forget(self, label: str) -> None:
+        """Remove all of a server's (SEP-2640, "Cache integrity")."""
+        shutil.rmtree(self.root / label, ignore_errors=True)
+
+
+def _directories(place: Path) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _replace(target: Path, data: bytes, *, mode: int) -> None:
+    """Write a new file beside `target` and put it in its place, whole or not at all."""
+    beside = target.with_name(f".{secrets.token_hex(8)}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
