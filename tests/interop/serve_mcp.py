@@ -48,7 +48,7 @@ FILES = {
 
 RULES = "".join(
     f'[[rules]]\neffect = "deny"\naction = "skill"\npattern = "{name}"\n'
-    for name in ("weather", "github")
+    for name in ("weather", "github", "web-search")
 )
 """What comes with the house is denied, so that just the samples are served."""
 
