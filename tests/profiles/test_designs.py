@@ -100,3 +100,23 @@ def test_parsing_loading_errors_and_the_block_have_tests_of_their_own(number: in
     mark = re.compile(rf'"S000-{number}"')
     others = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
     assert any(mark.search(path.read_text(encoding="utf-8")) for path in others)
+
+
+AREAS = {
+    "several directories": "S000-16",
+    "names of tools": "S002-67",
+    "errors": "S002-78",
+    "a read runs": "S002-94",
+    "the context": "S002-45",
+    "who may write": "S000-73",
+    "the confirmation": "S000-75",
+    "the bounds of writing": "S000-72",
+}
+
+
+@pytest.mark.req("S000-64")
+@pytest.mark.parametrize("area", AREAS)
+def test_each_area_that_the_design_names_is_walked_through_whole(area: str) -> None:
+    mark = re.compile(rf'"{AREAS[area]}"')
+    others = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
+    assert any(mark.search(path.read_text(encoding="utf-8")) for path in others)
