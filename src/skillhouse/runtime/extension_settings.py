@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from skillhouse.floor import ConfigError
 from skillhouse.skill import Extensions
+
+PACKAGES_MAX = 2
+"""Directories of packages beside those of a skill: for all skills, and of the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +50,20 @@ class SkillCodeSettings:
     """Take dependencies without digests."""
     builds: bool = False
     """Build dependencies from source, which runs their code outside of any sandbox."""
+    python_packages: tuple[str, ...] = ()
+    """Absolute directories in which skills in Python look for modules after their own, nearest
+    first: what `site-packages` would hold, for all skills, then of the host (S002-63)."""
+    node_packages: tuple[str, ...] = ()
+    """Likewise for skills in JavaScript: what `node_modules` would hold."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no place for packages.
+
+        Raises:
+            ConfigError: a directory is relative, or there are too many.
+        """
+        for key in ("python_packages", "node_packages"):
+            found = getattr(self, key)
+            if len(found) > PACKAGES_MAX or not all(os.path.isabs(path) for path in found):
+                message = f"expected at most {PACKAGES_MAX} absolute directories in `{key}`"
+                raise ConfigError(f"{message}, got {list(found)}", key=key)

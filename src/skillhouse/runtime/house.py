@@ -384,7 +384,7 @@ class Skillhouse:
         )
 
     def _open_gate(self, view: View, code: Found) -> toolbox.Gate:
-        tools = self.skill_code.tools(code, view.agent)
+        tools = self.skill_code.tools(code, view)
         return view.gate(self.cells.launcher, self.safeguards, self.network, tools)
 
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:

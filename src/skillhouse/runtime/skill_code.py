@@ -15,6 +15,7 @@ from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.view import View
 from skillhouse.sandbox import (
     Environment,
     EnvironmentRules,
@@ -65,11 +66,12 @@ class SkillCode:
             for result in find_manifests(root.path)
         )
 
-    def tools(self, found: Found, agent: str) -> tuple[toolbox.SkillCodeTool, ...]:
+    def tools(self, found: Found, view: View) -> tuple[toolbox.SkillCodeTool, ...]:
         """Return an agent's tools of skills.
 
-        The stronger root's skill of a name is in force, and a skill that a rule denies has no
-        tools. Two whose names are one on the wire are both left out: `problems` says so.
+        The stronger root's skill of a name is in force, and one that a rule denies or a person
+        switched off has no tools. Two whose names are one on the wire are both left out:
+        `problems` says so.
         """
         in_force = self._in_force(found)
         names, clashing = WireNames(), set()
@@ -85,7 +87,8 @@ class SkillCode:
                 self._skill(manifest, result.directory, scope), spec, self, self._ask_for
             )
             for scope, result, manifest in in_force
-            if not self._is_denied(manifest.name, agent)
+            if not self._is_denied(manifest.name, view.agent)
+            and not view.withholds(result.directory)
             for spec in manifest.tools
             if (manifest.name, spec.name) not in clashing
         )
@@ -106,8 +109,9 @@ class SkillCode:
         Raises:
             SandboxUnavailableError: no code runs on this machine.
         """
+        status = await self._cells.status()
+        # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
-            status = await self._cells.status()
             state = self._config.state_directory / "cells"
             self._executor = Executor(status, state=state)
         return self._executor
@@ -121,7 +125,7 @@ class SkillCode:
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
             found: Environment | None = await prepare(
-                skill.manifest, skill.directory, cache / "packages", rules=self._rules()
+                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
             )
             leased = None if found is None else self._leases.enter_context(found.lease())
             self._packages[skill.directory] = leased
@@ -138,14 +142,18 @@ class SkillCode:
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
+        self._packages.clear()
         self._leases.close()
 
-    def _rules(self) -> EnvironmentRules:
+    def _rules(self, shared: tuple[Path, ...]) -> EnvironmentRules:
         settings = self._config.skill_code
+        near, far = (*shared, None, None)[:2]
         return EnvironmentRules(
             python=Path(sys.executable),
             unhashed=settings.unhashed,
             builds=settings.builds,
+            shared=near,
+            host=far,
             variables=installer_variables(self._config.places.environment),
         )
 
@@ -154,6 +162,9 @@ class SkillCode:
         # names it for this skill.
         handed = self._config.skill_code.env.get(manifest.name, ())
         environment = self._config.places.environment
+        settings = self._config.skill_code
+        is_python = manifest.language == "python"
+        shared = settings.python_packages if is_python else settings.node_packages
         return toolbox.CodeSkill(
             manifest=manifest,
             directory=directory,
@@ -164,6 +175,7 @@ class SkillCode:
                 for name in manifest.env
                 if name in handed and name in environment
             },
+            shared=tuple(map(Path, shared)),
         )
 
     def _default(self, scope: str) -> Effect:

@@ -106,6 +106,11 @@ class View:
         self._withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
         of_skills = (skill.directory for skill in (*index.skills, *index.shadowed))
         self._protected = (*roots, *of_skills)
+        self._is_on = settings.enable_skills
+
+    def withholds(self, directory: Path) -> bool:
+        """Whether a skill's directory is not for this agent: it is denied or switched off."""
+        return not self._is_on or directory in self._withheld
 
     @property
     def profile(self) -> Profile:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
+    from skillhouse.tools.skill_code import Workshop as Workshop
+    from skillhouse.tools.skill_code import cell_of as cell_of
     from skillhouse.tools.skill_gate import SkillGate as SkillGate
     from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
@@ -91,7 +93,7 @@ else:
         "rendering": "render_content result_data",
         "serving": "SKILL_FILE_TOOL SkillFileTool",
         "session": "Session Sessions SkillCheck",
-        "skill_code": "Ask CodeSkill SkillCodeTool",
+        "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
         "skill_gate": "SkillGate",
         "skill_tools": "tool_about_skills",
         "skills": "SearchTool Shown SkillTool search_skills",

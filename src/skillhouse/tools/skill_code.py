@@ -23,7 +23,7 @@ from skillhouse.sandbox import (
     wrap_result,
 )
 from skillhouse.skill import SkillManifest, ToolSpec
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult
+from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, UnknownToolError
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -49,6 +49,27 @@ class CodeSkill:
     """What a read of it meets when no rule speaks: that of its scope (decision 4)."""
     env: Mapping[str, str]
     """The declared variables that the operator hands to this skill, with their values."""
+    shared: tuple[Path, ...] = ()
+    """The operator's directories of packages, nearest first."""
+
+
+def cell_of(
+    skill: CodeSkill, digest: str, *, packages: Path | None, agent: str, user: str
+) -> CellSpec:
+    """Return what runs a skill's code: nobody shares it who may do other things."""
+    manifest = skill.manifest
+    return CellSpec(
+        skill=manifest.name,
+        digest=digest,
+        directory=skill.directory,
+        language=manifest.language,
+        entry=manifest.entry,
+        env=skill.env,
+        dependencies=packages,
+        shared=skill.shared,
+        permissions=f"{agent} {' '.join(sorted(skill.env))}",
+        user=user,
+    )
 
 
 class Workshop(Protocol):
@@ -86,7 +107,8 @@ class SkillCodeTool:
         self.title = self.full_name
         self.description = spec.description
         self.schema: Mapping[str, Any] = {"properties": {}, **spec.parameters}
-        self._skill = skill
+        self.skill = skill
+        self.level = spec.level
         self._spec = spec
         self._workshop = workshop
         self._ask = ask
@@ -94,7 +116,7 @@ class SkillCodeTool:
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the tool by its level; what it asks for later is judged then."""
         try:
-            digest = tree_digest(self._skill.directory)
+            digest = tree_digest(self.skill.directory)
         except TreeError as error:
             raise RefusedError(
                 f"`{self.full_name}` cannot be bound to its code: {error}"
@@ -115,8 +137,8 @@ class SkillCodeTool:
             return Output(text=text, data=wrapped, failed=failed, detail=detail)
 
         facts = (
-            ("skill", f"{self._skill.manifest.name} {self._skill.manifest.version}".strip()),
-            ("directory", str(self._skill.directory)),
+            ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),
+            ("directory", str(self.skill.directory)),
             ("may", {"read": "read", "write": "change things", "sign": "sign"}[self._spec.level]),
         )
         return Plan(needs=(self._need(digest),), run=run, facts=facts)
@@ -124,9 +146,9 @@ class SkillCodeTool:
     def _need(self, digest: str) -> Need:
         """Return the permission: a skill's own word about its level never makes it milder."""
         level = self._spec.level
-        default = self._skill.default if level == "read" else Effect.ASK
+        default = self.skill.default if level == "read" else Effect.ASK
         why = (
-            f"no rule speaks, and skills of scope {self._skill.scope} are {default.value}"
+            f"no rule speaks, and skills of scope {self.skill.scope} are {default.value}"
             if level == "read"
             else f"no rule speaks, and a tool that may {level} is asked about"
         )
@@ -142,19 +164,12 @@ class SkillCodeTool:
     async def _result(
         self, digest: str, arguments: Mapping[str, Any], session: Session, host: _Host
     ) -> CellResult:
-        manifest = self._skill.manifest
+        manifest = self.skill.manifest
         try:
             executor = await self._workshop.executor()
-            spec = CellSpec(
-                skill=manifest.name,
-                digest=digest,
-                directory=self._skill.directory,
-                language=manifest.language,
-                entry=manifest.entry,
-                env=self._skill.env,
-                dependencies=await self._workshop.packages(self._skill),
-                permissions=f"{session.agent} {' '.join(sorted(self._skill.env))}",
-                user=session.user,
+            packages = await self._workshop.packages(self.skill)
+            spec = cell_of(
+                self.skill, digest, packages=packages, agent=session.agent, user=session.user
             )
             meta = {
                 "skillName": manifest.name,
@@ -182,7 +197,9 @@ class _Host(HostCalls):
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make one request by the tool `fetch`."""
         known = ("url", "method", "headers", "body")
-        result = await self.ask("fetch", {key: request[key] for key in known if request.get(key)})
+        result = await self._asked(
+            "fetch", {key: request[key] for key in known if request.get(key)}
+        )
         found = result.data or {}
         if "status" not in found:
             # Nobody answered: a refusal, a question, or a fault. An answer of any status is one.
@@ -195,13 +212,13 @@ class _Host(HostCalls):
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask for a signature by the tool `sign`: a person decides on its page."""
-        result = await self.ask("sign", request)
+        result = await self._asked("sign", request)
         _check(result)
         return result.data or {}
 
     async def read_file(self, path: str) -> str:
         """Read a file of the workspace by the tool `read`."""
-        result = await self.ask("read", {"path": path})
+        result = await self._asked("read", {"path": path})
         _check(result)
         return result.content
 
@@ -212,6 +229,14 @@ class _Host(HostCalls):
 
     def progress(self, fraction: float, text: str) -> None:
         """Nobody is told yet how far a call is."""
+
+    async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        try:
+            return await self.ask(tool, arguments)
+        except UnknownToolError as error:
+            # As where there are no keys: nobody can sign.
+            message = f"this agent has no tool `{tool}`"
+            raise RpcError(DENIED_BY_GATE, message, reason="denied") from error
 
 
 def _check(result: ToolResult) -> None:

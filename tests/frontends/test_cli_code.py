@@ -1,0 +1,90 @@
+"""Tests of `tools list` and `reload`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
+
+Run = Callable[..., tuple[int, str, str]]
+GIVES = "tools = {'tool': lambda params, context: 1}\n"
+
+
+@pytest.fixture
+def enabled(place: Path) -> Path:
+    """A place whose user turned skills' code on."""
+    file = place / "home/.config/skillhouse/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[skill_code]\nenabled = true\n[agents.plain]\n")
+    return place
+
+
+@pytest.mark.req("S002-17", "S002-71")
+def test_every_tool_is_listed_with_both_its_names_and_its_level(run: Run, enabled: Path) -> None:
+    root = str(ROOTS["python"])
+    code, out, err = run("tools", "list", "--root", root, "--json")
+    assert (code, err) == (0, "")
+    tools = {found["full_name"]: found for found in json.loads(out)["tools"]}
+    price = tools["crypto-price:get_price"]
+    assert (price["name"], price["skill"], price["level"]) == (
+        *("crypto-price__get_price", "crypto-price", "read"),
+    )
+    assert price["description"] == "Get current price of a cryptocurrency"
+    assert price["parameters"]["required"] == ["coin"]
+    assert (tools["read"]["name"], tools["read"]["skill"]) == ("read", None)
+    code, out, err = run("tools", "list", "--root", root, "--agent", "plain")
+    assert (code, err) == (0, "")
+    assert "crypto-price:get_price" in out
+    assert "read: Get current price of a cryptocurrency" in out
+    assert out.endswith(f"{len(tools)} tools, 2 of skills\n")
+    assert run("tools", "list", "--agent", "nobody")[0] == 2
+
+
+def test_code_that_is_off_is_not_listed_and_reload_says_how_to_turn_it_on(
+    run: Run, place: Path
+) -> None:
+    root = ("--root", str(ROOTS["python"]))
+    assert run("tools", "list", *root)[1].endswith(", 0 of skills\n")
+    code, out, err = run("reload", *root)
+    assert (code, out) == (0, "")
+    assert "`enabled = true` below `[skill_code]`" in err
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-18", "S002-38", "S002-54", "S002-61")
+def test_reload_says_what_can_be_used_and_what_fails(run: Run, enabled: Path, need: Any) -> None:
+    best_sandbox(need)
+    root = enabled / "skills"
+    write_code(root / "good", GIVES)
+    write_code(root / "less", GIVES, tool("tool"), tool("absent"))
+    write_code(root / "broken", "1 / 0\n")
+    write_code(root / "empty", "value = 1\n")
+    write_code(root / "wrong", GIVES, tool(level="root"))
+    code, out, _ = run("reload", "--root", str(root), "--json")
+    found = json.loads(out)
+    assert (code, found["loaded"]) == (1, ["good:tool", "less:tool"])
+    failed = {failure["name"]: failure["error"] for failure in found["failed"]}
+    manifest = str(root / "wrong/pyproject.toml")
+    assert sorted(failed) == sorted(["broken", "empty", "less:absent", manifest])
+    assert "ZeroDivisionError" in failed["broken"]
+    assert "tools" in failed["empty"]
+    code, out, err = run("reload", "--root", str(root))
+    assert code == 1
+    assert "good:tool\n" in out
+    assert f"{manifest}:" in out
+    assert err == "2 tools of skills, 4 failed\n"
+
+
+def test_code_that_is_asked_about_is_not_run_to_see_whether_it_loads(
+    run: Run, enabled: Path
+) -> None:
+    write_code(enabled / "project/.agents/skills/local", "1 / 0\n")
+    run("trust")
+    code, out, err = run("reload")
+    assert (code, out) == (0, "local:tool (asked about, not loaded)\n")
+    assert err == "1 tool of skills, 0 failed\n"

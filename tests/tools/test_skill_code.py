@@ -1,0 +1,413 @@
+"""Tests of tools/skill_code.py: a skill's code, between the gate before it and the gate behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.approval import Answer, ApprovalError
+from skillhouse.runtime import Skillhouse
+from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.sandbox import SandboxStatus
+from tests.net.servers import ok, serving
+from tests.runtime.coded import (
+    best_sandbox,
+    called,
+    coded_house,
+    letting_go,
+    played,
+    recorded,
+    tool,
+    write_code,
+)
+from tests.signer.places import PASSWORD
+from tests.tools.houses import Person
+from tests.tools.test_gate_approvals import answer
+from tests.tools.test_gate_signing import VARIABLE, house_with_keys
+
+DONE = "tools = {'tool': lambda params, context: {'done': True}}\n"
+DATA = {"success": True, "data": {"done": True}}
+
+SHAPES = {
+    "python": """
+        import os
+
+        def fails(params, context):
+            raise ValueError("no such coin")
+
+        def dies(params, context):
+            os._exit(3)
+
+        def hangs(params, context):
+            while True:
+                pass
+
+        tools = {
+            "passed": lambda params, context: {"success": True, "price": 2},
+            "wrapped": lambda params, context: {"price": 2},
+            "text": lambda params, context: "two",
+            "nothing": lambda params, context: None,
+            "fails": fails,
+            "dies": dies,
+            "hangs": hangs,
+        }
+    """,
+    "javascript": """
+        export const tools = {
+            passed: async () => ({ success: true, price: 2 }),
+            wrapped: async () => ({ price: 2 }),
+            text: async () => "two",
+            nothing: async () => null,
+            fails: async () => { throw new Error("no such coin"); },
+            dies: async () => { process.abort(); },
+            hangs: async () => { for (;;) {} },
+        };
+    """,
+}
+DECLARED = [
+    *(tool(name) for name in ("passed", "wrapped", "text", "nothing", "fails", "dies")),
+    tool("hangs", timeout=1_000),
+]
+
+
+@pytest.fixture(scope="module")
+def status(need: Any) -> SandboxStatus:
+    return best_sandbox(need)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.req(
+    "S002-74", "S002-75", "S002-76", "S002-77", "S002-78", "S002-80", "S002-81", "S002-83"
+)
+def test_every_end_of_a_call_has_its_shape(
+    language: str, status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    need(language == "python" or shutil.which("node"), "no node here")
+    write_code(tmp_path / "skills/ends", SHAPES[language], *DECLARED, language=language)
+
+    async def scene(house: Skillhouse) -> dict[str, Any]:
+        return {found["name"]: await house.call(f"ends:{found['name']}", {}) for found in DECLARED}
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    found = played(house, scene)
+    assert {name: found[name].data for name in ("passed", "wrapped", "text", "nothing")} == {
+        "passed": {"success": True, "price": 2},
+        "wrapped": {"success": True, "data": {"price": 2}},
+        "text": {"success": True, "data": "two"},
+        "nothing": {"success": True, "data": None},
+    }
+    kind = {"python": "ValueError", "javascript": "Error"}[language]
+    assert found["fails"].data == {"success": False, "error": f"{kind}: no such coin"}
+    assert found["hangs"].data == {"success": False, "error": "Skill execution timeout (1000ms)"}
+    assert found["dies"].data["success"] is False
+    assert [found[name].status for name in ("fails", "hangs", "dies", "text")] == [
+        *["error"] * 3, "ok",
+    ]  # fmt: skip
+    kinds = [entry.outcome.detail["kind"] for entry in recorded(house)]
+    assert kinds == ["ok", "ok", "ok", "ok", "error", "crashed", "timeout"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-82")
+def test_arguments_are_checked_before_anything_runs(status: SandboxStatus, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    write_code(tmp_path / "skills/one", DONE, tool(parameters=schema))
+
+    async def scene(house: Skillhouse) -> list[str]:
+        return [(await house.call("one:tool", a)).content for a in ({}, {"n": "x"}, {"n": 1})]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    missing, wrong, right = played(house, scene)
+    assert "n" in missing
+    assert "wrong argument `n` of `one__tool`" in wrong
+    assert json.loads(right) == {"done": True}
+    assert len(recorded(house)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-94", "S002-95", "S002-97")
+def test_a_read_runs_and_a_write_is_asked_about_where_the_person_is(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    source = """
+        def tool(params, context):
+            context.log("ran")
+            return {"done": True}
+
+        tools = {"look": tool, "change": tool}
+    """
+    write_code(tmp_path / "skills/one", source, tool("look"), tool("change", "write"))
+    person = Person([Answer.ONCE])
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        names = ("one:look", "one:change", "one:change")
+        return [await house.call(name, {}) for name in names]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status, channel=person)
+    read, written, refused = played(house, scene)
+    assert (read.data, written.data, refused.status) == (DATA, DATA, "denied")
+    assert [asked.title for asked in person.asked] == ["one__change: one:change"] * 2
+    assert ("skill", "one 1.0.0") in person.asked[0].facts
+    assert person.asked[0].level == "write"
+    ran = [entry.outcome.detail["log"] for entry in recorded(house) if entry.outcome]
+    assert ran == ["ran", "ran"]
+
+
+@pytest.mark.req("S002-97")
+def test_a_question_that_nobody_answers_runs_nothing(tmp_path: Path) -> None:
+    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+    house = coded_house(tmp_path, tmp_path / "skills")
+    assert called(house, "one:tool").status == "pending"
+    # Nothing was started, not even the sandbox's test.
+    assert house.cells.tested is None
+    assert [entry.record.kind for entry in recorded(house)] == ["refusal"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-96", "S002-97")
+def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path: Path) -> None:
+    write_code(tmp_path / "skills/one", DONE, tool(level="sign"))
+
+    async def scene(house: Skillhouse) -> None:
+        asked = await house.call("one:tool", {})
+        assert asked.status == "pending"
+        assert "on the page of `skillhouse up`" in asked.content
+        assert house.approvals.get(asked.approval_id or "").request.always == ()
+        with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
+            answer(house, asked.approval_id, Answer.ONCE)
+        assert (await house.call("one:tool", {})).status == "pending"
+        answer(house, asked.approval_id, Answer.ONCE, channel="page")
+        assert (await house.call("one:tool", {})).data == DATA
+        assert (await house.call("one:tool", {})).status == "pending"
+
+    played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-98")
+def test_a_rule_raises_a_level_and_no_code_lowers_one(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    lowers = """
+        tools = {"tool": lambda params, context: {"done": True}}
+        tools["tool"].security = {"level": "read"}
+        security = {"level": "read"}
+    """
+    write_code(tmp_path / "skills/low", lowers, tool(level="write"))
+    write_code(tmp_path / "skills/plain", DONE)
+    rules = (("ask", "skill_tool", "plain:*"),)
+
+    async def scene(house: Skillhouse) -> list[str]:
+        return [(await house.call(f"{name}:tool", {})).status for name in ("low", "plain")]
+
+    house = coded_house(tmp_path, tmp_path / "skills", *rules, status=status)
+    assert played(house, scene) == ["pending", "pending"]
+    denied = coded_house(tmp_path, tmp_path / "skills", ("deny", "skill_tool", "plain:*"))
+    assert called(denied, "plain:tool").status == "denied"
+
+
+def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
+    write_code(tmp_path / "skills/one", DONE, tool(level="write"))
+
+    async def scene(house: Skillhouse) -> None:
+        asked = await house.call("one:tool", {})
+        answer(house, asked.approval_id, Answer.ONCE)
+        write_code(tmp_path / "skills/one", DONE + "# other\n", tool(level="write"))
+        again = await house.call("one:tool", {})
+        assert (again.status, again.approval_id != asked.approval_id) == ("pending", True)
+
+    played(coded_house(tmp_path, tmp_path / "skills"), scene)
+
+
+ENVIRONMENT = """
+    import os
+
+    def tool(params, context):
+        return {"given": dict(context.env), "seen": sorted(os.environ)}
+
+    tools = {"tool": tool}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-41", "S002-47", "S002-48", "S002-49")
+def test_code_gets_the_variables_that_it_declares_and_the_operator_names(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    write_code(tmp_path / "skills/one", ENVIRONMENT, env=["BOTH", "DECLARED", "UNSET"])
+    house = coded_house(
+        tmp_path, tmp_path / "skills", status=status,
+        environment={"BOTH": "1", "DECLARED": "2", "NAMED": "3", "TELEGRAM_BOT_TOKEN": "4"},
+        env={"one": ("BOTH", "NAMED", "UNSET"), "other": ("DECLARED",)},
+    )  # fmt: skip
+    found = called(house, "one:tool")
+    assert found.data is not None
+    assert found.data["data"]["given"] == {"BOTH": "1"}
+    assert not {"DECLARED", "NAMED", "TELEGRAM_BOT_TOKEN"} & set(found.data["data"]["seen"])
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-22", "S002-44", "S002-50")
+def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    source = """
+        async def tool(params, context):
+            return {"text": await context.read_file(params["path"])}
+
+        tools = {"tool": tool}
+    """
+    write_code(tmp_path / "skills/one", source)
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    (house.project / "inside.txt").write_text("inside\n")
+    (tmp_path / "outside.txt").write_text("outside\n")
+    (house.project / "link.txt").symlink_to(tmp_path / "outside.txt")
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        paths = ("inside.txt", "../outside.txt", str(tmp_path / "outside.txt"), "link.txt")
+        return [await house.call("one:tool", {"path": path}) for path in paths]
+
+    inside, *others = played(house, scene)
+    assert inside.data == {"success": True, "data": {"text": "inside\n"}}
+    assert [found.status for found in others] == ["error"] * 3
+    assert "outside\n" not in str([found.data for found in others])
+    entries = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+    assert entries.count(("one__tool", "intent")) == 4
+    assert entries.count(("read", "intent")) == 1
+    assert entries.count(("read", "refusal")) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-21", "S002-42", "S002-51")
+def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    source = """
+        import urllib.request
+
+        async def tool(params, context):
+            response = await context.fetch(params["url"], {"headers": {"X-From": "skill"}})
+            return {"status": response.status, "body": response.text()}
+
+        def direct(params, context):
+            return urllib.request.urlopen(params["url"], timeout=5).read().decode()
+
+        tools = {"tool": tool, "direct": direct}
+    """
+    write_code(tmp_path / "skills/one", source, tool(), tool("direct"))
+
+    async def main() -> None:
+        gone = ok(b"nothing here", status="404 Not Found")
+        async with serving(gone) as listed, serving() as other:
+            house = coded_house(tmp_path, tmp_path / "skills", status=status, hosts=(listed.url,))
+            async with letting_go(house):
+                found = await house.call("one:tool", {"url": f"{listed.url}/a"})
+                # An answer of any status is one: what it means is for the skill to say.
+                assert found.data == {
+                    "success": True,
+                    "data": {"status": 404, "body": "nothing here"},
+                }
+                assert b"x-from: skill" in listed.seen[0].lower()
+                refused = await house.call("one:tool", {"url": other.url})
+                assert refused.status == "error"
+                assert "not approved" in refused.content
+                direct = await house.call("one:direct", {"url": listed.url})
+                assert direct.status == "error"
+            assert (len(listed.seen), other.seen) == (1, [])
+            tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+            assert tools.count(("fetch", "intent")) == 1
+            assert tools.count(("fetch", "refusal")) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-45", "S002-46")
+def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_path: Path) -> None:
+    source = """
+        def tool(params, context):
+            context.log("began")
+            return dict(context.meta)
+
+        tools = {"tool": tool}
+    """
+    write_code(tmp_path / "skills/one", source)
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        return [
+            (await house.call("one:tool", {"a": 1}, user="mika", channel="cli")).data
+            for _ in range(2)
+        ]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    metas = [found["data"] for found in played(house, scene)]
+    ids = {meta.pop("callId") for meta in metas}
+    assert len(ids) == 2
+    assert (
+        metas == [{"skillName": "one", "toolName": "tool", "userId": "mika", "channel": "cli"}] * 2
+    )
+    entry = recorded(house)[0]
+    assert (entry.record.tool, entry.record.arguments) == ("one__tool", {"a": 1})
+    assert entry.record.security_level == "read"
+    (permission,) = entry.record.permissions
+    assert (permission.action, permission.resource) == ("skill_tool", "one:tool")
+    detail = dict(entry.outcome.detail)
+    assert isinstance(detail.pop("milliseconds"), int)
+    assert detail == {"skill": "one:tool", "kind": "ok", "log": "began"}
+
+
+SIGNS = """
+    async def tool(params, context):
+        return await context.sign({"key": "main", "type": "message", "data": params["text"]})
+
+    tools = {"tool": tool}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-20", "S002-43", "S002-96")
+def test_a_signature_for_a_skill_is_decided_on_the_page_too(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    house_with_keys(tmp_path).close()
+    write_code(tmp_path / "skills/one", SIGNS, tool(level="sign"))
+
+    async def scene(house: Skillhouse) -> None:
+        call = {"text": "hello"}
+        # A rule lets the tool start; it signs nothing by itself.
+        refused = await house.call("one:tool", call)
+        assert refused.status == "error"
+        assert "not approved yet" in refused.content
+        (asked,) = house.approvals.pending()
+        assert (asked.request.tool, asked.request.is_for_page) == ("sign", True)
+        answer(house, asked.id, Answer.ONCE, channel="page")
+        signed = await house.call("one:tool", call)
+        assert signed.status == "ok"
+        assert signed.data is not None
+        assert signed.data["data"]["signature"].startswith("0x")
+        assert (await house.call("one:tool", call)).status == "error"
+
+    house = coded_house(
+        tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
+        environment={VARIABLE: PASSWORD}, signer=SignerSettings(password=f"env:{VARIABLE}"),
+    )  # fmt: skip
+    played(house, scene)
+    tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
+    assert (tools.count(("sign", "intent")), tools.count(("sign", "refusal"))) == (1, 2)
+
+
+@pytest.mark.slow
+def test_without_keys_a_skill_is_told_that_nobody_signs(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    write_code(tmp_path / "skills/one", SIGNS)
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    found = called(house, "one:tool", {"text": "hello"})
+    assert found.status == "error"
+    assert "this agent has no tool `sign`" in found.content
