@@ -23,7 +23,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import Launcher
 from tests.runtime.places import make_places
-from tests.sandbox.places import launcher, run, running, sh, workspace
+from tests.sandbox.places import launcher, run, running, sh, still_running, workspace
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -237,7 +237,7 @@ def test_56_a_run_that_is_killed_is_an_error_and_is_not_repeated(tmp_path: Path)
         assert (entry.record.kind, entry.status) == ("intent", "error")
         assert verify_log(house.audit_log.path).unknown == ()
     # A caller that repeats what failed does it twice.
-    assert running("605.5") == []
+    assert still_running("605.5") == []
 
 
 CORE = """
@@ -270,7 +270,7 @@ def test_57_kill_9_of_the_house_is_told_at_the_next_start(tmp_path: Path) -> Non
     deadline = time.monotonic() + 5
     while running("606.5") and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert running("606.5") == []
+    assert still_running("606.5") == []
     with house_of(tmp_path) as house:
         assert len(verify_log(house.audit_log.path).unknown) == 1
         assert house.call_sync("list", {}).status == "ok"

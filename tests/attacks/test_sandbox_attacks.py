@@ -30,6 +30,7 @@ from tests.sandbox.places import (
     running,
     sh,
     skip_unlimited,
+    still_running,
     workspace,
 )
 
@@ -222,7 +223,7 @@ def test_a_fork_bomb(launcher: Launcher, workspace: Path, need: Any):
     made = int(done.stdout or b"0")
     assert made <= 40
     assert done.limit in ("processes", "time")
-    assert running("600.25") == []
+    assert still_running("600.25") == []
 
 
 def test_a_fork_bomb_that_doubles(launcher: Launcher, workspace: Path, need: Any):
@@ -233,7 +234,7 @@ def test_a_fork_bomb_that_doubles(launcher: Launcher, workspace: Path, need: Any
     began = time.monotonic()
     done = run(launcher, workspace, "python3", "-I", "-c", code, processes=40, seconds=2)
     assert done.limit in ("processes", "time") or done.exit_code != 0
-    assert running("600.5") == []
+    assert still_running("600.5") == []
     assert time.monotonic() - began < 10
 
 
@@ -285,7 +286,7 @@ def test_sigterm_is_ignored(launcher: Launcher, workspace: Path):
         subprocess.run(("kill", "-9", *map(str, running("601.5"))), check=False)
     done = sh(launcher, workspace, script, seconds=0.5)
     assert done.timed_out
-    assert running("601.5") == []
+    assert still_running("601.5") == []
 
 
 def test_a_double_fork_outlives_its_run(launcher: Launcher, workspace: Path):
@@ -296,7 +297,7 @@ def test_a_double_fork_outlives_its_run(launcher: Launcher, workspace: Path):
     assert len(left) == 1
     os.kill(left[0], signal.SIGKILL)
     assert sh(launcher, workspace, script).stdout == b"done\n"
-    assert running(mark) == []
+    assert still_running(mark) == []
 
 
 CORE = """
@@ -326,7 +327,7 @@ def test_kill_9_of_the_core_leaves_its_run_behind(launcher: Launcher, workspace:
     deadline = time.monotonic() + 2
     while running(mark) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert running(mark) == []
+    assert still_running(mark) == []
 
 
 @pytest.mark.parametrize("name", [name for name in PROTECTED if "*" not in name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,17 @@ def running(mark: str) -> list[int]:
             continue
         if mark.encode() in line and int(name) != os.getpid():
             found.append(int(name))
+    return found
+
+
+def still_running(mark: str, *, seconds: float = 5.0) -> list[int]:
+    """Return the processes with `mark` that are still there after a while.
+
+    What was killed takes its time to go, on a busy machine more than the call that killed it.
+    """
+    until = time.monotonic() + seconds
+    while (found := running(mark)) and time.monotonic() < until:
+        time.sleep(0.02)
     return found
 
 

@@ -20,7 +20,7 @@ from skillhouse.sandbox import (
     SandboxUnavailableError,
     launcher_for,
 )
-from tests.sandbox.places import launcher, listing, run, running, sh, workspace
+from tests.sandbox.places import launcher, listing, run, sh, still_running, workspace
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -173,7 +173,7 @@ def test_what_is_left_running_ends_with_the_run(launcher: Launcher, workspace: P
     done = sh(launcher, workspace, "sleep 612.5 & setsid sleep 612.5 & (sleep 612.5 &); echo done")
     assert (done.exit_code, done.stdout) == (0, b"done\n")
     assert time.monotonic() - began < 5
-    assert running("612.5") == []
+    assert still_running("612.5") == []
 
 
 def test_a_cancelled_run_leaves_nothing(launcher: Launcher, workspace: Path):
@@ -189,7 +189,7 @@ def test_a_cancelled_run_leaves_nothing(launcher: Launcher, workspace: Path):
 
     for seconds in (0.0, 0.001, 0.003, 0.01, 0.3):
         anyio.run(cancelled, seconds)
-        assert running("613.5") == []
+        assert still_running("613.5") == []
     assert listing(workspace) == before
 
 
