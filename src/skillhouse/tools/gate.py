@@ -102,7 +102,7 @@ class Gate:
                 case = await self._asked(tool, case, session, account)
                 if isinstance(case, ToolResult):
                     return case
-            return await self._run(tool, case, account)
+            return await self._run(tool, case, session, account)
 
     def _worked_out(self, tool: Tool, call: ToolCall, session: Session) -> Case | ToolResult:
         """Return the call with all that is decided about it, or the refusal."""
@@ -123,7 +123,7 @@ class Gate:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         return raised(case)
 
-    async def _run(self, tool: Tool, case: Case, account: Account) -> ToolResult:
+    async def _run(self, tool: Tool, case: Case, session: Session, account: Account) -> ToolResult:
         """Record, run, record."""
         plan, approval = case.plan, case.approval
         assert plan is not None  # noqa: S101 - `_worked_out` gave it.
@@ -147,6 +147,10 @@ class Gate:
         finally:
             # Also when the call is cancelled: what was begun has an outcome.
             self._recorder.outcome(case, intent, output, time.monotonic() - began)
+        if output.activation is not None and not output.failed:
+            session.activations.note(
+                output.activation, call_id=case.call.call_id, is_approved=approval is not None
+            )
         return ToolResult(
             content=bounded(output.text),
             status="error" if output.failed else "ok",
