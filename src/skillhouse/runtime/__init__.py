@@ -7,6 +7,7 @@ from skillhouse.runtime.config import (
     Settings,
     load_config,
 )
+from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.house import Skillhouse
@@ -34,6 +35,7 @@ from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
+    "Conversation",
     "Difference",
     "Explanation",
     "ExtensionSettings",

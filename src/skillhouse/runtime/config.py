@@ -96,6 +96,8 @@ class AgentSettings:
     skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
     """Patterns of skills' names with their effects, as a table or a list of pairs: their order
     counts, as the profile says (S004-54, S004-56)."""
+    preload: tuple[str, ...] = ()
+    """Skills whose texts the agent gets before it begins."""
 
     @property
     def skill_rules(self) -> tuple[Rule, ...]:
@@ -176,6 +178,8 @@ class Config:
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Each agent's patterns of skills; the profile says how they are read."""
+    preload: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The skills whose texts each agent gets before it begins."""
     net: NetSettings = field(default_factory=NetSettings)
     """What may be reached."""
     remotes: tuple[RemoteSource, ...] = ()
@@ -248,6 +252,7 @@ def load_config(
             },
         },
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
+        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
         net=merged.net or NetSettings(),
         remotes=merged.remotes or (),
         remote_directory=cache / REMOTE_DIRECTORY,
@@ -307,7 +312,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
+            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
             refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)

@@ -19,6 +19,7 @@ from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config, Places
+from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.menu import Invocable, invoke
@@ -190,19 +191,17 @@ class Skillhouse:
             agent: Who calls.
             user: On whose behalf.
             channel: Where the call comes from.
-            approval_id: That of an answered approval of this very call. A call repeated without
-                it finds its own.
+            approval_id: Of an answered approval of this very call, which finds it also without.
             listener: Hears how far the call is.
-            ids: The caller's own session_id, message_id, call_id and trace, for the question and
-                the log.
+            ids: The caller's session_id (which parts conversations), message_id, call_id, trace.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
         look = self._now()
-        gate = look.gate(agent)
-        session = self.sessions.get(agent, user, channel, look.view(agent).visible)
+        seen, talk = look.view(agent).visible, ids.get("session_id", "")
+        session = self.sessions.get(agent, user, channel, seen, talk)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -212,7 +211,7 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session, listener=listener)
+        result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 
@@ -221,6 +220,10 @@ class Skillhouse:
     ) -> toolbox.ToolResult:
         """Start a skill for a person, as slash commands do; `caller` is as of `call`."""
         return await invoke(self, name, arguments, approval_id, caller)
+
+    def conversation(self, **who: str) -> Conversation:
+        """Return a conversation, for whoever keeps its context; see `Conversation`."""
+        return Conversation(self, **who)
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
         """Return what a person may start beside an agent, for menus."""
@@ -271,8 +274,7 @@ class Skillhouse:
         """Return the body of a skill for a person; what a model may load is for the gate to say.
 
         Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
+            UnknownSkillError, AmbiguousSkillError: nothing fits, or several do.
             SkillError: the file cannot be used any more.
         """
         return load_for_person(self.mcp_host, self.skill(reference))
@@ -319,8 +321,8 @@ class Skillhouse:
     def trust(self) -> TrustReport:
         """Trust this project and its skills as they are now."""
         self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
-        skills = self._look.project_skills()
-        report = self.trust_store.trust(self.project, skills, datetime.now(UTC))
+        skills, now = self._look.project_skills(), datetime.now(UTC)
+        report = self.trust_store.trust(self.project, skills, now)
         self.refresh()
         return report
 
@@ -337,8 +339,8 @@ class Skillhouse:
         What agents see is swapped all at once, and stays, with its search index, when nothing
         has changed.
         """
-        before, now = self._look, self._new_look()
-        if before.was_used and now.is_like(before):
+        now = self._new_look()
+        if self._look.was_used and now.is_like(self._look):
             return False
         self._look = now
         return True

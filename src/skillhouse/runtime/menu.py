@@ -115,7 +115,7 @@ async def invoke(
         name: The skill.
         arguments: What the person wrote after it.
         approval_id: That of an answered approval of this very start.
-        caller: Agent, user and channel, as far as they are not the usual.
+        caller: Agent, user, channel and ids, as far as they are not the usual.
 
     Raises:
         ConfigError: no agent has that name.
@@ -123,11 +123,15 @@ async def invoke(
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
     def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
-        return house.call("exec", wanted, listener=None, **who)
+        # Each command is a call of its own.
+        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    session = house.sessions.get(**who, visible=view.visible)
+    names = ("agent", "user", "channel", "session_id")
+    session = house.sessions.get(
+        **{name: who.get(name, "") for name in names}, visible=view.visible
+    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.skill import Skill, SkillIndex
+from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Session:
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
+    activations: Activations = field(default_factory=Activations)
+    """Which skills' texts it was given."""
 
     def needs_of(self, skill: Skill) -> tuple[Need, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -46,9 +49,32 @@ class Session:
         """Return this session as it would be if `skill` were loaded."""
         return replace(self, loaded={**self.loaded, skill.file: skill.directory})
 
+    def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
+        """Take a skill out of use, by name, id or file, and return its activations.
+
+        Its directory is not read from any more, and its text is neither protected nor attached
+        again.
+
+        Args:
+            reference: The skill.
+            texts_removed: Whether the caller has taken its texts out of the context. Only then
+                commands are judged as if it had never been there: what a skill of another server
+                says goes on to act while the model has it.
+        """
+        gone = self.activations.unload(reference)
+        for one in gone:
+            self.loaded.pop(one.file, None)
+            if texts_removed:
+                self.acting.pop(one.file, None)
+        return gone
+
+
+SESSIONS_MAX = 1_000
+"""Conversations of a house that are kept; the one that was longest silent goes first."""
+
 
 class Sessions:
-    """The sessions of a house, by agent, user and channel."""
+    """The sessions of a house, by agent, user, channel and the caller's id of a conversation."""
 
     def __init__(
         self,
@@ -59,12 +85,14 @@ class Sessions:
         self._elsewhere = elsewhere
         self._skill_need = skill_need
         self._checks = checks
-        self._sessions: dict[tuple[str, str, str], Session] = {}
+        self._sessions: dict[tuple[str, str, str, str], Session] = {}
 
-    def get(self, agent: str, user: str, channel: str, visible: SkillIndex) -> Session:
+    def get(
+        self, agent: str, user: str, channel: str, visible: SkillIndex, session_id: str = ""
+    ) -> Session:
         """Return the session of this conversation, with what it may see now."""
-        key = (agent, user, channel)
-        session = self._sessions.get(key)
+        key = (agent, user, channel, session_id)
+        session = self._sessions.pop(key, None)
         if session is None:
             session = Session(
                 agent=agent,
@@ -75,6 +103,8 @@ class Sessions:
                 checks=self._checks,
                 elsewhere=self._elsewhere,
             )
-            self._sessions[key] = session
+        self._sessions[key] = session
+        while len(self._sessions) > SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
         session.visible = visible
         return session
