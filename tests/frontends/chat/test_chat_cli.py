@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,8 +24,6 @@ def model(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
     started = []
 
     def start(match: str, arguments: dict[str, object]) -> list[str]:
-        import socket
-
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

@@ -68,7 +68,9 @@ class Commands:
         elif word == "unload":
             gone = self._conversation.unload(rest)
             names = ", ".join(one_line(one.name) for one in gone)
-            self._screen.note(f"not in use any more: {names}" if gone else "no such skill is in use")
+            self._screen.note(
+                f"not in use any more: {names}" if gone else "no such skill is in use"
+            )
         elif word == "cost":
             self.cost()
         elif word == "compact":

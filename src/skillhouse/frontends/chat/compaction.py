@@ -136,13 +136,17 @@ def without_text(message: ModelMessage, ids: Collection[str]) -> ModelMessage:
     parts: list[Any] = []
     for part in message.parts:
         if isinstance(part, ToolReturnPart) and part.tool_call_id in ids:
-            part = dataclasses.replace(part, content=UNLOADED)
+            part = ToolReturnPart(
+                tool_name=part.tool_name, content=UNLOADED, tool_call_id=part.tool_call_id
+            )
         elif isinstance(part, UserPromptPart) and (mark := _mark(part)) in ids and mark:
             line = str(part.content).partition("\n\n")[0]
             said = UNLOADED if mark.startswith(ATTACHED) else f"{line}\n\n{UNLOADED}"
             part = dataclasses.replace(part, content=said)
         parts.append(part)
-    return message if parts == list(message.parts) else dataclasses.replace(message, parts=parts)
+    if parts == list(message.parts) or not isinstance(message, ModelRequest):
+        return message
+    return dataclasses.replace(message, parts=parts)
 
 
 def last_prompt(messages: Sequence[ModelMessage]) -> str:

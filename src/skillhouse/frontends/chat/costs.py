@@ -26,9 +26,7 @@ def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
 
 def tokens_of_tools(tools: Iterable[Shown]) -> int:
     """Return about how many tokens the tools take that go with each request."""
-    return sum(
-        tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools
-    )
+    return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 
 
 @dataclass(slots=True)

@@ -72,7 +72,9 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
         MissingProviderError: the provider's package is not installed.
     """
     if not wanted.model:
-        raise ConfigError("name a model, such as `--model openai:gpt-5`, or set SKILLHOUSE_CHAT_MODEL")
+        raise ConfigError(
+            "name a model, such as `--model openai:gpt-5`, or set SKILLHOUSE_CHAT_MODEL"
+        )
     if wanted.base_url:
         _check_url(wanted.base_url)
     prefix, name = parse_model_id(wanted.model)

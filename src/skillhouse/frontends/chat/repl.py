@@ -55,7 +55,9 @@ def line_reader(commands: Commands) -> Callable[[str], str]:
         return input
 
     def complete(text: str, state: int) -> str | None:
-        found = [f"/{word} " for word in (*COMMANDS, *commands.words) if f"/{word}".startswith(text)]
+        found = [
+            f"/{word} " for word in (*COMMANDS, *commands.words) if f"/{word}".startswith(text)
+        ]
         found = list(dict.fromkeys(found)) if text.startswith("/") else []
         return found[state] if state < len(found) else None
 

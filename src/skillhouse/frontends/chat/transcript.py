@@ -250,9 +250,7 @@ def read(data: bytes, path: Path) -> Kept:
         except (KeyError, TypeError) as error:
             message = f"line {place} of the transcript is damaged: {error}"
             raise StateError(message, path) from error
-    return Kept(
-        head=head, messages=reading.messages, activations=reading.activations, torn=torn
-    )
+    return Kept(head=head, messages=reading.messages, activations=reading.activations, torn=torn)
 
 
 class _Reading:
@@ -311,7 +309,7 @@ def _head(line: bytes, path: Path) -> Head:
         if isinstance(value := record.get(name, ""), str)
     }
     created = record.get("created_ms")
-    if len(texts) < 5 or not isinstance(created, int):  # noqa: PLR2004 - the five above
+    if len(texts) < 5 or not isinstance(created, int):
         raise StateError("the beginning of the transcript is damaged", path)
     return Head(id=path.stem, created_ms=created, **texts)
 

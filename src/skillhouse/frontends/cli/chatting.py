@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from contextlib import ExitStack, closing
@@ -93,6 +92,8 @@ def _talk(
     except (ModuleNotFoundError, MissingExtraError) as error:
         module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
         raise MissingExtraError("chat", module) from error
+    # The library advertises on terminals; what stands there is ours to say.
+    os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
     screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None)
     with ExitStack() as stack:
         conversation = _conversation(house, kept, options, screen, stack)
