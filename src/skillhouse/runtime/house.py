@@ -200,7 +200,9 @@ class Skillhouse:
         """
         look = self._now()
         gate = look.gate(agent)
-        session = self.sessions.get(agent, user, channel, look.view(agent).visible)
+        session = self.sessions.get(
+            agent, user, channel, look.view(agent).visible, session_id=ids.get("session_id", "")
+        )
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,9 @@ from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
     from skillhouse.tools.elsewhere import Elsewhere
+
+SESSIONS_MAX = 1_000
+"""Conversations that are kept; beyond that the one that was used longest ago starts anew."""
 
 SkillCheck = Callable[[Skill], Need | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
@@ -24,6 +28,8 @@ class Session:
     agent: str
     user: str
     channel: str
+    id: str = ""
+    """The caller's own id of it; empty where the caller has one conversation only."""
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], Need]
@@ -48,7 +54,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a house, by agent, user and channel."""
+    """The sessions of a house, by agent, user, channel and the caller's id of the conversation."""
 
     def __init__(
         self,
@@ -59,22 +65,28 @@ class Sessions:
         self._elsewhere = elsewhere
         self._skill_need = skill_need
         self._checks = checks
-        self._sessions: dict[tuple[str, str, str], Session] = {}
+        self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
-    def get(self, agent: str, user: str, channel: str, visible: SkillIndex) -> Session:
+    def get(
+        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
+    ) -> Session:
         """Return the session of this conversation, with what it may see now."""
-        key = (agent, user, channel)
+        key = (agent, user, channel, session_id)
         session = self._sessions.get(key)
         if session is None:
             session = Session(
                 agent=agent,
                 user=user,
                 channel=channel,
+                id=session_id,
                 visible=visible,
                 skill_need=self._skill_need,
                 checks=self._checks,
                 elsewhere=self._elsewhere,
             )
             self._sessions[key] = session
+            if len(self._sessions) > SESSIONS_MAX:
+                self._sessions.popitem(last=False)
+        self._sessions.move_to_end(key)
         session.visible = visible
         return session
