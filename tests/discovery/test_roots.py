@@ -47,9 +47,9 @@ def project_roots(start: Path, profile: Profile = DEFAULT_PROFILE) -> list[Path]
 
 def repository(base: Path, below: str = "") -> Path:
     """Make a git repository and return a directory in it."""
-    (base / "work" / ".git").mkdir(parents=True)
-    (base / "work" / below).mkdir(parents=True, exist_ok=True)
-    return base / "work" / below
+    (base / "repository" / ".git").mkdir(parents=True)
+    (base / "repository" / below).mkdir(parents=True, exist_ok=True)
+    return base / "repository" / below
 
 
 @pytest.mark.req("S001-8", "S001-9", "S001-11", "S001-12")
@@ -79,7 +79,7 @@ def test_a_start_below_finds_the_roots_of_each_directory_up_to_the_git_root(
     tmp_path: Path,
 ) -> None:
     start = repository(tmp_path, "packages/app")
-    expected = [tmp_path / "work" / at / place for at in ("packages/app", "packages", "")
+    expected = [tmp_path / "repository" / at / place for at in ("packages/app", "packages", "")
                 for place in PLACES]  # fmt: skip
     assert project_roots(start) == expected
 
@@ -94,7 +94,7 @@ def test_the_nearest_git_root_ends_the_project(tmp_path: Path) -> None:
     inner = repository(tmp_path, "vendor/lib")
     (inner / ".git").write_text("gitdir: ../../.git/modules/lib")  # As a submodule has it.
     assert git_root(inner / "src") == inner
-    assert git_root(tmp_path / "work" / "vendor") == tmp_path / "work"
+    assert git_root(tmp_path / "repository" / "vendor") == tmp_path / "work"
 
 
 def test_a_broken_link_named_git_ends_the_project_too(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_relative_start_is_taken_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository(tmp_path, "src"))
-    assert project_roots(Path())[3] == tmp_path / "work" / PLACES[0]
+    assert project_roots(Path())[3] == tmp_path / "repository" / PLACES[0]
 
 
 def test_empty_parts_of_the_variable_are_passed_over(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_variable_can_have_a_value_for_when_it_is_unset_and_more_of_a_path(
 @pytest.mark.parametrize(
     ("walk", "expected"),
     [
-        ("none", ["home/work/app"]),
-        ("git_root", ["home/work/app", "home/work"]),
-        ("home", ["home/work/app", "home/work", "home"]),
+        ("none", ["home/repository/app"]),
+        ("git_root", ["home/repository/app", "home/repository"]),
+        ("home", ["home/repository/app", "home/repository", "home"]),
     ],
 )
 @pytest.mark.parametrize("order", ["nearest", "farthest"])
