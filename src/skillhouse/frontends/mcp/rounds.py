@@ -86,9 +86,7 @@ class Rounds:
         except StateError as error:
             logger.warning("calls stay pending: %s", error)
             return None
-        state = State(
-            approval=request.id, nonce=request.nonce, content=str(request.content_digest)
-        )
+        state = State(approval=request.id, nonce=request.nonce, content=str(request.content_digest))
         return types.InputRequiredResult(
             input_requests={QUESTION: types.ElicitRequest(params=wanted)},
             request_state=json.dumps(asdict(state)),
