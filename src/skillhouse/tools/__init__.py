@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import script_path as script_path
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
+    from skillhouse.tools.call import Listener as Listener
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
+    from skillhouse.tools.call import Progress as Progress
     from skillhouse.tools.call import RefusedError as RefusedError
     from skillhouse.tools.call import Tool as Tool
     from skillhouse.tools.call import ToolCall as ToolCall
@@ -83,8 +85,8 @@ else:
                 "script_path"
             ),
             "call": (
-                "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
-                "UnknownToolError"
+                "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
+                "ToolCall ToolResult UnknownToolError"
             ),
             "command": "ExecTool",
             "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",

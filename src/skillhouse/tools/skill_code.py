@@ -23,7 +23,7 @@ from skillhouse.sandbox import (
     wrap_result,
 )
 from skillhouse.skill import SkillManifest, ToolSpec
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, UnknownToolError
+from skillhouse.tools.call import Output, Plan, RefusedError, Say, ToolResult, UnknownToolError
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -122,8 +122,8 @@ class SkillCodeTool:
                 f"`{self.full_name}` cannot be bound to its code: {error}"
             ) from error
 
-        async def run() -> Output:
-            host = _Host(self._ask(session))
+        async def run(say: Say = _unheard) -> Output:
+            host = _Host(self._ask(session), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
@@ -141,7 +141,7 @@ class SkillCodeTool:
             ("directory", str(self.skill.directory)),
             ("may", {"read": "read", "write": "change things", "sign": "sign"}[self._spec.level]),
         )
-        return Plan(needs=(self._need(digest),), run=run, facts=facts)
+        return Plan(needs=(self._need(digest),), run=run, run_telling=run, facts=facts)
 
     def _need(self, digest: str) -> Need:
         """Return the permission: a skill's own word about its level never makes it milder."""
@@ -192,6 +192,7 @@ class _Host(HostCalls):
     """What one call may ask of the core: the house's own tools, each through the gate."""
 
     ask: Ask
+    say: Say
     lines: list[str] = field(default_factory=list)
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -228,7 +229,8 @@ class _Host(HostCalls):
             self.lines.append(text[:1_000])
 
     def progress(self, fraction: float, text: str) -> None:
-        """Nobody is told yet how far a call is."""
+        """Pass on how far the call is."""
+        self.say(fraction, text)
 
     async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
@@ -237,6 +239,10 @@ class _Host(HostCalls):
             # As where there are no keys: nobody can sign.
             message = f"this agent has no tool `{tool}`"
             raise RpcError(DENIED_BY_GATE, message, reason="denied") from error
+
+
+def _unheard(fraction: float, text: str) -> None:
+    """Nobody listens to this call."""
 
 
 def _check(result: ToolResult) -> None:
