@@ -27,6 +27,7 @@ import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.mcp.asking import Asking
 from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
@@ -103,7 +104,9 @@ class HouseServer:
             result = await self._asking.through(
                 context,
                 params,
-                lambda who: self._house.call(params.name, params.arguments or {}, **who),
+                lambda who: self._house.call(
+                    params.name, params.arguments or {}, listener=listener_of(context), **who
+                ),
             )
         except UnknownToolError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
