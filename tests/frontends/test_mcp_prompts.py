@@ -19,6 +19,7 @@ from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import ExtensionSettings
 from tests.frontends.mcp_inside import ERAS, Inside
+from tests.frontends.mcp_peer import LEGACY
 from tests.runtime.places import write_skill
 
 EXTENDED = ExtensionSettings(invocation=True, substitution=True, commands=True)
@@ -194,3 +195,27 @@ def test_a_change_of_the_menu_alone_is_noticed(inside: Inside) -> None:
     [entry] = [entry for entry in listing.menu() if entry.name == "fix"]
     assert entry.arguments == ("issue", "base")
     assert not listing.changed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_client_is_told_that_the_menu_has_changed(inside: Inside, mode: str) -> None:
+    async def main() -> None:
+        told = anyio.Event()
+
+        async def handle(message: Any) -> None:
+            if getattr(message, "method", "") == "notifications/prompts/list_changed":
+                told.set()
+
+        async with inside.client(mode, message_handler=handle) as client:
+            assert "fix" not in [one.name for one in (await client.list_prompts()).prompts]
+            if mode == LEGACY:
+                skill(inside, "fix", FIX)
+                await told.wait()
+            else:
+                async with client.listen(prompts_list_changed=True) as changes:
+                    skill(inside, "fix", FIX)
+                    await anext(aiter(changes))
+            assert "fix" in [one.name for one in (await client.list_prompts()).prompts]
+
+    anyio.run(main)

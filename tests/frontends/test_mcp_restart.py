@@ -18,7 +18,7 @@ from mcp_types import (
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION
-from tests.frontends.mcp_inside import Person, asked, retried
+from tests.frontends.mcp_inside import YES, Person, asked, retried
 from tests.frontends.mcp_peer import (
     LEGACY,
     MODERN,
@@ -132,6 +132,23 @@ def test_a_headless_client_waits_for_the_inbox_and_its_retry_runs(
     with place_of(peer, transport) as place:
         anyio.run(work, place)
     assert (peer.project / "a.txt").read_text() == "once\n"
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", [LEGACY, "auto"])
+def test_a_person_at_the_client_answers_over_every_transport(
+    peer: Peer, transport: str, mode: str
+) -> None:
+    person = Person(YES)
+
+    async def work(place: tuple[str, str]) -> None:
+        async with connected(peer, place, mode, elicitation_callback=person) as client:
+            assert not (await client.call_tool("write", WRITE)).is_error
+
+    with place_of(peer, transport) as place:
+        anyio.run(work, place)
+    assert len(person.shown) == 1
+    ran_once(peer)
 
 
 def test_without_a_token_tools_are_served_and_the_page_is_not(peer: Peer) -> None:
