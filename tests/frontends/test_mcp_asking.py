@@ -198,6 +198,8 @@ def test_a_no_after_somebody_elses_yes_does_not_run_the_call(inside: Inside) -> 
         result = await retried(client, "write", state, given=NO, **WRITE)
         assert text_of(result).startswith("not approved: refused")
         assert not (inside.project / "a.txt").exists()
+        [event] = [e for e in read_records(inside.house.audit_log.path) if e.record.kind == "event"]
+        assert event.record.tool == "system:late-no"
 
     talk(inside, "auto", work, Person())
 

@@ -33,9 +33,10 @@ def listen(
     """Serve `house` until SIGINT or SIGTERM; see `serve`."""
     with bound(port) as listener:
         host, port = listener.getsockname()
-        # INVARIANT: without the token only programs of this machine are answered, whatever
-        # address somebody lets this listen on one day.
-        open_mcp = open_mcp and ipaddress.ip_address(host).is_loopback
+        if open_mcp and not ipaddress.ip_address(host).is_loopback:
+            # INVARIANT: without the token only programs of this machine are answered, whatever
+            # address somebody lets this listen on one day.
+            raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
         token = secrets.token_urlsafe(SECRET_BYTES)
         server = Server(
             uvicorn.Config(

@@ -51,18 +51,20 @@ class Listing:
 
     def menu(self) -> tuple[Invocable, ...]:
         """Return what the agent's person may start."""
-        view = self._house.view(self._agent)
+        return self._menu_of(self._house.view(self._agent))
+
+    def _menu_of(self, view: View) -> tuple[Invocable, ...]:
         if self._menu is None or self._menu[0] is not view:
             self._menu = view, view.menu.entries()
         return self._menu[1]
 
     def _visible(self) -> Seen:
-        skills = self._house.view(self._agent).listed.skills
+        view = self._house.view(self._agent)
         return (
-            tuple((skill.name, skill.description, skill.file) for skill in skills),
+            tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),
             # Schemas are compared only where a look has made new tools.
             tuple((t.name, t.description, t.schema) for t in self._house.tools(agent=self._agent)),
-            self.menu(),
+            self._menu_of(view),
         )
 
 

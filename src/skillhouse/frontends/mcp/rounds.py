@@ -127,6 +127,8 @@ class Rounds:
         except ApprovalError as error:
             logger.info("an answer did not count: %s", error)
             if answer is Answer.NO:
+                reason = f"a no to {state.approval} on {self._who['channel']}: {error}"
+                self._house.safeguards.noted("late-no", user=self._who["user"], reason=reason)
                 raise DeniedError(str(error)) from error
 
     def _checked(self, text: str, approvals: ApprovalBroker) -> State:
