@@ -206,6 +206,7 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.skill_code.as_told(self.refresh)
         look = self._now()
         gate = look.gate(agent)
         session = self.sessions.get(agent, user, channel, look.view(agent).visible)
