@@ -79,8 +79,7 @@ def _prepare_gemini(home: Path, project: Path, url: str) -> None:
     (home / ".gemini").mkdir()
     (home / ".gemini/settings.json").write_text(
         "{\n  // a comment that stays\n"
-        '  "security": {\n    "auth": {"selectedType": "gemini-api-key"},\n'
-        '    "folderTrust": {"enabled": false}\n  },\n'
+        '  "security": {"auth": {"selectedType": "gemini-api-key"}},\n'
         '  "privacy": {"usageStatisticsEnabled": false},\n'
         '  "general": {"enableAutoUpdate": false},\n'
         '  "telemetry": {"enabled": false}\n}\n'
@@ -100,7 +99,6 @@ def _prepare_opencode(home: Path, project: Path, url: str) -> None:
         "model": "fake/fake",
         "small_model": "fake/fake",
         "provider": {"fake": provider},
-        "permission": {"*": "allow"},
     }
     (project / "opencode.json").write_text(json.dumps(config))
 

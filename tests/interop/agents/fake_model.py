@@ -76,7 +76,7 @@ def serving(model: FakeModel) -> Iterator[FakeModel]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     model.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
