@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse import approval, discovery, sandbox
+from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
@@ -32,6 +32,7 @@ from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skill_code import Found, SkillCode
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
+from skillhouse.runtime.watching import watch
 from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 
@@ -56,8 +57,7 @@ class Skillhouse:
         Args:
             config: Where the house stands and what its rules are; read from the files of this
                 place when None.
-            channel: How a person is asked; without one, what needs a yes waits for an answer from
-                the command line or the page, and nothing is done.
+            channel: How a person is asked; without one, what needs a yes waits for an answer.
             checks: What loading a skill needs besides what the rules say.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
@@ -107,6 +107,11 @@ class Skillhouse:
     def roots(self) -> tuple[Root, ...]:
         """All roots of this place, strongest first, whether they exist or not."""
         return self._look.roots
+
+    @property
+    def look(self) -> Look:
+        """What was found when this house last looked."""
+        return self._look
 
     @property
     def index(self) -> SkillIndex:
@@ -199,8 +204,10 @@ class Skillhouse:
             ConfigError: no agent has that name.
         """
         look = self._now()
-        visible = look.view(agent).visible
-        session = self.sessions.get(agent, user, channel, visible, ids.get("session_id", ""))
+        gate = look.gate(agent)
+        session = self.sessions.get(
+            agent, user, channel, look.view(agent).visible, session_id=ids.get("session_id", "")
+        )
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -210,7 +217,7 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await look.gate(agent).call(wanted, session)
+        result = await gate.call(wanted, session)
         look.note(wanted, result)
         return result
 
@@ -321,8 +328,8 @@ class Skillhouse:
     def trust(self) -> TrustReport:
         """Trust this project and its skills as they are now."""
         self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
-        skills, now = self._look.project_skills(), datetime.now(UTC)
-        report = self.trust_store.trust(self.project, skills, now)
+        skills = self._look.project_skills()
+        report = self.trust_store.trust(self.project, skills, datetime.now(UTC))
         self.refresh()
         return report
 
@@ -360,14 +367,7 @@ class Skillhouse:
         Raises:
             MissingExtraError: the optional part `watch` is not installed.
         """
-        while not stop.is_set():
-            roots = self.roots
-            for _ in discovery.watch(roots, stop=stop, poll=poll):
-                before = self._look
-                if self.refresh():
-                    announce(self._look.since(before))
-                if self.roots != roots:
-                    break
+        watch(self, announce, stop=stop, poll=poll)
 
     def _now(self) -> Look:
         """Return the look that holds, a new one where the profile keeps none."""

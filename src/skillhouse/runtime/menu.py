@@ -115,7 +115,7 @@ async def invoke(
         name: The skill.
         arguments: What the person wrote after it.
         approval_id: That of an answered approval of this very start.
-        caller: Agent, user, channel and ids, as far as they are not the usual.
+        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
@@ -128,9 +128,12 @@ async def invoke(
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    names = ("agent", "user", "channel", "session_id")
     session = house.sessions.get(
-        **{name: who.get(name, "") for name in names}, visible=view.visible
+        who["agent"],
+        who["user"],
+        who["channel"],
+        view.visible,
+        session_id=who.get("session_id", ""),
     )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,

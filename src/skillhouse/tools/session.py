@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,9 @@ from skillhouse.tools.need import Need
 if TYPE_CHECKING:
     from skillhouse.tools.elsewhere import Elsewhere
 
+SESSIONS_MAX = 1_000
+"""Conversations that are kept; beyond that the one that was used longest ago starts anew."""
+
 SkillCheck = Callable[[Skill], Need | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
 
@@ -25,6 +29,8 @@ class Session:
     agent: str
     user: str
     channel: str
+    id: str = ""
+    """The caller's own id of it; empty where the caller has one conversation only."""
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], Need]
@@ -69,12 +75,8 @@ class Session:
         return gone
 
 
-SESSIONS_MAX = 1_000
-"""Conversations of a house that are kept; the one that was longest silent goes first."""
-
-
 class Sessions:
-    """The sessions of a house, by agent, user, channel and the caller's id of a conversation."""
+    """The sessions of a house, by agent, user, channel and the caller's id of the conversation."""
 
     def __init__(
         self,
@@ -85,26 +87,28 @@ class Sessions:
         self._elsewhere = elsewhere
         self._skill_need = skill_need
         self._checks = checks
-        self._sessions: dict[tuple[str, str, str, str], Session] = {}
+        self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
     def get(
-        self, agent: str, user: str, channel: str, visible: SkillIndex, session_id: str = ""
+        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
     ) -> Session:
         """Return the session of this conversation, with what it may see now."""
         key = (agent, user, channel, session_id)
-        session = self._sessions.pop(key, None)
+        session = self._sessions.get(key)
         if session is None:
             session = Session(
                 agent=agent,
                 user=user,
                 channel=channel,
+                id=session_id,
                 visible=visible,
                 skill_need=self._skill_need,
                 checks=self._checks,
                 elsewhere=self._elsewhere,
             )
-        self._sessions[key] = session
-        while len(self._sessions) > SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
+            self._sessions[key] = session
+            if len(self._sessions) > SESSIONS_MAX:
+                self._sessions.popitem(last=False)
+        self._sessions.move_to_end(key)
         session.visible = visible
         return session
