@@ -1,5 +1,6 @@
 """Builds one house from one configuration."""
 
+from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config import Config, Places, Settings
 from skillhouse.runtime.config_files import load_config
@@ -63,6 +64,7 @@ __all__ = [
     "TrustStore",
     "TrustedSkill",
     "View",
+    "agent_skills",
     "configured",
     "file_kind",
     "judged_line",

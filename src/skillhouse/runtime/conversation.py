@@ -93,6 +93,13 @@ class Conversation:
         activations.last = attaching.attachment(LOST)
         return activations.last
 
+    def reattachment_sync(self, call_ids: Iterable[str], **bounds: int) -> Attachment:
+        """Do as `reattachment` does, from code that is not asynchronous."""
+        call_ids = tuple(call_ids)
+        if not self.activations.follow(call_ids):
+            return Attachment()
+        return self._house.portal().call(lambda: self.reattachment(call_ids, **bounds))
+
     async def preload(self, names: Iterable[str] | None = None) -> Attachment:
         """Return skills' texts for the first message of this agent, such as one that is started by
         another.
@@ -118,6 +125,10 @@ class Conversation:
                 continue
             await attaching.add_file(skill.file, skill.name, "before", 0)
         return attaching.attachment(BEFORE)
+
+    def preload_sync(self, names: Iterable[str] | None = None) -> Attachment:
+        """Do as `preload` does, from code that is not asynchronous."""
+        return self._house.portal().call(lambda: self.preload(names))
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
         """Take a skill out of use; see `Session.unload`."""

@@ -247,7 +247,7 @@ class Skillhouse:
 
         One thread of this house runs all such calls until `close`.
         """
-        return self._thread().call(lambda: self.call(name, arguments, **options))
+        return self.portal().call(lambda: self.call(name, arguments, **options))
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
@@ -270,7 +270,7 @@ class Skillhouse:
 
     def expected_sandbox(self) -> sandbox.SandboxStatus:
         """Return the sandbox that this machine should offer, without trying it."""
-        return self._thread().call(sandbox.detect)
+        return self.portal().call(sandbox.detect)
 
     def skill(self, reference: str) -> Skill:
         """Return a skill by id, name or directory name; raises as `SkillIndex.get`."""
@@ -394,7 +394,7 @@ class Skillhouse:
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
         return self.approvals.session_grants(session)
 
-    def _thread(self) -> toolbox.Portal:
-        if self._portal is None:
-            self._portal = toolbox.Portal()
+    def portal(self) -> toolbox.Portal:
+        """Return the thread of `call_sync`, which lives until `close`."""
+        self._portal = self._portal or toolbox.Portal()
         return self._portal
