@@ -190,8 +190,8 @@ def test_unloading_a_skill_of_another_server_does_not_free_commands(tmp_path: Pa
 
 def test_a_flood_of_conversations_pushes_out_the_oldest(tmp_path: Path) -> None:
     with house_in(tmp_path) as house:
-        for number in ("first", "second"):
-            house.call_sync("skill", {"name": "kestrel"}, session_id=number, call_id="c1")
+        for name in ("first", "second"):
+            house.call_sync("skill", {"name": "kestrel"}, session_id=name, call_id="c1")
         for number in range(SESSIONS_MAX - 1):
             house.conversation(session_id=str(number))
         kept = [
