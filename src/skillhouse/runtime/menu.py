@@ -132,7 +132,8 @@ async def invoke(
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
     def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
-        return house.call("exec", wanted, listener=None, **who)
+        # Each command is a call of its own.
+        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)

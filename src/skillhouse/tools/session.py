@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.skill import Skill, SkillIndex
+from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Session:
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
+    activations: Activations = field(default_factory=Activations)
+    """Which skills' texts it was given."""
 
     def needs_of(self, skill: Skill) -> tuple[Need, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -51,6 +54,25 @@ class Session:
     def with_loaded(self, skill: Skill) -> Session:
         """Return this session as it would be if `skill` were loaded."""
         return replace(self, loaded={**self.loaded, skill.file: skill.directory})
+
+    def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
+        """Take a skill out of use, by name, id or file, and return its activations.
+
+        Its directory is not read from any more, and its text is neither protected nor attached
+        again.
+
+        Args:
+            reference: The skill.
+            texts_removed: Whether the caller has taken its texts out of the context. Only then
+                commands are judged as if it had never been there: what a skill of another server
+                says goes on to act while the model has it.
+        """
+        gone = self.activations.unload(reference)
+        for one in gone:
+            self.loaded.pop(one.file, None)
+            if texts_removed:
+                self.acting.pop(one.file, None)
+        return gone
 
 
 class Sessions:
