@@ -207,10 +207,6 @@ class Skillhouse:
         """
         await self.skill_code.as_told(self.refresh)
         look = self._now()
-        gate = look.gate(agent)
-        session = self.sessions.get(
-            agent, user, channel, look.view(agent).visible, session_id=ids.get("session_id", "")
-        )
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -220,7 +216,8 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session, listener=listener)
+        session = self.sessions.of(wanted, look.view(agent).visible)
+        result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 

@@ -13,6 +13,7 @@ from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
+    from skillhouse.tools.call import ToolCall
     from skillhouse.tools.elsewhere import Elsewhere
 
 SESSIONS_MAX = 1_000
@@ -89,6 +90,10 @@ class Sessions:
         self._checks = checks
         self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
+    def of(self, call: ToolCall, visible: SkillIndex) -> Session:
+        """Return the session that a call is a part of, with what it may see now."""
+        return self.get(call.agent, call.user, call.channel, visible, session_id=call.session_id)
+
     def get(
         self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
     ) -> Session:
@@ -108,7 +113,13 @@ class Sessions:
             )
             self._sessions[key] = session
             if len(self._sessions) > SESSIONS_MAX:
-                self._sessions.popitem(last=False)
+                self._forget()
         self._sessions.move_to_end(key)
         session.visible = visible
         return session
+
+    def _forget(self) -> None:
+        """Drop the oldest session; last of all one in which a skill of another server is in use,
+        since its commands would need less afterwards."""
+        older = list(self._sessions)[:-1]
+        del self._sessions[next((k for k in older if not self._sessions[k].acting), older[0])]
