@@ -84,6 +84,8 @@ class Output:
     """Whether the text is about a failure, such as a command that exited with another code."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the audit log; texts and integers only."""
+    traits: Mapping[str, str | int] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`; no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class Plan:
     """What it spends, as currency and amount, decoded by us; None when nobody can know."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
+    traits: Mapping[str, str] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 
 class Tool(Protocol):

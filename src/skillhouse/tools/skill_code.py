@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
     TOOL_SECONDS,
@@ -26,6 +27,7 @@ from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, UnknownToolError
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import code_inside
 
 ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
@@ -141,7 +143,11 @@ class SkillCodeTool:
             ("directory", str(self.skill.directory)),
             ("may", {"read": "read", "write": "change things", "sign": "sign"}[self._spec.level]),
         )
-        return Plan(needs=(self._need(digest),), run=run, facts=facts)
+        traits = {
+            SKILL_NAME: self.skill.manifest.name,
+            SKILL_SOURCE: self.skill.directory.as_uri(),
+        }
+        return Plan(needs=(self._need(digest),), run=run, facts=facts, traits=traits)
 
     def _need(self, digest: str) -> Need:
         """Return the permission: a skill's own word about its level never makes it milder."""
@@ -180,8 +186,11 @@ class SkillCodeTool:
             }
             milliseconds = self._spec.timeout_ms
             seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
-            return await executor.execute(
-                spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+            return await code_inside(
+                executor.execute(
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+                ),
+                manifest.language,
             )
         except (SandboxError, RpcError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error

@@ -22,7 +22,7 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 import skillhouse
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, tracing
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
@@ -76,7 +76,7 @@ class HouseServer:
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
-        self, _: ServerRequestContext[None], params: types.CallToolRequestParams
+        self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         if self._listing.changed_lately():
             await self._announce()
@@ -87,6 +87,7 @@ class HouseServer:
                 agent=self._agent,
                 user=self._user,
                 channel=CHANNEL,
+                trace=trace_of(context),
             )
         except UnknownToolError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
@@ -139,6 +140,15 @@ class HouseServer:
                 # This client has gone; the others are told all the same.
                 with suppress(ValueError):
                     self._sessions.remove(session)
+
+
+def trace_of(context: ServerRequestContext[None]) -> str:
+    """Return the trace that a request is a part of: its `_meta` says so, or its HTTP header."""
+    told = (context.meta or {}).get("traceparent")
+    headers = getattr(context.request, "headers", None)
+    if told is None and headers is not None:
+        told = headers.get("traceparent")
+    return told if isinstance(told, str) and tracing.is_traceparent(told) else ""
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
