@@ -119,15 +119,18 @@ class Told:
         return result
 
     def _say(self, traits: Mapping[str, str | int]) -> None:
-        """Add traits, and name the span after what was loaded or read."""
+        """Add traits, and name the span after what is loaded, read or run."""
         self._traits.update(traits)
         self._span.set(traits)
-        found = [self._traits.get(words.SKILL_NAME, "")]
         if words.SKILL_RESOURCE_NAME in self._traits:
-            found.append(self._traits[words.SKILL_RESOURCE_NAME])
-        elif not getattr(self._tool, "loads_skills", False):
+            of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
+        elif words.PROGRAM in self._traits:
+            of = (words.PROGRAM,)
+        elif getattr(self._tool, "loads_skills", False):
+            of = (words.SKILL_NAME,)
+        else:
             return
-        named = " ".join(str(part) for part in found if part)
+        named = " ".join(str(self._traits[word]) for word in of if word in self._traits)
         self._span.rename(f"{words.EXECUTE_TOOL} {self._tool.name} {named}")
 
     def _content(self, name: str, value: Mapping[str, Any]) -> None:
