@@ -14,7 +14,11 @@ from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
-from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    HistogramDataPoint,
+    InMemoryMetricReader,
+)
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -57,6 +61,10 @@ class Listener:
             yield self
         finally:
             self._switch.is_on = False
+
+    def everyone(self) -> Sequence[ReadableSpan]:
+        """The spans of all who told of any."""
+        return self._exporter.get_finished_spans()
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
@@ -101,11 +109,13 @@ class Listener:
         for resource in data.resource_metrics if data else ():
             for scope in resource.scope_metrics:
                 for metric in scope.metrics if scope.scope.name == SCOPE else ():
-                    found[metric.name] = [
-                        (dict(point.attributes or {}), getattr(point, "count", None) or point.value)
-                        for point in metric.data.data_points
-                    ]
+                    points = metric.data.data_points
+                    found[metric.name] = [(dict(p.attributes or {}), _value(p)) for p in points]
         return found
+
+
+def _value(point: Any) -> int:
+    return int(point.count if isinstance(point, HistogramDataPoint) else point.value)
 
 
 @cache

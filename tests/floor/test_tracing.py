@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -147,4 +148,4 @@ def test_figures_have_the_buckets_of_the_conventions(heard: Listener):
         DURATION: [({"gen_ai.tool.name": "a"}, 1)],
     }
     assert (SECONDS_BUCKETS[0], SECONDS_BUCKETS[-1], len(SECONDS_BUCKETS)) == (0.01, 81.92, 14)
-    assert all(b == pytest.approx(2 * a) for a, b in zip(SECONDS_BUCKETS, SECONDS_BUCKETS[1:]))  # noqa: B905
+    assert all(b == pytest.approx(2 * a) for a, b in pairwise(SECONDS_BUCKETS))

@@ -199,12 +199,14 @@ def test_a_callers_trace_is_the_parent_and_stands_in_the_log(tmp_path: Path, hea
         house.call_sync("skill", {"name": "weather"})
         records = [e.record for e in read_records(house.audit_log.path, newest_first=False)]
     first, second = [span for span in heard.spans if span.name.startswith("execute_tool")]
-    assert f"{first.get_span_context().trace_id:032x}" == TRACE
+    assert first.context is not None
+    assert f"{first.context.trace_id:032x}" == TRACE
     assert first.parent is not None
     assert f"{first.parent.span_id:016x}" == "00f067aa0ba902b7"
     assert records[0].trace == TRACEPARENT
     # Without one, the log names the span, so that each leads to the other.
-    assert f"{second.get_span_context().span_id:016x}" in records[1].trace
+    assert second.context is not None
+    assert f"{second.context.span_id:016x}" in records[1].trace
 
 
 def test_a_call_from_other_code_is_within_that_codes_span(tmp_path: Path, heard: Listener):

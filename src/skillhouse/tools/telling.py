@@ -122,6 +122,7 @@ class Told:
         """Add traits, and name the span after what is loaded, read or run."""
         self._traits.update(traits)
         self._span.set(traits)
+        of: tuple[str, ...]
         if words.SKILL_RESOURCE_NAME in self._traits:
             of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
         elif words.PROGRAM in self._traits:
