@@ -16,7 +16,7 @@ from skillhouse.audit.known import KnownSecrets, Secrets
 from skillhouse.audit.line import Said, id_of, record_of, said, unsealed
 from skillhouse.audit.moment import timestamp, ulid
 from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
-from skillhouse.audit.redaction import redacted
+from skillhouse.audit.redaction import LONG_TEXT, clean_text, redacted
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.tail import torn_facts
 from skillhouse.audit.tidier import Tidier
@@ -125,6 +125,10 @@ class AuditLog:
     def preview(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """Return arguments as a record would hold them: without secrets, and cut."""
         return redacted(arguments, known=self._known_secrets())
+
+    def clean(self, text: str) -> str:
+        """Return a text without the secrets that no record holds; it is cut late only."""
+        return clean_text(text, limit=LONG_TEXT, kept=LONG_TEXT, known=self._known_secrets())
 
     def append(self, draft: AuditDraft, *, durable: bool) -> AuditRecord:
         """Write a record, after those that wait; when this returns it is in the log.

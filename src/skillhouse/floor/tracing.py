@@ -90,10 +90,7 @@ class _Heard(Span):
 
     @property
     def traceparent(self) -> str:
-        found = self._span.get_span_context()
-        if not found.is_valid:
-            return ""
-        return f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+        return _written(self._span)
 
     def set(self, attributes: Mapping[str, Value]) -> None:
         if self.is_heard:
@@ -145,6 +142,15 @@ def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
     return _Heard(name, kind, parent) if _is_heard() else _UNHEARD
 
 
+def current() -> str:
+    """Return the `traceparent` of the span that we are in; empty where there is none."""
+    if not _is_heard():
+        return ""
+    from opentelemetry import trace  # noqa: PLC0415 - see the module.
+
+    return _written(trace.get_current_span())
+
+
 def count(name: str, attributes: Mapping[str, str]) -> None:
     """Add one to a counter of the conventions."""
     if _API in sys.modules:
@@ -172,6 +178,8 @@ def cleaned(text: str, most: int = TEXT_MAX) -> str:
     >>> cleaned("a\\nb\\u202ec", 3)
     'a b'
     """
+    if len(text) <= most and text.isprintable():
+        return text
     text = text[: 4 * most]
     if not text.isprintable():
         text = "".join(c for c in " ".join(text.split()) if c.isprintable())
@@ -179,12 +187,21 @@ def cleaned(text: str, most: int = TEXT_MAX) -> str:
 
 
 def _is_heard() -> bool:
-    if _API not in sys.modules:
+    # Looked up instead of imported, which takes longer; another thread may be half through it.
+    api = sys.modules.get(_API)
+    proxy = getattr(api, "ProxyTracerProvider", None)
+    provider = getattr(api, "get_tracer_provider", None)
+    if api is None or proxy is None or provider is None:
         return False
-    from opentelemetry import trace  # noqa: PLC0415 - see the module.
-
     # The proxy is what stands in until an SDK is named.
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    return type(provider()) is not proxy
+
+
+def _written(span: Any) -> str:
+    found = span.get_span_context()
+    if not found.is_valid:
+        return ""
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
 
 
 def _around(parent: str) -> Context | None:
