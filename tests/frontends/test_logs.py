@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from skillhouse.audit import AuditLog
+import pytest
+
+from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
+from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.logs import service_logging
 from tests.listening import Listener
 
@@ -108,3 +111,27 @@ def test_the_command_line_loads_neither():
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_service_says_once_that_the_audit_log_is_down_and_that_it_is_well_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    (tmp_path / "audit.jsonl").mkdir()
+    log = AuditLog(tmp_path / "audit.jsonl", warn=lambda _: None, retry_seconds=0)
+    news = AuditNews(log)
+    with caplog.at_level(logging.INFO, "skillhouse"):
+        news.look()
+        log.append_read(AuditDraft(kind="intent", tool="read"))
+        news.look()
+        news.look()
+        (tmp_path / "audit.jsonl").rmdir()
+        log.flush()
+        news.look()
+        news.look()
+    levels = [record.levelname for record in caplog.records]
+    # The outage has a code of its own when something was refused for it.
+    assert levels.count("INFO") == 1
+    assert 1 <= levels.count("WARNING") <= 2
+    assert "audit log" in caplog.text
+    assert str(tmp_path) not in caplog.text
+    log.close()

@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPError
 
 import skillhouse
 from skillhouse.floor import SkillhouseError, tracing
+from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
@@ -46,6 +47,7 @@ class HouseServer:
         self._listing = listing
         self._agent = agent
         self._user = user
+        self._audit_news = AuditNews(house.audit_log)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk: Server[None] = Server(
@@ -121,6 +123,7 @@ class HouseServer:
         while True:
             await anyio.sleep(POLL_SECONDS)
             try:
+                self._audit_news.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError):
                 # The next call says what is wrong; a half-written state file is whole again soon.
