@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -258,23 +259,35 @@ def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener):
     ]
 
 
-@pytest.mark.slow
-def test_what_a_skills_code_asks_for_lies_within_its_call(
-    tmp_path: Path, heard: Listener, need: Callable[[object, str], None]
-):
-    status = best_sandbox(need)
-    source = """
+SOURCES = {
+    "python": """
 async def tool(args, context):
     return {"success": True, "data": await context.read_file("a.txt")}
 tools = {"tool": tool}
-"""
-    write_code(tmp_path / "skills/code", source)
+""",
+    "javascript": """
+export const tools = {
+  tool: async (args, context) => ({ success: true, data: await context.readFile("a.txt") }),
+};
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", SOURCES)
+def test_what_a_skills_code_asks_for_lies_within_its_own_call(
+    tmp_path: Path, heard: Listener, need: Callable[[object, str], None], language: str
+):
+    status = best_sandbox(need)
+    need(language == "python" or shutil.which("node"), "no node here")
+    write_code(tmp_path / "skills/code", SOURCES[language], language=language)
     allow = ("allow", "skill_tool", "*")
     with coded_house(tmp_path, tmp_path / "skills", allow, status=status) as house:
         (tmp_path / "project/a.txt").write_text("text")
-        result = house.call_sync("code__tool", {})
-        assert result.status == "ok", result
-    assert [line for line in heard.tree() if " . " not in line] == [
+        for _ in range(2):
+            result = house.call_sync("code__tool", {})
+            assert result.status == "ok", result
+    call = [
         "INTERNAL execute_tool code__tool",
         "  INTERNAL skillhouse.policy",
         "  INTERNAL skillhouse.sandbox.run",
@@ -282,3 +295,6 @@ tools = {"tool": tool}
         "    INTERNAL execute_tool read",
         "      INTERNAL skillhouse.policy",
     ]
+    again = [line for line in call if "start" not in line]
+    assert [line for line in heard.tree() if " . " not in line] == [*call, *again]
+    assert heard.points()[words.SANDBOX_START][0][0][words.SANDBOX_KIND] == language
