@@ -118,7 +118,7 @@ def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
                 ("read", {"path": "gone.txt"}),
             ]
             for number, (name, arguments) in enumerate(calls, 1):
-                ids = {"call_id": f"call-{number}", "session_id": "talk-1"}
+                ids: dict[str, Any] = {"call_id": f"call-{number}", "session_id": "talk-1"}
                 await house.call(name, arguments, **ids)
             await house.let_go()
             house.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from skillhouse.floor import conventions as words
 from skillhouse.floor import tracing
-from skillhouse.tools.call import Output, Plan, Tool, ToolCall, ToolResult
+from skillhouse.tools.call import Listener, Output, Plan, Tool, ToolCall, ToolResult
 from skillhouse.tools.case import Case, level_of
 
 if TYPE_CHECKING:
@@ -43,17 +43,21 @@ class Telling:
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
         return cls(preview if wanted in _CAPTURING else None)
 
-    def of(self, tool: Tool, call: ToolCall) -> Told:
+    def of(self, tool: Tool, call: ToolCall, listener: Listener | None = None) -> Told:
         """Return the span of a call, to be entered."""
-        return Told(self.preview, tool, call)
+        return Told(self.preview, tool, call, listener)
 
 
 class Told:
     """The span of one call, and its figures."""
 
-    def __init__(self, preview: Preview | None, tool: Tool, call: ToolCall) -> None:
+    def __init__(
+        self, preview: Preview | None, tool: Tool, call: ToolCall, listener: Listener | None
+    ) -> None:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
+        self.listener = listener
+        """Who besides telemetry hears how far it is."""
         self._preview = preview
         self._tool = tool
         self._began = 0.0

@@ -181,7 +181,7 @@ class Reader:
             skill = found.by_id.get(reference) or found.by_file.get(reference)
             if skill is None:
                 skill = self._house.skill(reference)
-            explanation = self._house.explain_skill(skill)
+            explanation = self._house.policy.explain_skill(skill)
             winner = next((s for s in found.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
@@ -226,12 +226,12 @@ class Reader:
         return self._found
 
     def _judged(self, skill: Skill) -> Judged:
-        explained = self._house.explain_skill(skill)
+        explained = self._house.policy.explain_skill(skill)
         return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
     def _denied(self, skill: Skill) -> Judged:
         # A rule decided, so the digest that the default would need is not asked for.
-        explained = self._house.explain(Permission(action="skill", resource=skill.name))
+        explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
         return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
