@@ -10,6 +10,7 @@ from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSe
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.network_settings import NetSettings, SecretSettings
@@ -41,6 +42,7 @@ __all__ = [
     "Look",
     "Management",
     "McpServerSettings",
+    "MemorySettings",
     "MentionVerdict",
     "NetSettings",
     "Network",
