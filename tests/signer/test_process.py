@@ -35,6 +35,9 @@ from skillhouse.signer.frames import FRAME_MAX, LENGTH, Ask, Reply, framed, pack
 from skillhouse.store import STATE, Store
 from tests.signer.places import PASSWORD, process
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 WAIT_SECONDS = 10.0
 CANARY = hashlib.sha256(b"canary").digest()
 

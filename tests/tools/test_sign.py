@@ -51,6 +51,9 @@ from skillhouse.tools import (
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 NOBODY = Session(
     agent="default",
     user="local",

@@ -124,7 +124,7 @@ async def invoke(
 
     def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.
-        return house.call("exec", wanted, **{**who, "call_id": ""})
+        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
