@@ -146,6 +146,17 @@ def test_a_flood_of_files_bytes_and_directories_is_bounded(tmp_path: Path) -> No
     assert memory_files(tmp_path / "project") == ()
 
 
+def test_a_flood_of_names_that_are_no_notes_ends_the_search_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillhouse.tools.memory_files.ENTRIES_MAX", 20)
+    for number in range(30):
+        note(tmp_path, f"memory/a/{number:02}.txt", "x")
+        note(tmp_path, f"memory/b/{number:02}.md", "x")
+    found = memory_files(tmp_path / "project")
+    assert len(found) < 20
+
+
 def test_huge_files_are_left_out_and_no_note_makes_one(tmp_path: Path) -> None:
     huge = note(tmp_path, "memory/huge.md", SECRET)
     os.truncate(huge, 20 * 1024**3)
