@@ -175,12 +175,15 @@ def test_a_house_that_cannot_attach_leaves_the_request_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(SKILL)
+    model.responses.append(AIMessage(LAST))
     shorten = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=0, keep=0)])
     with open_house(tmp_path) as house:
         agent: Any = create_agent(model, middleware=[shorten, skillhouse_middleware(house)])
         monkeypatch.setattr(Skillhouse, "conversation", _refused)
         agent.invoke({"messages": "go"})
-    assert humans_of(model, 1) == ["go"]
+        assert humans_of(model, 1) == ["go"]
+        anyio.run(lambda: agent.ainvoke({"messages": "once more"}))
+    assert humans_of(model, 2) == ["once more"]
 
 
 def _refused(self: Skillhouse, **who: str) -> Conversation:
