@@ -185,6 +185,7 @@ class Skillhouse:
         user: str = "local",
         channel: str = "library",
         approval_id: str = "",
+        listener: toolbox.Listener | None = None,
         **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
@@ -197,6 +198,7 @@ class Skillhouse:
             channel: Where the call comes from.
             approval_id: That of an answered approval of this very call. A call repeated without
                 it finds its own.
+            listener: Hears how far the call is.
             ids: The caller's own session_id, message_id, call_id and trace, for the question and
                 the log.
 
@@ -204,6 +206,7 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.skill_code.as_told(self.refresh)
         look = self._now()
         gate = look.gate(agent)
         session = self.sessions.get(agent, user, channel, look.view(agent).visible)
@@ -216,7 +219,7 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session)
+        result = await gate.call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 

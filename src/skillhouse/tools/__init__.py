@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import script_path as script_path
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
+    from skillhouse.tools.call import Listener as Listener
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
+    from skillhouse.tools.call import Progress as Progress
     from skillhouse.tools.call import RefusedError as RefusedError
     from skillhouse.tools.call import Tool as Tool
     from skillhouse.tools.call import ToolCall as ToolCall
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
+    from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
@@ -83,8 +86,8 @@ else:
                 "script_path"
             ),
             "call": (
-                "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
-                "UnknownToolError"
+                "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
+                "ToolCall ToolResult UnknownToolError"
             ),
             "command": "ExecTool",
             "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
@@ -96,7 +99,7 @@ else:
             "rendering": "render_content result_data",
             "serving": "SKILL_FILE_TOOL SkillFileTool",
             "session": "Session Sessions SkillCheck",
-            "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
+            "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
             "skill_gate": "SkillGate",
             "skill_tools": "tool_about_skills",
             "skills": "SearchTool Shown SkillTool search_skills",

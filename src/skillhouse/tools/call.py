@@ -87,12 +87,32 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a call is."""
+
+    progress: float
+    """How much is done; more with each word of one call."""
+    total: float | None
+    """How much there is to do, where that is known."""
+    message: str
+    """One line about it, in the words of what runs: untrusted."""
+
+
+Listener = Callable[[Progress], Awaitable[None]]
+"""Hears how far a call is. What it raises is logged and costs the call nothing."""
+Say = Callable[[float, str], None]
+"""Takes how much of a call is done, from 0 to 1, and a word about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One call worked out: what it needs, and the doing of exactly that."""
 
     needs: tuple[Need, ...]
     run: Callable[[], Awaitable[Output]]
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
+    run_telling: Callable[[Say], Awaitable[Output]] | None = None
+    """Does as `run` does and says how far it is; None for what has nothing to say."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
     bound: tuple[tuple[str, str], ...] = ()

@@ -69,7 +69,8 @@ class Desk:
     ) -> ToolResult:
         """Let a call through the gate; whatever goes wrong is a result for the model."""
         try:
-            return self._told(await self.house.call(name, arguments, **self._caller(approval_id)))
+            asked = self._caller(approval_id)
+            return self._told(await self.house.call(name, arguments, listener=None, **asked))
         except SkillhouseError as error:
             return _failed(str(error))
         except Exception:
