@@ -14,6 +14,7 @@ from skillhouse.approval import Answer, ApprovalError
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
 from skillhouse.tools import SkillCodeTool
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
@@ -112,6 +113,30 @@ def test_every_end_of_a_call_has_its_shape(
     ]  # fmt: skip
     kinds = [entry.outcome.detail["kind"] for entry in recorded(house)]
     assert kinds == ["ok", "ok", "ok", "ok", "error", "crashed", "timeout"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-73", "S002-74")
+def test_a_call_has_thirty_seconds_unless_its_tool_says_otherwise(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    # The kernel's own limit of a call follows its time, so that it tells what that is.
+    source = """
+        import resource
+
+        def tool(params, context):
+            return resource.getrlimit(resource.RLIMIT_CPU)[0]
+
+        tools = {"plain": tool, "short": tool}
+    """
+    write_code(tmp_path / "skills/one", source, tool("plain"), tool("short", timeout=7_000))
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        return [(await house.call(f"one:{name}", {})).data for name in ("plain", "short")]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    seconds = [found["data"] - CPU_SLACK_SECONDS for found in played(house, scene)]
+    assert seconds == [30, 7]
 
 
 @pytest.mark.slow
