@@ -253,6 +253,7 @@ class SkillCode:
                 agent=session.agent,
                 user=session.user,
                 channel=session.channel,
+                session_id=session.id,
             )
 
         return ask

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.tools.activation import Activation
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -84,6 +85,8 @@ class Output:
     """Whether the text is about a failure, such as a command that exited with another code."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the audit log; texts and integers only."""
+    activation: Activation | None = None
+    """The skill whose text this is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ class Gate:
                 case = await self._asked(tool, case, session, account)
                 if isinstance(case, ToolResult):
                     return case
-            return await self._run(tool, case, account, listener)
+            return await self._run(tool, case, session, account, listener)
 
     def _worked_out(self, tool: Tool, call: ToolCall, session: Session) -> Case | ToolResult:
         """Return the call with all that is decided about it, or the refusal."""
@@ -128,7 +128,12 @@ class Gate:
         return raised(case)
 
     async def _run(
-        self, tool: Tool, case: Case, account: Account, listener: Listener | None
+        self,
+        tool: Tool,
+        case: Case,
+        session: Session,
+        account: Account,
+        listener: Listener | None,
     ) -> ToolResult:
         """Record, run, record."""
         plan, approval = case.plan, case.approval
@@ -153,6 +158,10 @@ class Gate:
         finally:
             # Also when the call is cancelled: what was begun has an outcome.
             self._recorder.outcome(case, intent, output, time.monotonic() - began)
+        if output.activation is not None and not output.failed:
+            session.activations.note(
+                output.activation, call_id=case.call.call_id, is_approved=approval is not None
+            )
         return ToolResult(
             content=bounded(output.text),
             status="error" if output.failed else "ok",

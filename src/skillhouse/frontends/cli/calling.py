@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from skillhouse.frontends.cli.answering import answer
 from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
@@ -50,20 +51,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             result = anyio.run(_called, house, options, arguments, terminal)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
-    if options.json:
-        terminal.json(
-            {
-                "status": result.status,
-                "content": result.content,
-                "data": result.data,
-                "approval_id": result.approval_id,
-            }
-        )
-    elif result.is_error:
-        terminal.error(result.content)
-    else:
-        terminal.document(result.content)
-    return 1 if result.is_error else 0
+    return answer(result, terminal, as_json=options.json)
 
 
 async def _called(
