@@ -172,8 +172,8 @@ async def _filled(
         raise RefusedError(str(error)) from error
 
 
-async def _not_again(wanted: Mapping[str, Any]) -> ToolResult:
-    del wanted
+async def _not_again(wanted: Mapping[str, Any], asker: str) -> ToolResult:
+    del wanted, asker
     return ToolResult(content="commands are not run again", status="pending")
 
 

@@ -45,6 +45,9 @@ class Session:
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
     """Which skills' texts it was given."""
+    asker: str = ""
+    """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
+    A lasting yes to it is one to these bytes alone (decision 7)."""
 
     def needs_of(self, skill: Skill) -> tuple[Need, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -90,9 +93,16 @@ class Sessions:
         self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
     def get(
-        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
+        self,
+        agent: str,
+        user: str,
+        channel: str,
+        visible: SkillIndex,
+        *,
+        session_id: str = "",
+        asker: str = "",
     ) -> Session:
-        """Return the session of this conversation, with what it may see now."""
+        """Return the session of this conversation, with what it may see now, for who asks in it."""
         key = (agent, user, channel, session_id)
         session = self._sessions.get(key)
         if session is None:
@@ -111,4 +121,4 @@ class Sessions:
                 self._sessions.popitem(last=False)
         self._sessions.move_to_end(key)
         session.visible = visible
-        return session
+        return replace(session, asker=asker) if asker else session

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["http_app", "serve"]
 
 
-def serve(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
+def serve(
+    house: Skillhouse, *, port: int, announce: Callable[[str], None], open_mcp: bool = False
+) -> int:
     """Serve the house on 127.0.0.1 until SIGINT or SIGTERM, and return the exit code 0.
 
     Args:
         house: What to show; nobody else may use it meanwhile.
         port: Where to listen; 0 takes a free port.
         announce: Gets the one address that opens the page, as soon as the port is ours.
+        open_mcp: Whether `/mcp` is answered without the token, to every program of this machine.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -29,7 +32,7 @@ def serve(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> i
     """
     with _server_extra():
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
-    return listen(house, port=port, announce=announce)
+    return listen(house, port=port, announce=announce, open_mcp=open_mcp)
 
 
 def http_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:

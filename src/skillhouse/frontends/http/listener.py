@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import secrets
 import signal
 import socket
@@ -26,14 +27,20 @@ GRACE_SECONDS = 0.5
 """How long a client may take to read its answer once the end was asked for."""
 
 
-def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
+def listen(
+    house: Skillhouse, *, port: int, announce: Callable[[str], None], open_mcp: bool = False
+) -> int:
     """Serve `house` until SIGINT or SIGTERM; see `serve`."""
     with bound(port) as listener:
-        port = listener.getsockname()[1]
+        host, port = listener.getsockname()
+        if open_mcp and not ipaddress.ip_address(host).is_loopback:
+            # INVARIANT: without the token only programs of this machine are answered, whatever
+            # address somebody lets this listen on one day.
+            raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
         token = secrets.token_urlsafe(SECRET_BYTES)
         server = Server(
             uvicorn.Config(
-                make_app(house, token=token, port=port),
+                make_app(house, token=token, port=port, open_mcp=open_mcp),
                 http="h11",
                 loop="asyncio",
                 ws="none",
