@@ -189,6 +189,19 @@ def test_a_yes_of_this_conversation_holds_for_the_same_bytes_only(tmp_path: Path
         assert len(person.asked) == 1
 
 
+def test_what_is_given_again_and_again_ends_when_the_skill_is_switched_off(
+    tmp_path: Path,
+) -> None:
+    with house_in(tmp_path) as house:
+        load(house, "kestrel", "c1")
+        load(house, "osprey", "c2")
+        assert shown(again(house)) == (True, True)
+        house.management.set_enabled("kestrel", enabled=False)
+        house.refresh()
+        assert shown(again(house)) == (False, True)
+        assert shown(again(house)) == (False, True)
+
+
 def test_a_yes_that_holds_once_does_not_bring_a_skill_back(tmp_path: Path) -> None:
     """What a link leads to has no digest, so nothing says that it is the same."""
     person = Person([Answer.ONCE])
