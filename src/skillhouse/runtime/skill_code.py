@@ -14,6 +14,7 @@ from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.container import ContainerExecutor
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.view import View
 from skillhouse.sandbox import (
@@ -45,7 +46,7 @@ class SkillCode:
         self._call = call
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
-        self._executor: Executor | None = None
+        self._executor: toolbox.Runner | None = None
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
 
@@ -103,12 +104,20 @@ class SkillCode:
                 in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
         return list(in_force.values())
 
-    async def executor(self) -> Executor:
-        """Return what runs the code, started with the first call.
+    async def executor(self) -> toolbox.Runner:
+        """Return what runs the code, here or where the operator says, from the first call on.
 
         Raises:
             SandboxUnavailableError: no code runs on this machine.
+            ConfigError: the executor elsewhere cannot be used as it is configured.
         """
+        settings = self._config.skill_code
+        if settings.executor:
+            # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
+            if self._executor is None:
+                environment = self._config.places.environment
+                self._executor = ContainerExecutor(settings, environment)
+            return self._executor
         status = await self._cells.status()
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
@@ -134,6 +143,9 @@ class SkillCode:
     async def reload(self, skill: str | None = None) -> None:
         """Let new calls start with the code as it is now; those under way end with the old."""
         self._packages.clear()
+        if self._config.skill_code.executor:
+            # One elsewhere runs longer than this house does.
+            await self.executor()
         if self._executor is not None:
             await self._executor.reload(skill)
 

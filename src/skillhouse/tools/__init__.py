@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
+    from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
@@ -93,7 +94,7 @@ else:
         "rendering": "render_content result_data",
         "serving": "SKILL_FILE_TOOL SkillFileTool",
         "session": "Session Sessions SkillCheck",
-        "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
+        "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
         "skill_gate": "SkillGate",
         "skill_tools": "tool_about_skills",
         "skills": "SearchTool Shown SkillTool search_skills",

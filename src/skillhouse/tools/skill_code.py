@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
-    Executor,
     HostCalls,
     RpcError,
     SandboxError,
@@ -72,10 +71,31 @@ def cell_of(
     )
 
 
+class Runner(Protocol):
+    """Runs tools: `sandbox.Executor`, or what asks one elsewhere."""
+
+    async def execute(
+        self,
+        spec: CellSpec,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+    ) -> CellResult: ...
+
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]: ...
+
+    async def reload(self, skill: str | None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Workshop(Protocol):
     """What runs skills' code."""
 
-    async def executor(self) -> Executor:
+    async def executor(self) -> Runner:
         """Return what runs it.
 
         Raises:
@@ -183,7 +203,7 @@ class SkillCodeTool:
             return await executor.execute(
                 spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
             )
-        except (SandboxError, RpcError) as error:
+        except (SandboxError, RpcError, ConfigError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 
