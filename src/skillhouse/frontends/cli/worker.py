@@ -103,9 +103,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> int:
     from skillhouse.frontends.executor import run_executor
-    from skillhouse.sandbox import Level, SandboxUnavailableError, self_test
+    from skillhouse.sandbox import Level, SandboxUnavailableError, contained_test, self_test
 
-    status = await self_test()
+    status = await (contained_test() if boundary == "container" else self_test())
     if status.level is Level.NONE:
         report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": status.hint})
         return 3
