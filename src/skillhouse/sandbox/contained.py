@@ -45,7 +45,8 @@ FILES_MAX = 2_000
 FILES_EVERY = 20
 """Looks at memory for each look at files."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_READABLE = ("/etc/alternatives", "/etc/ld.so.cache")
+_READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
+"""Nothing of it is secret; Node ends where it may not read how OpenSSL is set up."""
 _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 

@@ -20,6 +20,7 @@ from skillhouse.frontends.cli.terminal import Terminal
 
 PORT = 8700
 TOKEN_BYTES = 4_096
+CONTAINER_HINT = "in a hardened container of its own, say --boundary container"
 EXAMPLES = """examples:
   skillhouse worker --skills ./skills --core http://127.0.0.1:8701/rpc --token-file token
   skillhouse worker --skills /skills --core http://core:8701/rpc --host 0.0.0.0 \\
@@ -107,7 +108,8 @@ async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> i
 
     status = await (contained_test() if boundary == "container" else self_test())
     if status.level is Level.NONE:
-        report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": status.hint})
+        hint = status.hint if boundary == "container" else f"{status.hint}; {CONTAINER_HINT}"
+        report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": hint})
         return 3
     try:
         await run_executor(settings, status, announce, report)
