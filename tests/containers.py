@@ -63,8 +63,10 @@ class Composition:
         ]
         return [str(word) for word in words]
 
-    def argv(self, service: str, *words: str, environment: Mapping[str, str]) -> list[str]:
-        """Return what runs `skillhouse WORDS` in the place of a service."""
+    def argv(
+        self, service: str, *words: str, environment: Mapping[str, str], code: str = ""
+    ) -> list[str]:
+        """Return what runs `skillhouse WORDS`, or Python code, in the place of a service."""
         about = COMPOSE["services"][service]
         assert about["read_only"] == "true"
         assert about["cap_drop"] == ["ALL"]
@@ -89,7 +91,8 @@ class Composition:
             options += self._volume(*volume.split(":"))
         options += ["--ro-bind", str(self.base / "secrets" / service), "/run/secrets/rpc-token"]
         options += ["--chdir", about.get("working_dir", "/"), "--remount-ro", "/"]
-        return ["bwrap", *options, "--", sys.executable, "-m", "skillhouse", *words]
+        program = ["-I", "-c", code] if code else ["-m", "skillhouse", *words]
+        return ["bwrap", *options, "--", sys.executable, *program]
 
     def _volume(self, source: str, place: str, mode: str = "rw") -> list[str]:
         found = self.base / source.removeprefix("../").removeprefix("./")

@@ -91,7 +91,8 @@ def test_a_tool_runs_in_the_executor_and_asks_the_core(place: Composition, price
         assert prices.seen == ["/api/v3/simple/price?ids=bitcoin&vs_currencies=usd"]
         # What the core records is the same as for code that runs on its own machine.
         _, log, _ = place.core("audit", "list", "--json")
-        assert {entry["tool"] for entry in log} >= {"fetch", "crypto-price:get_price"}
+        tools = {entry["record"]["tool"] for entry in log}
+        assert tools >= {"fetch", "crypto-price__get_price"}
         assert executor.terminate() == 0
     lines = [json.loads(line) for line in executor.said]
     events = [(line["event"], line.get("tool"), line.get("outcome")) for line in lines]
