@@ -130,7 +130,10 @@ exports.tools = {
     attempt('skills', () => fs.readdirSync('/skills'));
     attempt('own', () => fs.writeFileSync(__filename, ''));
     attempt('kill', () => process.kill(1, 0));
-    attempt('spawn', () => { const done = spawnSync('/bin/true'); if (done.error) throw done.error; });
+    attempt('spawn', () => {
+      const done = spawnSync('/bin/true');
+      if (done.error) throw done.error;
+    });
     attempt('place', () => fs.writeFileSync(process.env.TMPDIR + '/file', 'x'));
     found.connect = await new Promise((resolve) => {
       const link = net.connect(params.port, '127.0.0.1', () => resolve('worked'));
