@@ -73,7 +73,6 @@ async def run_executor(
     Raises:
         OSError: the address cannot be had.
         ValueError: the token or the core's address is none.
-        SandboxUnavailableError: no code runs here.
     """
     shelf = DirectoryShelf(settings.skills, shared=settings.shared)
     clients: dict[int, RpcClient] = {}

@@ -57,7 +57,8 @@ class RpcClient:
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.query or parts.username:
-            raise ValueError(f"expected an address as http://HOST:PORT/rpc: {url}")
+            # What was written may hold a password, so it is not repeated.
+            raise ValueError("expected an address as http://HOST:PORT/rpc")
         self._host = parts.hostname
         self._port = parts.port or 80
         self._path = parts.path or "/rpc"

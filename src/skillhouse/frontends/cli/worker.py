@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
-    from skillhouse.frontends.executor import ExecutorSettings, line_of
+    from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
     from skillhouse.sandbox import check_token
 
     token = _token(options, os.environ)
@@ -72,6 +72,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         check_token(token)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    try:
+        at_port(options.core, 0)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
     def report(line: Mapping[str, Any]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -104,20 +108,14 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> int:
     from skillhouse.frontends.executor import run_executor
-    from skillhouse.sandbox import Level, SandboxUnavailableError, contained_test, self_test
+    from skillhouse.sandbox import Level, contained_test, self_test
 
     status = await (contained_test() if boundary == "container" else self_test())
     if status.level is Level.NONE:
         hint = status.hint if boundary == "container" else f"{status.hint}; {CONTAINER_HINT}"
         report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": hint})
         return 3
-    try:
-        await run_executor(settings, status, announce, report)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    except SandboxUnavailableError as error:
-        report({"event": "no-sandbox", "reasons": list(error.reasons), "hint": error.hint})
-        return 3
+    await run_executor(settings, status, announce, report)
     return 0
 
 
