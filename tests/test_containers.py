@@ -10,10 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.containers import Composition
-from tests.runtime.coded import ROOTS
+from skillhouse.sandbox import RpcClient
+from tests.containers import TOKEN, Composition
+from tests.runtime.coded import ROOTS, tool, write_code
 
 pytestmark = pytest.mark.slow
 CALL = ("call", "crypto-price:get_price", "--args", '{"coin": "bitcoin"}', "--json")
@@ -64,11 +66,15 @@ def prices() -> Iterator[Prices]:
         thread.join()
 
 
-@pytest.fixture(params=["javascript", "python"])
+BOTH = pytest.mark.parametrize("place", ["javascript", "python"], indirect=True)
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, prices: Prices, need: Any) -> Composition:
+    language = getattr(request, "param", "python")
     need(shutil.which("bwrap"), "no bubblewrap to make places like containers")
-    need(request.param == "python" or shutil.which("node"), "no node here")
-    found = Composition(tmp_path, ROOTS[request.param])
+    need(language == "python" or shutil.which("node"), "no node here")
+    found = Composition(tmp_path, ROOTS[language])
     with found.settings.open("a") as file:
         file.write('[skill_code.env]\ncrypto-price = ["COINGECKO_URL"]\n')
         file.write(f'[net]\nhosts = ["{prices.url}"]\nprivate = ["127.0.0.1/32"]\n')
@@ -79,6 +85,8 @@ def price(place: Composition, prices: Prices) -> tuple[int, Any, str]:
     return place.core(*CALL, COINGECKO_URL=prices.url)
 
 
+@BOTH
+@pytest.mark.req("S002-8", "S002-9", "S002-10", "S002-11", "S002-13", "S002-93", "S002-115")
 def test_a_tool_runs_in_the_executor_and_asks_the_core(place: Composition, prices: Prices) -> None:
     with place.running("skill-executor") as executor:
         begun = json.loads(executor.first_line())
@@ -91,6 +99,9 @@ def test_a_tool_runs_in_the_executor_and_asks_the_core(place: Composition, price
         assert prices.seen == ["/api/v3/simple/price?ids=bitcoin&vs_currencies=usd"]
         # What the core records is the same as for code that runs on its own machine.
         _, log, _ = place.core("audit", "list", "--json")
+        # Commands need bubblewrap, which works in neither place.
+        code, sandbox, _ = place.core("sandbox", "status", "--json")
+        assert (code, sandbox["level"]) == (3, "none")
         tools = {entry["record"]["tool"] for entry in log}
         assert tools >= {"fetch", "crypto-price__get_price"}
         assert executor.terminate() == 0
@@ -100,6 +111,8 @@ def test_a_tool_runs_in_the_executor_and_asks_the_core(place: Composition, price
     assert prices.url not in "".join(executor.said)
 
 
+@BOTH
+@pytest.mark.req("S002-56", "S002-57")
 def test_edited_code_is_what_runs_next(place: Composition, prices: Prices) -> None:
     skill = place.base / "workspace/skills/crypto-price"
     with place.running("skill-executor") as executor:
@@ -150,6 +163,7 @@ def test_an_executor_that_is_killed_leaves_a_clear_error_and_no_second_call(
     assert len(prices.seen) == 2
 
 
+@pytest.mark.req("S002-23")
 def test_another_token_opens_neither_side(place: Composition, prices: Prices) -> None:
     place.token("core", "e" * 64)
     with place.running("skill-executor") as executor:
@@ -208,3 +222,50 @@ def test_an_executor_that_cannot_hold_code_does_not_start(place: Composition) ->
     assert line["event"] == "no-sandbox"
     assert "namespace" in line["reasons"][0]
     assert "--boundary container" in line["hint"]
+
+
+KEY = "0" * 64
+PYTHON = """
+import asyncio
+import near
+
+async def uses(params, context):
+    await asyncio.sleep(0)
+    context.log("a line of its own")
+    return near.name
+
+tools = {"uses": uses}
+"""
+NODE = """
+const near = require('near');
+exports.tools = { uses: async () => `${near.name} ${(await import('near')).default.name}` };
+"""
+
+
+@pytest.mark.req("S002-3", "S002-93")
+def test_installed_packages_are_found_with_what_they_need(tmp_path: Path, need: Any) -> None:
+    need(shutil.which("bwrap"), "no bubblewrap to make places like containers")
+    need(shutil.which("node"), "no node here")
+    write_code(tmp_path / "made/in-python", PYTHON, tool("uses"))
+    write_code(tmp_path / "made/in-node", NODE, tool("uses"), language="javascript")
+    place = Composition(tmp_path, tmp_path / "made")
+    store = place.base / "packages" / KEY / "packages"
+    for name, needed in (("near", "far"), ("far", "")):
+        (store / name).mkdir(parents=True)
+        python = f"import {needed}\nname = {needed}.name" if needed else "name = 'far away'"
+        node = f"require('{needed}')" if needed else "{ name: 'far away' }"
+        (store / name / "__init__.py").write_text(python)
+        (store / name / "index.js").write_text(f"module.exports = {node};")
+
+    async def ask(name: str) -> Any:
+        client = RpcClient(f"http://127.0.0.1:{place.ports['8700']}/rpc", TOKEN)
+        params = {"tool": f"{name}:uses", "context": {"packages": KEY}}
+        return await client.ask("tool.execute", params)
+
+    with place.running("skill-executor") as executor:
+        executor.first_line()
+        found = [anyio.run(ask, name) for name in ("in-python", "in-node")]
+    assert found == [
+        {"success": True, "data": "far away"},
+        {"success": True, "data": "far away far away"},
+    ], executor.said
