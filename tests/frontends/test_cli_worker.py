@@ -75,3 +75,10 @@ def test_up_takes_addresses_and_names_apart() -> None:
     for text in ("*", "*.example.com", "a b", "http://a", "a:", "a/b", "", "a:123456", "a@b"):
         with pytest.raises(argparse.ArgumentTypeError):
             host_name(text)
+
+
+@pytest.mark.parametrize("more", [["--host", "0.0.0.0"], ["--allow-host", "house.test"]])
+def test_up_without_a_token_is_for_this_machine_only(run: Run, more: list[str]) -> None:
+    code, out, err = run("up", "--no-auth", *more)
+    assert (code, out) == (2, "")
+    assert "--no-auth is for this machine only" in err

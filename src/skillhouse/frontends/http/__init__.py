@@ -22,6 +22,7 @@ def serve(
     announce: Callable[[str], None],
     host: str = "127.0.0.1",
     allowed: Sequence[str] = (),
+    open_mcp: bool = False,
 ) -> int:
     """Serve the house until SIGINT or SIGTERM, and return the exit code 0.
 
@@ -31,6 +32,7 @@ def serve(
         announce: Gets the one address that opens the page, as soon as the port is ours.
         host: The address to listen on.
         allowed: More names under which we answer, NAME or NAME:PORT as a browser sends it.
+        open_mcp: Whether `/mcp` is answered without the token, to every program of this machine.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -38,7 +40,9 @@ def serve(
     """
     with _server_extra():
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
-    return listen(house, port=port, announce=announce, host=host, allowed=allowed)
+    return listen(
+        house, port=port, announce=announce, host=host, allowed=allowed, open_mcp=open_mcp
+    )
 
 
 def http_app(

@@ -34,10 +34,15 @@ def listen(
     announce: Callable[[str], None],
     host: str = HOST,
     allowed: Sequence[str] = (),
+    open_mcp: bool = False,
 ) -> int:
     """Serve `house` until SIGINT or SIGTERM; see `serve`."""
     with bound(port, host) as listener:
         port = listener.getsockname()[1]
+        if open_mcp and not ipaddress.ip_address(host).is_loopback:
+            # INVARIANT: without the token only programs of this machine are answered, whatever
+            # address somebody lets this listen on one day.
+            raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
         name = HOST if ipaddress.ip_address(host).is_unspecified else host
         place = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
         # An address cannot be rebound by a name service, so it may be asked for as it is.
@@ -45,7 +50,7 @@ def listen(
         token = secrets.token_urlsafe(SECRET_BYTES)
         server = Server(
             uvicorn.Config(
-                make_app(house, token=token, port=port, allowed=allowed),
+                make_app(house, token=token, port=port, allowed=allowed, open_mcp=open_mcp),
                 http="h11",
                 loop="asyncio",
                 ws="none",
