@@ -298,7 +298,7 @@ tools:
 def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str) -> None:
     inside = Inside(tmp_path)
     skill = write_skill(inside.project / ".agents/skills/deploy", body="Deploy it.\n")
-    inside.house.trust()
+    inside.house.trusting.trust()
     (skill / "SKILL.md").write_text("---\nname: deploy\ndescription: D.\n---\nChanged.\n")
     inside.house.refresh()
 
@@ -310,10 +310,10 @@ def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str)
 
 
 def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
-    trace = "0af7651916cd43dd8448eb211c80319c"
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
     async def work(client: Client) -> None:
-        meta: Any = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+        meta: Any = {"traceparent": trace}
         await client.call_tool("read", {"path": "absent"}, meta=meta)
 
     talk(inside, LEGACY, work)

@@ -131,9 +131,10 @@ async def invoke(
     """
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
-    def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
+    def run_command(wanted: Mapping[str, Any], asker: str) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.
-        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
+        own = {**who, "call_id": ""}
+        return house.call("exec", wanted, listener=None, asker=asker, **own)
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)

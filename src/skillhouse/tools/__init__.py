@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import InvokeTool as InvokeTool
     from skillhouse.tools.invoking import Menu as Menu
     from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
+    from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.telling import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
@@ -109,6 +112,7 @@ else:
             "files": "EditTool ListTool ReadTool WriteTool",
             "gate": "Gate",
             "invoking": "INVOKE InvokeTool Menu RunCommand",
+            "memory": "MemorySearchTool MemoryWriteTool",
             "need": "UNBOUND Judged Need",
             "portal": "Portal",
             "rendering": "render_content result_data",
@@ -120,6 +124,7 @@ else:
             "skills": "SearchTool Shown SkillTool search_skills",
             "wording": "OUR_WORDS said",
             "sign": "SignTool",
+            "telling": "Telling",
             "tier_gate": "TierGate",
             "web": "FetchTool WebSearchTool",
             "workspace": "Workspace",

@@ -46,6 +46,9 @@ class Session:
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
     """Which skills' texts it was given."""
+    asker: str = ""
+    """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
+    A lasting yes to it is one to these bytes alone (decision 7)."""
 
     def needs_of(self, skill: Skill) -> tuple[Need, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -90,9 +93,11 @@ class Sessions:
         self._checks = checks
         self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
-    def of(self, call: ToolCall, visible: SkillIndex) -> Session:
-        """Return the session that a call is a part of, with what it may see now."""
-        return self.get(call.agent, call.user, call.channel, visible, session_id=call.session_id)
+    def of(self, call: ToolCall, visible: SkillIndex, *, asker: str = "") -> Session:
+        """Return the session that a call is a part of, with what it may see now, for who asks."""
+        who = (call.agent, call.user, call.channel, visible)
+        session = self.get(*who, session_id=call.session_id)
+        return replace(session, asker=asker) if asker else session
 
     def get(
         self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""

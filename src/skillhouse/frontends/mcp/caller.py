@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from typing import Any
 
 from mcp.server.context import ServerRequestContext
+
+from skillhouse.floor import tracing
 
 ID_MAX = 128
 """Characters of an id that a client gave."""
 SESSION_HEADER = "mcp-session-id"
 """Names the conversation over HTTP until 2025-11-25; later revisions have none."""
-_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-"""W3C Trace Context, "traceparent Header Field Values"."""
 
 
 def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, str]:
@@ -31,18 +29,17 @@ def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, s
     return {
         "session_id": session,
         "message_id": printable(request_id),
-        "trace": trace_of((context.meta or {}).get("traceparent")),
+        "trace": trace_of(context),
     }
 
 
-def trace_of(parent: Any) -> str:
-    """Return the trace that a request is a part of; empty when it names none.
-
-    >>> trace_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-    '0af7651916cd43dd8448eb211c80319c'
-    """
-    found = _TRACE_PARENT.fullmatch(parent) if isinstance(parent, str) else None
-    return found[1] if found and found[1].strip("0") else ""
+def trace_of(context: ServerRequestContext[None]) -> str:
+    """Return the trace that a request is a part of: its `_meta` says so, or its HTTP header."""
+    told = (context.meta or {}).get("traceparent")
+    headers = getattr(context.request, "headers", None)
+    if told is None and headers is not None:
+        told = headers.get("traceparent")
+    return told if isinstance(told, str) and tracing.is_traceparent(told) else ""
 
 
 def printable(text: str) -> str:

@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.asking import Asking
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.progress import listener_of
@@ -64,6 +65,7 @@ class HouseServer:
         """
         self._house = house
         self._listing = listing
+        self._audit_news = AuditNews(house.audit_log)
         who = {"agent": agent, "user": user, "channel": CHANNEL}
         self._asking = Asking(house, who, counts=counts)
         self._bus = InMemorySubscriptionBus()
@@ -144,6 +146,7 @@ class HouseServer:
         while True:
             await anyio.sleep(POLL_SECONDS)
             try:
+                self._audit_news.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError):
                 # The next call says what is wrong; a half-written state file is whole again soon.
