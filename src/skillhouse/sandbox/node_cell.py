@@ -52,11 +52,14 @@ class NodeCell:
 
     async def start(self) -> bool:
         """Start the first process; it need not be ready to be told its call."""
-        self._spares.append(self._worker())
+        self._spares.append(self._worker(is_spare=False))
         return True
 
-    def _worker(self) -> Worker:
-        return Worker(Habitat(self._housing, self._spec, tree=self._tree, forks=False))
+    def _worker(self, *, is_spare: bool) -> Worker:
+        habitat = Habitat(
+            self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
+        )
+        return Worker(habitat)
 
     async def call(
         self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
@@ -81,7 +84,8 @@ class NodeCell:
                     kind, error = await worker.explain(outcome)
         finally:
             self._end(worker).add_done_callback(self._release)
-            self._refill()
+            # Not before the answer is on its way: to start a process takes a millisecond.
+            asyncio.get_running_loop().call_soon(self._refill)
         return CellResult(
             value=outcome.value,
             error=error,
@@ -96,7 +100,7 @@ class NodeCell:
             if not worker.habitat.gone.is_set():
                 return worker
             self._end(worker)
-        return self._worker()
+        return self._worker(is_spare=False)
 
     def _end(self, worker: Worker) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(worker.close())
@@ -109,7 +113,7 @@ class NodeCell:
 
     def _refill(self) -> None:
         while not self._closed and len(self._spares) < SPARES:
-            self._spares.append(self._worker())
+            self._spares.append(self._worker(is_spare=True))
 
     async def close(self) -> None:
         """End what waits, and return when nothing is left; calls are to have ended before."""

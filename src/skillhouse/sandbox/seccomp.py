@@ -98,6 +98,9 @@ _REFUSED: Mapping[str, tuple[int, int | None]] = {
     "nfsservctl": (180, 42),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
+    # They tell without /proc what `mountinfo` would: where on the host each bind comes from.
+    "statmount": (457, 457),
+    "listmount": (458, 458),
     "lsm_set_self_attr": (460, 460),
     "iopl": (172, None),
     "ioperm": (173, None),
