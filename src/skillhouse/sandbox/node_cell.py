@@ -23,6 +23,7 @@ from skillhouse.sandbox.cell import (
     Kind,
 )
 from skillhouse.sandbox.dialogue import Dialogue
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.housing import Habitat, Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 
@@ -112,8 +113,10 @@ class NodeCell:
         self.turns.release()
 
     def _refill(self) -> None:
-        while not self._closed and len(self._spares) < SPARES:
-            self._spares.append(self._worker(is_spare=True))
+        # The next call makes its own, and tells what is wrong.
+        with contextlib.suppress(SandboxError, OSError):
+            while not self._closed and len(self._spares) < SPARES:
+                self._spares.append(self._worker(is_spare=True))
 
     async def close(self) -> None:
         """End what waits, and return when nothing is left; calls are to have ended before."""
