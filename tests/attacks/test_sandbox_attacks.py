@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from skillhouse.sandbox import PROTECTED, Launcher, Level
+from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.sandbox import Launcher, Level
 from tests.sandbox.places import (
     LEVELS,
     launcher_at,
@@ -330,7 +331,7 @@ def test_kill_9_of_the_core_leaves_its_run_behind(launcher: Launcher, workspace:
     assert still_running(mark) == []
 
 
-@pytest.mark.parametrize("name", [name for name in PROTECTED if "*" not in name])
+@pytest.mark.parametrize("name", [name for name in PROTECTED_NAMES if "*" not in name])
 def test_a_protected_path_is_made(launcher: Launcher, tmp_path: Path, name: str):
     place = tmp_path / "new"
     place.mkdir()

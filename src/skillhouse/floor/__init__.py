@@ -15,6 +15,7 @@ from skillhouse.floor.errors import (
     UnknownSkillError,
     WireNameError,
 )
+from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES, SECRET_NAMES
 from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.paths import (
     checked_parts,
@@ -27,6 +28,9 @@ from skillhouse.floor.paths import (
 from skillhouse.floor.wire import canonical_json, decode, encode, shaped
 
 __all__ = [
+    "ONE_TIME",
+    "PROTECTED_NAMES",
+    "SECRET_NAMES",
     "AmbiguousSkillError",
     "ConfigError",
     "DecodeError",

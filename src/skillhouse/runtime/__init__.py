@@ -1,12 +1,8 @@
 """Builds one house from one configuration."""
 
 from skillhouse.runtime.away import McpServerSettings
-from skillhouse.runtime.config import (
-    Config,
-    Places,
-    Settings,
-    load_config,
-)
+from skillhouse.runtime.config import Config, Places, Settings
+from skillhouse.runtime.config_files import load_config
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.house import Skillhouse

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse import approval, discovery, sandbox
+from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
@@ -31,6 +31,7 @@ from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skill_code import Found, SkillCode
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.runtime.view import View
+from skillhouse.runtime.watching import watch
 from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 
@@ -106,6 +107,11 @@ class Skillhouse:
     def roots(self) -> tuple[Root, ...]:
         """All roots of this place, strongest first, whether they exist or not."""
         return self._look.roots
+
+    @property
+    def look(self) -> Look:
+        """What was found when this house last looked."""
+        return self._look
 
     @property
     def index(self) -> SkillIndex:
@@ -356,14 +362,7 @@ class Skillhouse:
         Raises:
             MissingExtraError: the optional part `watch` is not installed.
         """
-        while not stop.is_set():
-            roots = self.roots
-            for _ in discovery.watch(roots, stop=stop, poll=poll):
-                before = self._look
-                if self.refresh():
-                    announce(self._look.since(before))
-                if self.roots != roots:
-                    break
+        watch(self, announce, stop=stop, poll=poll)
 
     def _now(self) -> Look:
         """Return the look that holds, a new one where the profile keeps none."""

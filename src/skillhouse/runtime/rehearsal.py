@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillhouse.discovery import Catalog
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import (
     CommandVerdict,
     Effect,
@@ -20,7 +21,7 @@ from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_known
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
-from skillhouse.sandbox import PROTECTED, SandboxStatus
+from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
 
 TOOL_DEFAULTS = {
@@ -71,7 +72,7 @@ class Rehearsal:
     mentions: tuple[MentionVerdict, ...] = ()
     sandbox: SandboxStatus | None = None
     """Where commands would run; None when it came to none."""
-    protected: tuple[str, ...] = PROTECTED
+    protected: tuple[str, ...] = PROTECTED_NAMES
     """Paths of the workspace that no command or tool may change."""
 
 

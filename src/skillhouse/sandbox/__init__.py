@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable
-    from skillhouse.sandbox.profile import PROTECTED as PROTECTED
-    from skillhouse.sandbox.profile import SECRETS as SECRETS
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
@@ -50,35 +48,28 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "cell": (
-            "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
-            "wrap_result"
-        ),
-        "environment_tools": "installer_variables",
-        "environments": "Environment EnvironmentRules prepare",
-        "errors": ("SandboxError SandboxUnavailableError"),
-        "executor": ("Executor"),
-        "in_process": ("InProcessRunner"),
-        "launcher": ("BubblewrapLauncher Launcher launcher_for"),
-        "plans": ("plan_argv plan_readable"),
-        "profile": ("Completed Limits PROTECTED SECRETS SandboxProfile fits"),
-        "rpc": ("FRAME_BYTES RpcError"),
-        "rpc_client": ("RemoteExecutor RemoteHost RpcClient"),
-        "self_testing": ("self_test"),
-        "service": ("ServedTool Shelf core_methods executor_methods"),
-        "serving": ("Method respond"),
-        "status": ("Level ProbeResult SandboxStatus detect"),
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.sandbox` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.sandbox.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "cell": (
+                "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
+                "wrap_result"
+            ),
+            "environment_tools": "installer_variables",
+            "environments": "Environment EnvironmentRules prepare",
+            "errors": ("SandboxError SandboxUnavailableError"),
+            "executor": ("Executor"),
+            "in_process": ("InProcessRunner"),
+            "launcher": ("BubblewrapLauncher Launcher launcher_for"),
+            "plans": ("plan_argv plan_readable"),
+            "profile": ("Completed Limits SandboxProfile fits"),
+            "rpc": ("FRAME_BYTES RpcError"),
+            "rpc_client": ("RemoteExecutor RemoteHost RpcClient"),
+            "self_testing": ("self_test"),
+            "service": ("ServedTool Shelf core_methods executor_methods"),
+            "serving": ("Method respond"),
+            "status": ("Level ProbeResult SandboxStatus detect"),
+        },
+    )

@@ -16,14 +16,15 @@ import anyio
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE, CellView
 from skillhouse.sandbox.cell import SHARED_MAX, CellSpec
-from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.cgroup import CgroupPlace
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
 from skillhouse.sandbox.profile import Completed, Limits
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import Level, SandboxStatus, find_program, surroundings
+from skillhouse.sandbox.status import SandboxStatus
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
@@ -59,15 +60,7 @@ def housing_for(status: SandboxStatus, limits: Limits) -> Housing:
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
-    around = surroundings()
-    program = find_program(around)
-    if status.level is Level.NONE or program is None:
-        raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is Level.CGROUP else None
-    if status.level is Level.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
-        sweep(place)
+    around, program, place = means_of(status)
     return Housing(
         program=program,
         place=place,

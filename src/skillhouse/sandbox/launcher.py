@@ -12,15 +12,16 @@ from typing import Protocol
 import anyio
 
 from skillhouse.sandbox import bridge, bubblewrap
-from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.cgroup import CgroupPlace
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.placeholder import Stash
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shield import Shield, shield
-from skillhouse.sandbox.status import Level, SandboxStatus, find_program, surroundings
+from skillhouse.sandbox.status import Level, SandboxStatus
 
 
 class Launcher(Protocol):
@@ -161,15 +162,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
-    around = surroundings()
-    program = find_program(around)
-    if status.level is Level.NONE or program is None:
-        raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is Level.CGROUP else None
-    if status.level is Level.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
-        sweep(place)
+    around, program, place = means_of(status)
     return BubblewrapLauncher(
         program,
         filter_program(around.machine),

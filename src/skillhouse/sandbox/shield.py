@@ -25,10 +25,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from skillhouse.floor import SECRET_NAMES
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.nested import Found, nested
 from skillhouse.sandbox.placeholder import Stash, is_placeholder
-from skillhouse.sandbox.profile import SECRETS, fits
+from skillhouse.sandbox.profile import fits
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
@@ -94,7 +95,7 @@ async def shield(
         try:
             try:
                 protected = tuple(protected)
-                _survey(found, protected, frozenset((*SECRETS, *hidden)))
+                _survey(found, protected, frozenset((*SECRET_NAMES, *hidden)))
                 _survey_below(found, nested(workspace, protected))
                 _place(found.missing, stash)
             except OSError as error:
@@ -129,7 +130,7 @@ def _locked(handle: int, kind: int) -> bool:
 
 def _survey(found: Shield, protected: Iterable[str], secrets: frozenset[str]) -> None:
     names = frozenset(os.listdir(found.workspace))
-    for pattern in (*protected, *sorted(secrets.difference(SECRETS))):
+    for pattern in (*protected, *sorted(secrets.difference(SECRET_NAMES))):
         secret = pattern in secrets
         if "*" in pattern:
             for name in sorted(name for name in names if fits(pattern, name)):

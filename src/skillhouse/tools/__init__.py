@@ -71,46 +71,40 @@ if TYPE_CHECKING:
     from skillhouse.tools.workspace import Workspace as Workspace
     from skillhouse.tools.write_gate import WriteGate as WriteGate
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "agreed": "Agreed",
-        "asset_tools": "AssetTool AssetsTool ScriptPathTool",
-        "assets": (
-            "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset script_path"
-        ),
-        "call": (
-            "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
-            "UnknownToolError"
-        ),
-        "command": "ExecTool",
-        "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
-        "files": "EditTool ListTool ReadTool WriteTool",
-        "gate": "Gate",
-        "invoking": "INVOKE InvokeTool Menu RunCommand",
-        "need": "UNBOUND Judged Need",
-        "portal": "Portal",
-        "rendering": "render_content result_data",
-        "serving": "SKILL_FILE_TOOL SkillFileTool",
-        "session": "Session Sessions SkillCheck",
-        "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
-        "skill_gate": "SkillGate",
-        "skill_tools": "tool_about_skills",
-        "skills": "SearchTool Shown SkillTool search_skills",
-        "wording": "OUR_WORDS said",
-        "sign": "SignTool",
-        "tier_gate": "TierGate",
-        "web": "FetchTool WebSearchTool",
-        "workspace": "Workspace",
-        "write_gate": "WriteGate",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.tools` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.tools.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "agreed": "Agreed",
+            "asset_tools": "AssetTool AssetsTool ScriptPathTool",
+            "assets": (
+                "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset "
+                "script_path"
+            ),
+            "call": (
+                "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
+                "UnknownToolError"
+            ),
+            "command": "ExecTool",
+            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
+            "files": "EditTool ListTool ReadTool WriteTool",
+            "gate": "Gate",
+            "invoking": "INVOKE InvokeTool Menu RunCommand",
+            "need": "UNBOUND Judged Need",
+            "portal": "Portal",
+            "rendering": "render_content result_data",
+            "serving": "SKILL_FILE_TOOL SkillFileTool",
+            "session": "Session Sessions SkillCheck",
+            "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
+            "skill_gate": "SkillGate",
+            "skill_tools": "tool_about_skills",
+            "skills": "SearchTool Shown SkillTool search_skills",
+            "wording": "OUR_WORDS said",
+            "sign": "SignTool",
+            "tier_gate": "TierGate",
+            "web": "FetchTool WebSearchTool",
+            "workspace": "Workspace",
+            "write_gate": "WriteGate",
+        },
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import digest, encode
+from skillhouse.floor import PROTECTED_NAMES, digest, encode
 from skillhouse.permission import (
     CommandPlan,
     CommandVerdict,
@@ -29,7 +29,6 @@ from skillhouse.permission import (
     plan_text,
 )
 from skillhouse.sandbox import (
-    PROTECTED,
     Completed,
     Launcher,
     Limits,
@@ -139,7 +138,7 @@ class ExecTool:
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
-            protected=(*PROTECTED, *self._workspace.protected),
+            protected=(*PROTECTED_NAMES, *self._workspace.protected),
             hidden=self._workspace.hidden,
             environment=self._environment,
             limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
