@@ -87,6 +87,11 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
+def node_program() -> str | None:
+    """Return Node, from where programs are looked for inside."""
+    return shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+
+
 class CellGuard(Guard):
     """A guard of what lives long: it looks less often while nothing happens."""
 
@@ -241,7 +246,7 @@ class Habitat:
         if self._forks:
             program, readable = interpreter()
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
-        node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+        node = node_program()
         if node is None:
             message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
             raise SandboxError("exec-not-found", message)
