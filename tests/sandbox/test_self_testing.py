@@ -20,6 +20,7 @@ from skillhouse.sandbox import (
     SandboxError,
     SandboxProfile,
     SandboxStatus,
+    bubblewrap,
     detect,
     housing,
     python_cell,
