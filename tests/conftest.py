@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ settings.register_profile("house", derandomize=True, deadline=None, max_examples
 settings.load_profile("house")
 
 
+ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+
 RECURSION_LIMIT = sys.getrecursionlimit()
 
 
@@ -27,6 +30,13 @@ def pytest_collection_finish() -> None:
     With it, a text that is nested deeply ends the process instead of raising an error.
     """
     sys.setrecursionlimit(RECURSION_LIMIT)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no module of which nothing runs in the fast part: collecting them takes its time too."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,9 @@ from skillhouse.runtime.export.placing import Hands
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = "token-owl42"
 
 

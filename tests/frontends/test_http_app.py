@@ -17,6 +17,9 @@ from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 PORT = 8600
 TOKEN = "token-of-this-start"
 SESSION = "session-of-this-start"

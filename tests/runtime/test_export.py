@@ -30,6 +30,9 @@ from skillhouse.runtime.lens import State as Seen
 from skillhouse.runtime.lens import look
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 FOUR = ("claude-code", "codex", "gemini-cli", "opencode")
 
 

@@ -14,6 +14,7 @@ from skillhouse.approval import Answer, ApprovalError
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.sandbox import SandboxStatus
+from skillhouse.tools import SkillCodeTool
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     best_sandbox,
@@ -212,6 +213,34 @@ def test_a_rule_raises_a_level_and_no_code_lowers_one(
     assert called(denied, "plain:tool").status == "denied"
 
 
+@pytest.mark.req("S002-98")
+def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
+    for name in ("low", "high"):
+        write_code(tmp_path / "skills" / name, DONE, tool("look"), tool("send", "sign"))
+    levels = {"low": "read", "low:look": "write", "low:send": "read", "high": "write",
+              "high:look": "sign", "hihg:look": "sign"}  # fmt: skip
+    house = coded_house(tmp_path, tmp_path / "skills", levels=levels)
+    found = {one.full_name: one for one in house.tools() if isinstance(one, SkillCodeTool)}
+    assert {name: one.level for name, one in found.items()} == {
+        "low:look": "write", "low:send": "sign", "high:look": "sign", "high:send": "sign",
+    }  # fmt: skip
+    assert [(one.code, one.severity) for one in house.skill_code.problems] == [
+        ("level-of-nothing", "warning")
+    ]
+    assert "`hihg:look`" in house.skill_code.problems[0].message
+
+    async def scene(house: Skillhouse) -> list[tuple[str, bool]]:
+        asked = [await house.call(f"{name}:look", {}) for name in ("low", "high")]
+        requests = [house.approvals.get(one.approval_id or "").request for one in asked]
+        return [(request.level, request.is_for_page) for request in requests]
+
+    # A rule that allows lets what may write start, as it does any other; what signs, never.
+    assert played(house, scene) == [("write", False), ("sign", True)]
+    rule = ("allow", "skill_tool", "high:look")
+    house = coded_house(tmp_path, tmp_path / "skills", rule, levels=levels)
+    assert called(house, "high:look").status == "pending"
+
+
 def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
     write_code(tmp_path / "skills/one", DONE, tool(level="write"))
 
@@ -380,18 +409,28 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
 
     async def scene(house: Skillhouse) -> None:
         call = {"text": "hello"}
-        # A rule lets the tool start; it signs nothing by itself.
-        refused = await house.call("one:tool", call)
+
+        async def started() -> Any:
+            # A rule that allows does not do away with the page, nor does a yes given elsewhere.
+            asked = await house.call("one:tool", call)
+            assert (asked.status, len(house.approvals.pending())) == ("pending", 1)
+            with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
+                answer(house, asked.approval_id, Answer.ONCE)
+            answer(house, asked.approval_id, Answer.ONCE, channel="page")
+            return await house.call("one:tool", call)
+
+        # The yes lets the tool start; it signs nothing by itself.
+        refused = await started()
         assert refused.status == "error"
         assert "not approved yet" in refused.content
         (asked,) = house.approvals.pending()
         assert (asked.request.tool, asked.request.is_for_page) == ("sign", True)
         answer(house, asked.id, Answer.ONCE, channel="page")
-        signed = await house.call("one:tool", call)
+        signed = await started()
         assert signed.status == "ok"
         assert signed.data is not None
         assert signed.data["data"]["signature"].startswith("0x")
-        assert (await house.call("one:tool", call)).status == "error"
+        assert (await started()).status == "error"
 
     house = coded_house(
         tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
@@ -400,6 +439,7 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     played(house, scene)
     tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert (tools.count(("sign", "intent")), tools.count(("sign", "refusal"))) == (1, 2)
+    assert tools.count(("one__tool", "intent")) == 3
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
 
+from skillhouse.floor.clock import Clock, Moment, system_clock
 from skillhouse.floor.diagnostic import Diagnostic, Severity
 from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
 from skillhouse.floor.errors import (
@@ -32,11 +33,13 @@ __all__ = [
     "PROTECTED_NAMES",
     "SECRET_NAMES",
     "AmbiguousSkillError",
+    "Clock",
     "ConfigError",
     "DecodeError",
     "Diagnostic",
     "Digest",
     "MissingExtraError",
+    "Moment",
     "PathError",
     "Severity",
     "SkillError",
@@ -59,6 +62,7 @@ __all__ = [
     "open_directory_beneath",
     "read_beneath",
     "shaped",
+    "system_clock",
     "tree_digest",
     "wire_name",
 ]

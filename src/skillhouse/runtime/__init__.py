@@ -1,8 +1,10 @@
 """Builds one house from one configuration."""
 
+from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config import Config, Places, Settings
 from skillhouse.runtime.config_files import load_config
+from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.house import Skillhouse
@@ -30,6 +32,7 @@ from skillhouse.runtime.view import View
 
 __all__ = [
     "Config",
+    "Conversation",
     "Difference",
     "Explanation",
     "ExtensionSettings",
@@ -61,6 +64,7 @@ __all__ = [
     "TrustStore",
     "TrustedSkill",
     "View",
+    "agent_skills",
     "configured",
     "file_kind",
     "judged_line",

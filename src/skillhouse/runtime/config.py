@@ -69,6 +69,8 @@ class AgentSettings:
     skill: Mapping[str, Effect] | tuple[tuple[str, Effect], ...] = ()
     """Patterns of skills' names with their effects, as a table or a list of pairs: their order
     counts, as the profile says (S004-54, S004-56)."""
+    preload: tuple[str, ...] = ()
+    """Skills whose texts the agent gets before it begins."""
 
     @property
     def skill_rules(self) -> tuple[Rule, ...]:
@@ -149,6 +151,8 @@ class Config:
     """The layer of each agent; an agent that is not named here is unknown."""
     skill_rules: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
     """Each agent's patterns of skills; the profile says how they are read."""
+    preload: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The skills whose texts each agent gets before it begins."""
     net: NetSettings = field(default_factory=NetSettings)
     """What may be reached."""
     remotes: tuple[RemoteSource, ...] = ()

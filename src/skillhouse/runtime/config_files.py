@@ -103,6 +103,7 @@ def load_config(
                 for name, agent in (merged.agents or {}).items()
             },
         },
+        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
         net=merged.net or NetSettings(),
         remotes=merged.remotes or (),
@@ -163,7 +164,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
+            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
             refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)

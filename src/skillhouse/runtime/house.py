@@ -19,6 +19,7 @@ from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config, Places
+from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.menu import Invocable, invoke
@@ -56,8 +57,7 @@ class Skillhouse:
         Args:
             config: Where the house stands and what its rules are; read from the files of this
                 place when None.
-            channel: How a person is asked; without one, what needs a yes waits for an answer from
-                the command line or the page, and nothing is done.
+            channel: How a person is asked; without one, what needs a yes waits for an answer.
             checks: What loading a skill needs besides what the rules say.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
@@ -185,6 +185,7 @@ class Skillhouse:
         user: str = "local",
         channel: str = "library",
         approval_id: str = "",
+        listener: toolbox.Listener | None = None,
         **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
@@ -197,16 +198,19 @@ class Skillhouse:
             channel: Where the call comes from.
             approval_id: That of an answered approval of this very call. A call repeated without
                 it finds its own.
-            ids: The caller's own session_id, message_id, call_id and trace, for the question and
-                the log.
+            listener: Hears how far the call is.
+            ids: The caller's session_id (which parts conversations), message_id, call_id, trace.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.skill_code.as_told(self.refresh)
         look = self._now()
         gate = look.gate(agent)
-        session = self.sessions.get(agent, user, channel, look.view(agent).visible)
+        session = self.sessions.get(
+            agent, user, channel, look.view(agent).visible, session_id=ids.get("session_id", "")
+        )
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -216,7 +220,7 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session)
+        result = await gate.call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 
@@ -225,6 +229,10 @@ class Skillhouse:
     ) -> toolbox.ToolResult:
         """Start a skill for a person, as slash commands do; `caller` is as of `call`."""
         return await invoke(self, name, arguments, approval_id, caller)
+
+    def conversation(self, **who: str) -> Conversation:
+        """Return a conversation, for whoever keeps its context; `who` is as of `Conversation`."""
+        return Conversation(self, **who)
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
         """Return what a person may start beside an agent, for menus."""
@@ -242,7 +250,7 @@ class Skillhouse:
 
         One thread of this house runs all such calls until `close`.
         """
-        return self._thread().call(lambda: self.call(name, arguments, **options))
+        return self.portal().call(lambda: self.call(name, arguments, **options))
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
@@ -265,7 +273,7 @@ class Skillhouse:
 
     def expected_sandbox(self) -> sandbox.SandboxStatus:
         """Return the sandbox that this machine should offer, without trying it."""
-        return self._thread().call(sandbox.detect)
+        return self.portal().call(sandbox.detect)
 
     def skill(self, reference: str) -> Skill:
         """Return a skill by id, name or directory name; raises as `SkillIndex.get`."""
@@ -341,8 +349,8 @@ class Skillhouse:
         What agents see is swapped all at once, and stays, with its search index, when nothing
         has changed.
         """
-        before, now = self._look, self._new_look()
-        if before.was_used and now.is_like(before):
+        now = self._new_look()
+        if self._look.was_used and now.is_like(self._look):
             return False
         self._look = now
         return True
@@ -389,7 +397,7 @@ class Skillhouse:
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
         return self.approvals.session_grants(session)
 
-    def _thread(self) -> toolbox.Portal:
-        if self._portal is None:
-            self._portal = toolbox.Portal()
+    def portal(self) -> toolbox.Portal:
+        """Return the thread of `call_sync`, which lives until `close`."""
+        self._portal = self._portal or toolbox.Portal()
         return self._portal

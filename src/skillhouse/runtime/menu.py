@@ -115,7 +115,7 @@ async def invoke(
         name: The skill.
         arguments: What the person wrote after it.
         approval_id: That of an answered approval of this very start.
-        caller: Agent, user and channel, as far as they are not the usual.
+        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
@@ -123,11 +123,18 @@ async def invoke(
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
     def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
-        return house.call("exec", wanted, **who)
+        # Each command is a call of its own.
+        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    session = house.sessions.get(**who, visible=view.visible)
+    session = house.sessions.get(
+        who["agent"],
+        who["user"],
+        who["channel"],
+        view.visible,
+        session_id=who.get("session_id", ""),
+    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},

@@ -300,14 +300,30 @@ class View:
 
     def person_gate(self, run_command: toolbox.RunCommand, safeguards: Safeguards) -> toolbox.Gate:
         """Return the door by which a person starts skills; no call of a model comes to it."""
-        menu = toolbox.Menu(
+        return self._inner_gate(toolbox.InvokeTool(self._menu(), run_command), safeguards)
+
+    def attaching_gate(self, safeguards: Safeguards) -> toolbox.Gate:
+        """Return the door by which skills come into a context that nobody's call asked for."""
+        names = [rule.name for rule in self.profile.tools if rule.kind == "skill"]
+
+        def decide(need: toolbox.Need, session: toolbox.Session) -> str:
+            return self._decide(need, session)[0].effect.value
+
+        name = names[0] if names else "skill"
+        return self._inner_gate(toolbox.AttachTool(name, self._menu(), decide), safeguards)
+
+    def _menu(self) -> toolbox.Menu:
+        return toolbox.Menu(
             skills=self.menu.skills,
             profile=self.profile,
             need=self.menu.need,
             refusal=self.menu.refusal,
         )
+
+    def _inner_gate(self, tool: toolbox.Tool, safeguards: Safeguards) -> toolbox.Gate:
+        """Return a door to one tool that no model is offered."""
         return toolbox.Gate(
-            [toolbox.InvokeTool(menu, run_command)],
+            [tool],
             decide=self._decide,
             approvals=safeguards.approvals,
             audit=safeguards.audit_log,

@@ -26,6 +26,7 @@ from skillhouse.sandbox.housing import Housing, housing_for
 from skillhouse.sandbox.node_cell import NodeCell
 from skillhouse.sandbox.profile import Limits
 from skillhouse.sandbox.python_cell import PythonCell
+from skillhouse.sandbox.queues import QUEUE_MAX, Queues
 from skillhouse.sandbox.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.sandbox.snapshot import Snapshots
 from skillhouse.sandbox.status import Level, SandboxStatus, untested
@@ -68,6 +69,7 @@ class Executor:
         state: Path,
         limits: Limits = CELL_LIMITS,
         max_cells: int = MAX_CELLS,
+        max_waiting: int = QUEUE_MAX,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """Make an executor; cells start with the first call that needs one.
@@ -76,6 +78,9 @@ class Executor:
             status: What `self_test` found.
             state: Directory for private copies of skills' trees.
             limits: Of each cell with all its calls; `seconds` says nothing here.
+            max_cells: At one time; a call beyond waits until one is idle.
+            max_waiting: Calls that may wait for one cell.
+            idle_seconds: After which a cell without a call is closed.
 
         Raises:
             SandboxUnavailableError: no level of the sandbox works here.
@@ -84,6 +89,7 @@ class Executor:
         self._level: Level = status.level
         self._untested = untested(status)
         self._snapshots = Snapshots(state)
+        self._queues = Queues(most=max_waiting)
         self._max_cells = max_cells
         self._idle_seconds = idle_seconds
         self._capabilities = Capabilities()
@@ -120,7 +126,8 @@ class Executor:
         """
         params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
         packed(params)
-        return await self._call(spec, "tool.execute", params, seconds=timeout, host=host)
+        with self._queues.place(_key(spec), spec.skill):
+            return await self._call(spec, "tool.execute", params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return the names of the tools that the skill's code exports, as the code says itself.

@@ -6,6 +6,13 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.tools.activation import ATTACHED_SKILL_TOKENS as ATTACHED_SKILL_TOKENS
+    from skillhouse.tools.activation import ATTACHED_TOKENS as ATTACHED_TOKENS
+    from skillhouse.tools.activation import Activation as Activation
+    from skillhouse.tools.activation import Activations as Activations
+    from skillhouse.tools.activation import Attachment as Attachment
+    from skillhouse.tools.activation import LeftOut as LeftOut
+    from skillhouse.tools.activation import tokens_of as tokens_of
     from skillhouse.tools.agreed import Agreed as Agreed
     from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
     from skillhouse.tools.asset_tools import AssetTool as AssetTool
@@ -17,10 +24,14 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
+    from skillhouse.tools.attaching import AttachTool as AttachTool
+    from skillhouse.tools.attaching import Way as Way
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
+    from skillhouse.tools.call import Listener as Listener
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
+    from skillhouse.tools.call import Progress as Progress
     from skillhouse.tools.call import RefusedError as RefusedError
     from skillhouse.tools.call import Tool as Tool
     from skillhouse.tools.call import ToolCall as ToolCall
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.elsewhere import SKILL_RESOURCE as SKILL_RESOURCE
     from skillhouse.tools.elsewhere import Elsewhere as Elsewhere
     from skillhouse.tools.elsewhere import SkillResourceTool as SkillResourceTool
+    from skillhouse.tools.elsewhere import acts as acts
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
@@ -54,6 +66,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
+    from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
@@ -76,18 +89,23 @@ else:
     __all__, __getattr__ = lazy_face(
         __name__,
         {
+            "activation": (
+                "ATTACHED_SKILL_TOKENS ATTACHED_TOKENS Activation Activations Attachment LeftOut "
+                "tokens_of"
+            ),
             "agreed": "Agreed",
             "asset_tools": "AssetTool AssetsTool ScriptPathTool",
             "assets": (
                 "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset "
                 "script_path"
             ),
+            "attaching": "AttachTool Way",
             "call": (
-                "OUTPUT_MAX TRANSACTION_PAGE Output Plan RefusedError Tool ToolCall ToolResult "
-                "UnknownToolError"
+                "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
+                "ToolCall ToolResult UnknownToolError"
             ),
             "command": "ExecTool",
-            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
+            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
             "files": "EditTool ListTool ReadTool WriteTool",
             "gate": "Gate",
             "invoking": "INVOKE InvokeTool Menu RunCommand",
@@ -96,7 +114,7 @@ else:
             "rendering": "render_content result_data",
             "serving": "SKILL_FILE_TOOL SkillFileTool",
             "session": "Session Sessions SkillCheck",
-            "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
+            "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
             "skill_gate": "SkillGate",
             "skill_tools": "tool_about_skills",
             "skills": "SearchTool Shown SkillTool search_skills",

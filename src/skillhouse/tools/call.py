@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.tools.activation import Activation
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -84,6 +85,26 @@ class Output:
     """Whether the text is about a failure, such as a command that exited with another code."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the audit log; texts and integers only."""
+    activation: Activation | None = None
+    """The skill whose text this is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a call is."""
+
+    progress: float
+    """How much is done; more with each word of one call."""
+    total: float | None
+    """How much there is to do, where that is known."""
+    message: str
+    """One line about it, in the words of what runs: untrusted."""
+
+
+Listener = Callable[[Progress], Awaitable[None]]
+"""Hears how far a call is. What it raises is logged and costs the call nothing."""
+Say = Callable[[float, str], None]
+"""Takes how much of a call is done, from 0 to 1, and a word about it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +114,8 @@ class Plan:
     needs: tuple[Need, ...]
     run: Callable[[], Awaitable[Output]]
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
+    run_telling: Callable[[Say], Awaitable[Output]] | None = None
+    """Does as `run` does and says how far it is; None for what has nothing to say."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
     bound: tuple[tuple[str, str], ...] = ()

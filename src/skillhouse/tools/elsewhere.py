@@ -112,9 +112,18 @@ def begun(session: Session, skill: Skill, text: str) -> str:
     (SEP-2640, "No implicit local execution"); rules that allow commands do not answer it.
     """
     session.loaded[skill.file] = skill.directory
+    origin = acts(session, skill)
+    return f"{origin}\n\n{text}" if origin else text
+
+
+def acts(session: Session, skill: Skill) -> str:
+    """Have commands need a yes for a skill of another server, and return what is told of it.
+
+    For one of this machine nothing is done, and there is nothing to tell.
+    """
     origin = "" if session.elsewhere is None else session.elsewhere.origin(skill)
     if session.elsewhere is None or not origin:
-        return text
+        return ""
     session.acting[skill.file] = Need(
         permission=Permission(action=SKILL_CODE, resource=skill.name),
         default=Effect.ASK,
@@ -122,7 +131,7 @@ def begun(session: Session, skill: Skill, text: str) -> str:
         skill_digest=session.elsewhere.binding(skill) or "",
         level="write",
     )
-    return f"{origin}\n\n{text}"
+    return origin
 
 
 class SkillResourceTool:

@@ -18,6 +18,7 @@ from skillhouse.permission import Decision, Effect, Outcome
 from skillhouse.tools.agreed import Agreed
 from skillhouse.tools.approving import bound, question, rule_hint
 from skillhouse.tools.call import (
+    Listener,
     Output,
     Plan,
     RefusedError,
@@ -29,6 +30,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.case import Case, raised
 from skillhouse.tools.need import Judged, Need
+from skillhouse.tools.progress import telling
 from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate
@@ -80,11 +82,13 @@ class Gate:
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
         }
 
-    async def call(self, call: ToolCall, session: Session) -> ToolResult:
+    async def call(
+        self, call: ToolCall, session: Session, *, listener: Listener | None = None
+    ) -> ToolResult:
         """Look up, check, decide, ask, record, run, record: the only way to an effect.
 
         The order is that of decision 7: scope, the user's list, the path's rules, the tier, a
-        person, the log, the effect.
+        person, the log, the effect. The listener hears how far the effect is.
 
         Raises:
             UnknownToolError: no tool has that name.
@@ -102,7 +106,7 @@ class Gate:
                 case = await self._asked(tool, case, session, account)
                 if isinstance(case, ToolResult):
                     return case
-            return await self._run(tool, case, account)
+            return await self._run(tool, case, session, account, listener)
 
     def _worked_out(self, tool: Tool, call: ToolCall, session: Session) -> Case | ToolResult:
         """Return the call with all that is decided about it, or the refusal."""
@@ -123,7 +127,14 @@ class Gate:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         return raised(case)
 
-    async def _run(self, tool: Tool, case: Case, account: Account) -> ToolResult:
+    async def _run(
+        self,
+        tool: Tool,
+        case: Case,
+        session: Session,
+        account: Account,
+        listener: Listener | None,
+    ) -> ToolResult:
         """Record, run, record."""
         plan, approval = case.plan, case.approval
         assert plan is not None  # noqa: S101 - `_worked_out` gave it.
@@ -142,11 +153,15 @@ class Gate:
         output = Output(text="cancelled", failed=True)
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                output = await _ran(tool, plan)
+                output = await _ran(tool, plan, listener)
             account.ended(output, signs=case.level == "sign")
         finally:
             # Also when the call is cancelled: what was begun has an outcome.
             self._recorder.outcome(case, intent, output, time.monotonic() - began)
+        if output.activation is not None and not output.failed:
+            session.activations.note(
+                output.activation, call_id=case.call.call_id, is_approved=approval is not None
+            )
         return ToolResult(
             content=bounded(output.text),
             status="error" if output.failed else "ok",
@@ -232,10 +247,13 @@ class Gate:
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
 
 
-async def _ran(tool: Tool, plan: Plan) -> Output:
+async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:
     """Run a plan; what it cannot do is an output that says so."""
     try:
-        return await plan.run()
+        if listener is None or plan.run_telling is None:
+            return await plan.run()
+        async with telling(listener) as say:
+            return await plan.run_telling(say)
     except RefusedError as refused:
         return Output(text=str(refused), failed=True)
     except OSError as error:

@@ -23,11 +23,13 @@ from skillhouse.skill import (
     find_commands,
     plain_words,
 )
+from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
 from skillhouse.tools.rendering import render_content
 from skillhouse.tools.session import Session
+from skillhouse.tools.wording import said
 
 INVOKE = "invoke"
 """What the log and rules call a person's start of a skill."""
@@ -77,6 +79,7 @@ class InvokeTool:
         """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
+        need = self._menu.need(skill)
 
         async def run() -> Output:
             try:
@@ -86,15 +89,23 @@ class InvokeTool:
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
-                written = _Written(content, arguments.get("arguments", ""), profile, session)
+                given = arguments.get("arguments", "")
+                written = Written(content, given, profile, session)
                 body = await written.body(self._run_command)
             except (SkillError, SubstitutionError) as error:
                 raise RefusedError(str(error)) from error
-            whole = replace(content, body=body, text=_with_body(content, body))
-            text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
+            # What commands gave may be another than before.
+            is_held = not written.commands and session.activations.is_held(content, given)
+            if is_held:
+                text = said(profile.messages, "skill_held", name=skill.name)
+            else:
+                whole = with_body(content, body)
+                text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
             text = begun(session, skill, text)
+            noted = activation_of(content, text, need.skill_digest)
             return Output(
                 text=text,
+                activation=None if is_held else replace(noted, by="person", arguments=given),
                 data={
                     "id": skill.id,
                     "name": skill.name,
@@ -105,7 +116,7 @@ class InvokeTool:
             )
 
         facts = (("skill", skill.id), ("file", skill.file))
-        return Plan(needs=(self._menu.need(skill),), run=run, facts=facts)
+        return Plan(needs=(need,), run=run, facts=facts)
 
     def _skill(self, reference: str) -> Skill:
         try:
@@ -115,7 +126,7 @@ class InvokeTool:
             raise RefusedError(why or str(error), denied=bool(why)) from error
 
 
-class _Written:
+class Written:
     """One body on its way from its author's text to what the model reads."""
 
     def __init__(
@@ -191,10 +202,11 @@ class _Written:
         return None if words is None else {"command": words[0], "params": list(words[1:])}
 
 
-def _with_body(content: SkillContent, body: str) -> str:
-    """Return the whole file with another body, for the style that shows it whole."""
+def with_body(content: SkillContent, body: str) -> SkillContent:
+    """Return a skill with another body, in its whole text too, for the style that shows that."""
     head = content.text.removesuffix(content.body) if content.body else content.text
-    return f"{head}{body}" if len(head) < len(content.text) else body
+    text = f"{head}{body}" if len(head) < len(content.text) else body
+    return replace(content, body=body, text=text)
 
 
 def _line(text: str) -> str:
