@@ -42,7 +42,7 @@ ABUSES: Mapping[str, str] = {
     "34 fork bomb": "while True:\n    os.fork()",
     "35 memory bomb": "held = []\nwhile True:\n    held.append(b'x' * (1 << 20))",
     "36 spin of 16 processes": "for _ in range(4):\n    os.fork()\nwhile True:\n    pass",
-    "37 sleep that ignores signals": "for n in (1, 2, 3, 15):\n    signal.signal(n, signal.SIG_IGN)\n"
+    "37 sleep that ignores signals": "for n in (1, 2, 15):\n    signal.signal(n, signal.SIG_IGN)\n"
     "time.sleep(60)",
     "38 children that stay behind": "for _ in range(40):\n    subprocess.Popen(['sleep', '60'], "
     "start_new_session=True)\nreturn 1",
@@ -58,7 +58,7 @@ ABUSES: Mapping[str, str] = {
     "3_900_000 + b'1]'))\ntime.sleep(60)",
     "43 deep message": "link = _socket.socket(fileno=3)\nlink.sendall(framed(b'[' * 4_000_000))\n"
     "time.sleep(60)",
-    "44 flood of stale capabilities": 'link = _socket.socket(fileno=3)\ndata = framed(b\'{"jsonrpc":'
+    "44 stale capabilities": 'link = _socket.socket(fileno=3)\ndata = framed(b\'{"jsonrpc":'
     '"2.0","method":"core.sign","params":{"capability":"x"},"id":1}\')\n'
     "while True:\n    link.sendall(data)\n    link.recv(65536)",
     "47 walk of all files": "while True:\n    for _ in os.walk('/'):\n        pass",

@@ -1,10 +1,11 @@
 """One call of a skill that prints a small JSON result: ours beside what others run scripts with.
 
-`./x bench runners [--rounds N] [--srt PROGRAM] [--rivals PYTHON]` takes turns, so that a slow moment
-hits all: the script as a plain process; our cells, warm; our sandbox for commands; the command line
-of Anthropic's sandbox-runtime; and the script runners of pydantic-ai-skills and agno, which run the
-script as a plain process without a sandbox. Those run in a process of their own, started once, so
-that their imports do not count. What is not installed is left out, with how to get it.
+`./x bench runners [--rounds N] [--srt PROGRAM] [--rivals PYTHON]` takes turns, so that a slow
+moment hits all: the script as a plain process; our cells, warm; our sandbox for commands; the
+command line of Anthropic's sandbox-runtime; and the script runners of pydantic-ai-skills and agno,
+which run the script as a plain process without a sandbox. Those run in a process of their own,
+started once, so that their imports do not count. What is not installed is left out, with how to get
+it.
 """
 
 from __future__ import annotations
