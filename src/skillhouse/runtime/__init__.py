@@ -7,6 +7,7 @@ from skillhouse.runtime.config_files import load_config
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.health import audit_troubles
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
@@ -65,6 +66,7 @@ __all__ = [
     "TrustedSkill",
     "View",
     "agent_skills",
+    "audit_troubles",
     "configured",
     "file_kind",
     "judged_line",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +13,6 @@ from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
-from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
@@ -25,12 +23,13 @@ from skillhouse.runtime.management import Management
 from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
-from skillhouse.runtime.policy import Explanation, Policy
+from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skill_code import Found, SkillCode
-from skillhouse.runtime.trust import TrustReport, TrustStore
+from skillhouse.runtime.trust import TrustStore
+from skillhouse.runtime.trusting import ProjectTrust
 from skillhouse.runtime.view import View
 from skillhouse.runtime.watching import watch
 from skillhouse.runtime.worked import WorkedFiles
@@ -314,34 +313,16 @@ class Skillhouse:
             audit=self.audit_log,
         )
 
-    def explain(
-        self, permission: Permission, *, default: Effect = Effect.ASK, agent: str = "default"
-    ) -> Explanation:
-        """Return the decision about anything, every rule that spoke, and the reason in words."""
-        return self.policy.explain(permission, agent=agent, default=default)
-
-    def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
-        """Return the decision about loading a skill; reads a project's skill to see its digest."""
-        return self.policy.explain_skill(skill, agent=agent)
-
-    def trust_report(self) -> TrustReport:
-        """Return how this project's skills stand to what was trusted; reads them."""
-        return self.trust_store.report(self.project, self._look.project_skills())
-
-    def trust(self) -> TrustReport:
-        """Trust this project and its skills as they are now."""
-        self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
-        skills = self._look.project_skills()
-        report = self.trust_store.trust(self.project, skills, datetime.now(UTC))
-        self.refresh()
-        return report
-
-    def revoke_trust(self) -> bool:
-        """Take the trust in this project back; whether there was any."""
-        self.safeguards.noted("trust-revoked", user=approval.OWNER, reason=str(self.project))
-        revoked = self.trust_store.revoke(self.project)
-        self.refresh()
-        return revoked
+    @cached_property
+    def trusting(self) -> ProjectTrust:
+        """Whether this project is trusted, and as it was when."""
+        return ProjectTrust(
+            self.trust_store,
+            self.project,
+            lambda: self._look.project_skills(),  # noqa: PLW0108 the look of that moment
+            self.safeguards,
+            self.refresh,
+        )
 
     def refresh(self) -> bool:
         """Look anew; whether there is anything else than before.

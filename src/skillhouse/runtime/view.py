@@ -296,6 +296,7 @@ class View:
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
             agreed=safeguards.agreed,
+            telling=self._telling(safeguards.audit_log),
         )
 
     def person_gate(self, run_command: toolbox.RunCommand, safeguards: Safeguards) -> toolbox.Gate:
@@ -331,6 +332,7 @@ class View:
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
             agreed=safeguards.agreed,
+            telling=self._telling(safeguards.audit_log),
         )
 
     def file_gate(self, approvals: approval.ApprovalBroker, audit: AuditLog) -> toolbox.Gate:
@@ -343,6 +345,9 @@ class View:
             place=self._policy.place,
             write_gate=self._config.write_gate,
         )
+
+    def _telling(self, audit: AuditLog) -> toolbox.Telling:
+        return toolbox.Telling.by(self._config.places.environment, audit.preview)
 
     def _decide(self, need: toolbox.Need, session: toolbox.Session) -> tuple[Decision, str]:
         found = self._policy.explain(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from skillhouse.approval import Level
 from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
     TOOL_SECONDS,
@@ -35,6 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import code_inside
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 """From the mildest to the strictest."""
@@ -190,6 +192,10 @@ class SkillCodeTool:
             run_telling=run,
             facts=facts,
             page=TRANSACTION_PAGE if self.level == "sign" else "",
+            traits={
+                SKILL_NAME: self.skill.manifest.name,
+                SKILL_SOURCE: self.skill.directory.as_uri(),
+            },
         )
 
     def _need(self, digest: str) -> Need:
@@ -229,8 +235,11 @@ class SkillCodeTool:
             }
             milliseconds = self._spec.timeout_ms
             seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
-            result = await runner.execute(
-                spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+            result = await code_inside(
+                runner.execute(
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+                ),
+                manifest.language,
             )
             if result.kind == "error":
                 await self._workshop.look_at_exports(self.skill, spec)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import sys
 
 from skillhouse.frontends.cli.options import add_place, house_of, port
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.http import serve
+from skillhouse.frontends.logs import service_logging
 
 EXAMPLES = """examples:
   skillhouse up
@@ -27,4 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C."""
     house = house_of(options)
-    return serve(house, port=options.port, announce=terminal.line)
+    handler = service_logging(sys.stderr, house.audit_log.clean)
+    try:
+        return serve(house, port=options.port, announce=terminal.line)
+    finally:
+        logging.getLogger().removeHandler(handler)

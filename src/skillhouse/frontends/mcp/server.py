@@ -22,7 +22,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 import skillhouse
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, tracing
+from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
@@ -46,6 +47,7 @@ class HouseServer:
         self._listing = listing
         self._agent = agent
         self._user = user
+        self._audit_news = AuditNews(house.audit_log)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk: Server[None] = Server(
@@ -76,7 +78,7 @@ class HouseServer:
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
-        self, _: ServerRequestContext[None], params: types.CallToolRequestParams
+        self, context: ServerRequestContext[None], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         if self._listing.changed_lately():
             await self._announce()
@@ -87,6 +89,7 @@ class HouseServer:
                 agent=self._agent,
                 user=self._user,
                 channel=CHANNEL,
+                trace=trace_of(context),
             )
         except UnknownToolError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
@@ -120,6 +123,7 @@ class HouseServer:
         while True:
             await anyio.sleep(POLL_SECONDS)
             try:
+                self._audit_news.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError):
                 # The next call says what is wrong; a half-written state file is whole again soon.
@@ -139,6 +143,15 @@ class HouseServer:
                 # This client has gone; the others are told all the same.
                 with suppress(ValueError):
                     self._sessions.remove(session)
+
+
+def trace_of(context: ServerRequestContext[None]) -> str:
+    """Return the trace that a request is a part of: its `_meta` says so, or its HTTP header."""
+    told = (context.meta or {}).get("traceparent")
+    headers = getattr(context.request, "headers", None)
+    if told is None and headers is not None:
+        told = headers.get("traceparent")
+    return told if isinstance(told, str) and tracing.is_traceparent(told) else ""
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
