@@ -325,7 +325,7 @@ return [os.listdir("/") and os.path.exists("/proc"), said.stdout, ran, os.cpu_co
       .on('message', resolve);
   });
   const used = process.memoryUsage();
-  return [fs.existsSync('/proc'), said.stdout, ran, os.availableParallelism() > 0
+  return [fs.existsSync('/proc'), said.stdout, ran, os.cpus().length > 0
     && used.rss > used.heapUsed && process.memoryUsage.rss() > 1e6 && os.totalmem() > 0];"""
     assert value(lab, language, python, node) == [False, "2\n", [1], True]
 
