@@ -25,7 +25,7 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from cells import PAUSE_SECONDS, call, make_executor, make_skill
+from cells import call, make_executor, make_skill, settled
 from skillhouse.sandbox import SandboxProfile, detect, launcher_for
 
 SCRIPT = '#!/usr/bin/python3\nimport json\nprint(json.dumps({"n": 1}))\n'
@@ -132,8 +132,7 @@ async def measure(cases: dict[str, Case], rounds: int) -> dict[str, list[float]]
             taken = await case()
             if number >= WARM_UP:
                 found[name].append(taken)
-            # So that the next spare process of the Node cell is there.
-            await anyio.sleep(PAUSE_SECONDS)
+            await settled()
     return found
 
 

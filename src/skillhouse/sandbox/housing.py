@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import shutil
+import signal
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -198,6 +199,11 @@ class Habitat:
         if self.completed is not None and self.completed.limit:
             return self.completed.limit
         return "" if self.gone.is_set() else self._guard.reached()
+
+    @property
+    def aborted(self) -> bool:
+        """Tell whether it ended by SIGABRT, as programs do that give up."""
+        return self.completed is not None and self.completed.signal == signal.SIGABRT
 
     def how(self) -> str:
         """Return how it ended, in words for a person."""

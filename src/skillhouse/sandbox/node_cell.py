@@ -27,6 +27,8 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.housing import Habitat, Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 
+OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
+"""What V8 says before it aborts."""
 SPARES = 1
 """Processes that wait for a call: each is some 45 MB (issue "executor": idle cell at most 60)."""
 
@@ -146,6 +148,10 @@ class Worker:
             said = f": {outcome.error}" if outcome.error else ""
             return "resource-limit", f"the limit of {limit} was met{said}"
         if outcome.kind == "crashed":
+            if habitat.aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+                # Without a control group V8 itself meets the limit. A skill that only prints this
+                # calls its own end by another name.
+                return "resource-limit", "the limit of memory was met"
             return outcome.kind, f"{habitat.how()} before it answered"
         return outcome.kind, outcome.error
 
