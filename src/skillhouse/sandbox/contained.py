@@ -33,7 +33,7 @@ from skillhouse.sandbox.housing import (
     Habitat,
     Housing,
     Inhabited,
-    node_program,
+    needed_node,
 )
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS
@@ -50,21 +50,26 @@ _READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
 _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 
-def habitat_for(housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> Inhabited:
+def habitat_for(
+    housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+) -> Inhabited:
     """Return what a cell lives in; see `Habitat`."""
     kind = ContainedHabitat if housing.is_contained else Habitat
-    return kind(housing, spec, tree=tree, forks=forks)
+    return kind(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
 
 
 class ContainedHabitat:
     """One process that has confined itself, with its forks, from its start to its end."""
 
-    def __init__(self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> None:
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+    ) -> None:
         """Prepare it; `start` spawns.
 
         Args:
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
+            is_spare: True for one call's own that is to be ready before there is a call.
 
         Raises:
             SandboxError: the program for the language is missing.
@@ -78,7 +83,8 @@ class ContainedHabitat:
         self._place.mkdir(mode=0o700)
         self._packages = [p.resolve() for p in (spec.dependencies, *spec.shared) if p is not None]
         self._skill = tree if forks else self._linked()
-        self._argv = () if forks else (node_program(), *NODE_FLAGS)
+        self._last = ("spare",) if is_spare else ()
+        self._argv = () if forks else (needed_node(), *NODE_FLAGS)
         self._process: subprocess.Popen[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._output = bytearray()
@@ -163,7 +169,7 @@ class ContainedHabitat:
         # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
-        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry)
+        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *self._last)
         readable += [str(self._base / "view"), str(NODE_CELL)]
         filters = {"seccomp": housing.call_filter.hex()}
         return json.dumps({**told, **filters, "readable": readable, "argv": argv})

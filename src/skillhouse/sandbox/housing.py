@@ -130,6 +130,24 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
+def node_program() -> str | None:
+    """Return Node, from where programs are looked for inside."""
+    return shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+
+
+def needed_node() -> str:
+    """Return the same.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    node = node_program()
+    if node is None:
+        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
+        raise SandboxError("exec-not-found", message)
+    return node
+
+
 class CellGuard(Guard):
     """A guard of what lives long: it looks less often while nothing happens."""
 
@@ -177,12 +195,15 @@ class Inhabited(Protocol):
 class Habitat:
     """One bubblewrap with what runs in it, from its start until nothing of it is left."""
 
-    def __init__(self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> None:
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+    ) -> None:
         """Prepare it; `start` spawns.
 
         Args:
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
+            is_spare: True for one call's own that is to be ready before there is a call.
 
         Raises:
             SandboxError: a control group or the program for the language is missing.
@@ -191,6 +212,7 @@ class Habitat:
         self._spec = spec
         self._tree = tree
         self._forks = forks
+        self._is_spare = is_spare
         self._guard = housing.guard()
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
@@ -312,17 +334,5 @@ class Habitat:
             program, readable = interpreter()
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry), ()
-
-
-def node_program() -> str:
-    """Return the path of Node.
-
-    Raises:
-        SandboxError: there is none.
-    """
-    node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
-    if node is None:
-        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
-        raise SandboxError("exec-not-found", message)
-    return node
+        spare = ("spare",) if self._is_spare else ()
+        return (needed_node(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
