@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.listening import Listener
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Beside the project where it is developed; a user's clone has none."""
@@ -63,3 +67,12 @@ def shared_data() -> Path:
     if not directory.is_dir():
         pytest.skip("no ../shared/data beside this clone")
     return directory
+
+
+@pytest.fixture
+def heard() -> Iterator[Listener]:
+    """Return what telemetry is told while the test runs."""
+    from tests.listening import listener  # noqa: PLC0415 - most tests need no SDK.
+
+    with listener().on() as listening:
+        yield listening

@@ -452,7 +452,7 @@ def test_a_project_names_no_server_though_it_is_trusted(tmp_path: Path) -> None:
     (places.start / "skillhouse.toml").write_text(text, encoding="utf-8")
     with Skillhouse(configured(places)) as house:
         assert house.mcp_host is None
-        house.trust()
+        house.trusting.trust()
     with pytest.raises(ConfigError, match="cannot be set by a project"):
         configured(places)
 

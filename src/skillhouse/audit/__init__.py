@@ -1,6 +1,7 @@
 """Remembers what was decided and what came of it, so that a change shows."""
 
 from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
+from skillhouse.audit.health import Trouble, stuck, troubles
 from skillhouse.audit.keys import checkpoint_key
 from skillhouse.audit.log import AuditLog
 from skillhouse.audit.moment import timestamp
@@ -34,6 +35,7 @@ __all__ = [
     "Retention",
     "Stats",
     "Transaction",
+    "Trouble",
     "Verification",
     "checkpoint_key",
     "csv_lines",
@@ -43,7 +45,9 @@ __all__ = [
     "read_records",
     "redacted",
     "stats_of",
+    "stuck",
     "timestamp",
+    "troubles",
     "verify_log",
     "write_gate_lines",
 ]

@@ -26,6 +26,7 @@ from skillhouse.runtime.config_checks import (
     try_examples,
 )
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.network_settings import (
     NET_KEYS,
     NetSettings,
@@ -95,6 +96,7 @@ def load_config(
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
+        memory=merged.memory or MemorySettings(),
         mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
@@ -103,6 +105,7 @@ def load_config(
                 for name, agent in (merged.agents or {}).items()
             },
         },
+        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
         skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
         net=merged.net or NetSettings(),
         remotes=merged.remotes or (),
@@ -163,7 +166,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
     agents = table.get("agents")
     for agent in agents.values() if isinstance(agents, Mapping) else ():
         if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"rules", "skill"}), "agent key", path)
+            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
             refuse_unknown_rule_keys(agent, path)
     try:
         settings = shaped(table, Settings)
@@ -232,6 +235,7 @@ _TABLES = {
     "signer": SIGNER_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "memory": frozenset(field.name for field in fields(MemorySettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
 _VARIABLES = {

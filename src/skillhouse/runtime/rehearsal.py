@@ -96,7 +96,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
             content=None,
         )
     skill = house.skill(hits[0].id)
-    explained = house.explain_skill(skill)
+    explained = house.policy.explain_skill(skill)
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     mentions = find_mentions(content.body, frozenset(TOOL_DEFAULTS)) if content else ()
     return Rehearsal(
@@ -136,7 +136,7 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
     workspace = house.config.places.start
     verdict = judge_line(line, rules, Places(workspace, writable=(workspace,)))
     found = [
-        house.explain(
+        house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
         )
         for judged in verdict.commands
@@ -174,7 +174,7 @@ def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
             reasons=judged.reasons,
         )
     default = TOOL_DEFAULTS.get(mention.text, Effect.ASK)
-    found = house.explain(Permission(action=mention.text, resource=""), default=default)
+    found = house.policy.explain(Permission(action=mention.text, resource=""), default=default)
     return MentionVerdict(
         mention=mention,
         effect=found.decision.effect,

@@ -13,6 +13,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from skillhouse.floor import tracing
+from skillhouse.floor.conventions import (
+    SANDBOX_KIND,
+    SANDBOX_LEVEL,
+    SANDBOX_START,
+    SANDBOX_START_SPAN,
+)
 from skillhouse.sandbox.cell import (
     CELL_LIMITS,
     TOOL_SECONDS,
@@ -276,8 +283,16 @@ class Executor:
         self._cells[key] = held
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        began = time.monotonic()
         try:
-            await cell.start()
+            with tracing.span(SANDBOX_START_SPAN) as told:
+                await cell.start()
+                told.set({SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)})
+            tracing.observe(
+                SANDBOX_START,
+                time.monotonic() - began,
+                {SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)},
+            )
         except BaseException as error:
             failure = error if isinstance(error, Exception) else None
             held.failure = failure or RpcError(UNAVAILABLE, "the start of the cell was cancelled")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +78,7 @@ class BubblewrapLauncher:
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
         """See `Launcher.run`."""
+        asked_at = time.monotonic()
         _check_argv(argv)
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
@@ -86,12 +88,13 @@ class BubblewrapLauncher:
         ) as covers:
             guard = self._guard(profile)
             try:
-                return await Run(
-                    self._command(argv, profile, covers, cwd), guard, profile.limits
-                ).complete(stdin)
+                run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
+                done = await run.complete(stdin)
             finally:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
+        started = None if run.began_at is None else run.began_at - asked_at
+        return dataclasses.replace(done, start_seconds=started)
 
     def _guard(self, profile: SandboxProfile) -> Guard:
         if self._place is None:

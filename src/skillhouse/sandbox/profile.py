@@ -95,3 +95,5 @@ class Completed:
     limit: str = ""
     """The limit that ended the run: "time", "memory", "processes", "output" or ""."""
     duration_seconds: float
+    start_seconds: float | None = None
+    """From the call to the first process inside; None where that is not known."""

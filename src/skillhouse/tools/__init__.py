@@ -6,6 +6,13 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.tools.activation import ATTACHED_SKILL_TOKENS as ATTACHED_SKILL_TOKENS
+    from skillhouse.tools.activation import ATTACHED_TOKENS as ATTACHED_TOKENS
+    from skillhouse.tools.activation import Activation as Activation
+    from skillhouse.tools.activation import Activations as Activations
+    from skillhouse.tools.activation import Attachment as Attachment
+    from skillhouse.tools.activation import LeftOut as LeftOut
+    from skillhouse.tools.activation import tokens_of as tokens_of
     from skillhouse.tools.agreed import Agreed as Agreed
     from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
     from skillhouse.tools.asset_tools import AssetTool as AssetTool
@@ -17,6 +24,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
+    from skillhouse.tools.attaching import AttachTool as AttachTool
+    from skillhouse.tools.attaching import Way as Way
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import Listener as Listener
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.elsewhere import SKILL_RESOURCE as SKILL_RESOURCE
     from skillhouse.tools.elsewhere import Elsewhere as Elsewhere
     from skillhouse.tools.elsewhere import SkillResourceTool as SkillResourceTool
+    from skillhouse.tools.elsewhere import acts as acts
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
@@ -42,6 +52,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import InvokeTool as InvokeTool
     from skillhouse.tools.invoking import Menu as Menu
     from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
+    from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -66,6 +78,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.telling import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
@@ -79,21 +92,27 @@ else:
     __all__, __getattr__ = lazy_face(
         __name__,
         {
+            "activation": (
+                "ATTACHED_SKILL_TOKENS ATTACHED_TOKENS Activation Activations Attachment LeftOut "
+                "tokens_of"
+            ),
             "agreed": "Agreed",
             "asset_tools": "AssetTool AssetsTool ScriptPathTool",
             "assets": (
                 "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset "
                 "script_path"
             ),
+            "attaching": "AttachTool Way",
             "call": (
                 "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
                 "ToolCall ToolResult UnknownToolError"
             ),
             "command": "ExecTool",
-            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool",
+            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
             "files": "EditTool ListTool ReadTool WriteTool",
             "gate": "Gate",
             "invoking": "INVOKE InvokeTool Menu RunCommand",
+            "memory": "MemorySearchTool MemoryWriteTool",
             "need": "UNBOUND Judged Need",
             "portal": "Portal",
             "rendering": "render_content result_data",
@@ -105,6 +124,7 @@ else:
             "skills": "SearchTool Shown SkillTool search_skills",
             "wording": "OUR_WORDS said",
             "sign": "SignTool",
+            "telling": "Telling",
             "tier_gate": "TierGate",
             "web": "FetchTool WebSearchTool",
             "workspace": "Workspace",

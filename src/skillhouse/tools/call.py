@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.tools.activation import Activation
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -84,6 +85,10 @@ class Output:
     """Whether the text is about a failure, such as a command that exited with another code."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the audit log; texts and integers only."""
+    activation: Activation | None = None
+    """The skill whose text this is."""
+    traits: Mapping[str, str | int] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`; no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,8 @@ class Plan:
     """What it spends, as currency and amount, decoded by us; None when nobody can know."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
+    traits: Mapping[str, str] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 
 class Tool(Protocol):

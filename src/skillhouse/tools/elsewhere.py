@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.traits import skill_traits
 
 SKILL_CODE = "skill_code"
 """What rules call running a command while a skill of another server is in use."""
@@ -40,6 +42,10 @@ class Elsewhere(Protocol):
 
     def origin(self, skill: Skill) -> str:
         """Return what a model is told of where it comes from."""
+        ...
+
+    def address(self, skill: Skill) -> str:
+        """Return its address there; nothing for one of this machine."""
         ...
 
     def binding(self, skill: Skill) -> str | None:
@@ -112,9 +118,18 @@ def begun(session: Session, skill: Skill, text: str) -> str:
     (SEP-2640, "No implicit local execution"); rules that allow commands do not answer it.
     """
     session.loaded[skill.file] = skill.directory
+    origin = acts(session, skill)
+    return f"{origin}\n\n{text}" if origin else text
+
+
+def acts(session: Session, skill: Skill) -> str:
+    """Have commands need a yes for a skill of another server, and return what is told of it.
+
+    For one of this machine nothing is done, and there is nothing to tell.
+    """
     origin = "" if session.elsewhere is None else session.elsewhere.origin(skill)
     if session.elsewhere is None or not origin:
-        return text
+        return ""
     session.acting[skill.file] = Need(
         permission=Permission(action=SKILL_CODE, resource=skill.name),
         default=Effect.ASK,
@@ -122,7 +137,7 @@ def begun(session: Session, skill: Skill, text: str) -> str:
         skill_digest=session.elsewhere.binding(skill) or "",
         level="write",
     )
-    return f"{origin}\n\n{text}"
+    return origin
 
 
 class SkillResourceTool:
@@ -165,6 +180,8 @@ class SkillResourceTool:
                 text=f"{origin}\nFile: {path}\n\n{text}",
                 data={"id": skill.id, "path": str(path)},
                 detail={"skill": skill.id, "file": relative},
+                traits={SKILL_RESOURCE_NAME: relative},
             )
 
-        return Plan(needs=session.needs_of(skill), run=run)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, traits=traits)

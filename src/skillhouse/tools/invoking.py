@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    SkillError,
+    TreeError,
+    UnknownSkillError,
+    tree_digest,
+)
 from skillhouse.skill import (
     ARGUMENTS_MAX,
     COMMANDS_MAX,
@@ -23,11 +29,13 @@ from skillhouse.skill import (
     find_commands,
     plain_words,
 )
+from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
-from skillhouse.tools.need import Need
+from skillhouse.tools.need import UNBOUND, Need
 from skillhouse.tools.rendering import render_content
 from skillhouse.tools.session import Session
+from skillhouse.tools.wording import said
 
 INVOKE = "invoke"
 """What the log and rules call a person's start of a skill."""
@@ -35,8 +43,9 @@ COMMAND_OUTPUT_MAX = 16_384
 """Characters of one command's output that take its place; the whole text has the bound of every
 tool's."""
 
-RunCommand = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
-"""Makes one call of the tool `exec` as the agent would: decided, asked about and recorded."""
+RunCommand = Callable[[Mapping[str, Any], str], Awaitable[ToolResult]]
+"""Makes one call of the tool `exec` as the agent would: decided, asked about and recorded. Takes
+its arguments, and the digest of the skill whose command it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +86,7 @@ class InvokeTool:
         """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
+        need = self._menu.need(skill)
 
         async def run() -> Output:
             try:
@@ -86,15 +96,23 @@ class InvokeTool:
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
-                written = _Written(content, arguments.get("arguments", ""), profile, session)
+                given = arguments.get("arguments", "")
+                written = Written(content, given, profile, session)
                 body = await written.body(self._run_command)
             except (SkillError, SubstitutionError) as error:
                 raise RefusedError(str(error)) from error
-            whole = replace(content, body=body, text=_with_body(content, body))
-            text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
+            # What commands gave may be another than before.
+            is_held = not written.commands and session.activations.is_held(content, given)
+            if is_held:
+                text = said(profile.messages, "skill_held", name=skill.name)
+            else:
+                whole = with_body(content, body)
+                text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
             text = begun(session, skill, text)
+            noted = activation_of(content, text, need.skill_digest)
             return Output(
                 text=text,
+                activation=None if is_held else replace(noted, by="person", arguments=given),
                 data={
                     "id": skill.id,
                     "name": skill.name,
@@ -105,7 +123,7 @@ class InvokeTool:
             )
 
         facts = (("skill", skill.id), ("file", skill.file))
-        return Plan(needs=(self._menu.need(skill),), run=run, facts=facts)
+        return Plan(needs=(need,), run=run, facts=facts)
 
     def _skill(self, reference: str) -> Skill:
         try:
@@ -115,7 +133,7 @@ class InvokeTool:
             raise RefusedError(why or str(error), denied=bool(why)) from error
 
 
-class _Written:
+class Written:
     """One body on its way from its author's text to what the model reads."""
 
     def __init__(
@@ -176,11 +194,18 @@ class _Written:
         call = self._call(command)
         if call is None:
             return "denied", f"`{_line(command)}` needs a shell, and there is none", ""
-        result = await run_command(call)
+        result = await run_command(call, self._digest())
         # A no is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
         self._is_stopped = result.status == "denied"
         return result.status, result.content, result.approval_id or ""
+
+    def _digest(self) -> str:
+        """Return the digest of the skill, whose files may have changed since the last command."""
+        try:
+            return tree_digest(self._content.skill.directory)
+        except (TreeError, OSError):
+            return UNBOUND
 
     def _call(self, command: str) -> Mapping[str, Any] | None:
         """Return the arguments of `exec` for a command; None where it takes no such command."""
@@ -191,10 +216,11 @@ class _Written:
         return None if words is None else {"command": words[0], "params": list(words[1:])}
 
 
-def _with_body(content: SkillContent, body: str) -> str:
-    """Return the whole file with another body, for the style that shows it whole."""
+def with_body(content: SkillContent, body: str) -> SkillContent:
+    """Return a skill with another body, in its whole text too, for the style that shows that."""
     head = content.text.removesuffix(content.body) if content.body else content.text
-    return f"{head}{body}" if len(head) < len(content.text) else body
+    text = f"{head}{body}" if len(head) < len(content.text) else body
+    return replace(content, body=body, text=text)
 
 
 def _line(text: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.approval import Level
-from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
+from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
     TOOL_SECONDS,
@@ -35,6 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import code_inside
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 """From the mildest to the strictest."""
@@ -166,7 +168,7 @@ class SkillCodeTool:
             ) from error
 
         async def run(say: Say = _unheard) -> Output:
-            host = _Host(self._ask(session), say)
+            host = _Host(self._ask(replace(session, asker=digest)), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
@@ -190,6 +192,10 @@ class SkillCodeTool:
             run_telling=run,
             facts=facts,
             page=TRANSACTION_PAGE if self.level == "sign" else "",
+            traits={
+                SKILL_NAME: self.skill.manifest.name,
+                SKILL_SOURCE: self.skill.directory.as_uri(),
+            },
         )
 
     def _need(self, digest: str) -> Need:
@@ -229,13 +235,16 @@ class SkillCodeTool:
             }
             milliseconds = self._spec.timeout_ms
             seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
-            result = await runner.execute(
-                spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+            result = await code_inside(
+                runner.execute(
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+                ),
+                manifest.language,
             )
             if result.kind == "error":
                 await self._workshop.look_at_exports(self.skill, spec)
             return result
-        except (SandboxError, SandboxUnavailableError, RpcError) as error:
+        except (SandboxError, SandboxUnavailableError, RpcError, ConfigError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 

@@ -19,12 +19,14 @@ from skillhouse.skill import (
     ToolRule,
     current_invocation,
 )
+from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
 from skillhouse.tools.rendering import render_content, result_data
 from skillhouse.tools.session import Session
+from skillhouse.tools.traits import skill_traits
 from skillhouse.tools.wording import said
 
 CATEGORY = "builtin"
@@ -136,6 +138,7 @@ class SkillTool:
     """Loads the instructions of one skill."""
 
     durable = False
+    loads_skills = True
     category = CATEGORY
     reads_only = True
 
@@ -193,7 +196,7 @@ class SkillTool:
                 return Output(text=words, data=data, failed=True)
             if not current_invocation(content, profile.extensions).model_invocable:
                 raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
-            return self._output(content, self._shown.decide(needs[0], session), session)
+            return self._output(content, needs[0], session)
 
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
@@ -202,7 +205,8 @@ class SkillTool:
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
         title = said(profile.messages, "question_title", name=skill.name)
-        return Plan(needs=needs, run=run, facts=tuple(facts), title=title)
+        traits = skill_traits(skill, session)
+        return Plan(needs=needs, run=run, facts=tuple(facts), title=title, traits=traits)
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         """Return the data of a call that was refused before it ran, in the profile's shape."""
@@ -219,23 +223,28 @@ class SkillTool:
         )
         return data or None
 
-    def _output(self, content: SkillContent, effect: str, session: Session) -> Output:
+    def _output(self, content: SkillContent, need: Need, session: Session) -> Output:
         skill, profile = content.skill, self._shown.profile
-        text = render_content(content, style=profile.load_style, mark=secrets.token_hex(4))
+        is_held = session.activations.is_held(content)
+        if is_held:
+            text = said(profile.messages, "skill_held", name=skill.name)
+        else:
+            text = render_content(content, style=profile.load_style, mark=secrets.token_hex(4))
         text = begun(session, skill, text)
         facts = {
             "id": skill.id,
             "name": skill.name,
             "directory": str(skill.directory),
             "source": profile.scope(skill.scope).source or skill.scope,
-            "permission": effect,
+            "permission": self._shown.decide(need, session),
         }
         metadata = {theirs: facts[ours] for ours, theirs in profile.metadata.items()}
         title = said(profile.messages, "loaded_title", name=skill.name)
         return Output(
             text=text,
             data=result_data(profile.result, title=title, output=text, metadata=metadata),
-            detail={"skill": skill.id},
+            detail={"skill": skill.id, **({"held": 1} if is_held else {})},
+            activation=None if is_held else activation_of(content, text, need.skill_digest),
         )
 
 

@@ -33,6 +33,10 @@ OUR_WORDS: Mapping[str, str] = {
     "pending_title": "Waiting for approval",
     "failed_title": "Skill cannot be loaded",
     "loaded_title": "Loaded skill: {name}",
+    "skill_held": (
+        "skill `{name}` is loaded already, and has not changed: its instructions stand above in "
+        "this conversation"
+    ),
     "question_title": "",
     "asset_missing": "skill `{name}` has no file `{path}`; list its files first",
     "asset_not_a_file": "`{path}` of skill `{name}` is not a regular file",

@@ -6,16 +6,19 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.frontends.adapters.keeping import calling
+from skillhouse.frontends.adapters.pydantic_ai_keeping import KeepingCapability
 from skillhouse.runtime import Skillhouse
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
 except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
 
-__all__ = ["skillhouse_toolset"]
+__all__ = ["skillhouse_context", "skillhouse_toolset"]
 
 CHANNEL = "pydantic-ai"
 # The gate checks arguments against the tool's schema, and says what is wrong with them.
@@ -40,6 +43,16 @@ def skillhouse_toolset(
     desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     desk.prompt()
     return _HouseToolset(desk)
+
+
+def skillhouse_context(
+    house: Skillhouse, *, agent: str = "default", user: str = "local"
+) -> AbstractCapability[Any]:
+    """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
+
+    It stands after what shortens the history. The texts are in the requests, not in the history.
+    """
+    return KeepingCapability(Desk(house=house, channel=CHANNEL, agent=agent, user=user))
 
 
 class _HouseToolset(AbstractToolset[Any]):
@@ -74,10 +87,11 @@ class _HouseToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
         given = self._given(ctx) if ctx.tool_call_approved else ""
-        if given:
-            result = await self._desk.allowed(name, tool_args, given)
-        else:
-            result = await self._desk.call(name, tool_args)
+        with calling(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
+            if given:
+                result = await self._desk.allowed(name, tool_args, given)
+            else:
+                result = await self._desk.call(name, tool_args)
         question = self._desk.question(result)
         if question is not None:
             self._asked.keep(ctx.tool_call_id, question["approval_id"])

@@ -1,0 +1,249 @@
+"""Which skills a conversation was given, so that they outlive the shortening of its context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from skillhouse.floor import DecodeError, Digest, digest, shaped
+from skillhouse.skill import ARGUMENTS_MAX, SkillContent
+
+ACTIVATIONS_MAX = 200
+"""Skills that a conversation keeps account of; the ones begun longest ago go first."""
+ATTACHED_SKILL_TOKENS = 5_000
+"""Tokens of one skill that is attached again (reference/standard.md section 6: Claude Code's)."""
+ATTACHED_TOKENS = 25_000
+"""Tokens of all of them together (likewise)."""
+FIELD_MAX = 4_096
+"""Characters of a path, an id or a digest that is read back."""
+DATA_VERSION = 1
+
+By = Literal["model", "person", "preload"]
+
+
+def tokens_of(text: str) -> int:
+    """Return the tokens of a text as the catalog counts them: UTF-8 bytes / 4, rounded up.
+
+    >>> tokens_of("falcon")
+    2
+    """
+    return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """One time that a skill's text was given to a conversation."""
+
+    skill: str
+    """The skill's id."""
+    name: str
+    file: str
+    """Its SKILL.md."""
+    uri: str
+    digest: Digest
+    """Of the text of the whole file, as it was given."""
+    tree: str = ""
+    """What a yes to loading it is bound to; empty where nobody had to be asked."""
+    arguments: str = ""
+    """What a person wrote after its name."""
+    by: By = "model"
+    """Who began it."""
+    tokens: int = 0
+    """Those of the text that the model got."""
+    is_whole: bool = True
+    """Whether the model got all of the body."""
+    call_id: str = ""
+    """By what the text is found in the context: the call's id, or that of an attachment."""
+    ordinal: int = 0
+    """Its place among the activations of its conversation, from 1."""
+    is_approved: bool = False
+    """Whether a person said yes to it in this conversation."""
+    is_restored: bool = False
+    """Whether it was read back, and so is somebody's word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A skill that was not attached."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """Skills' texts as one message that no call of the model asked for."""
+
+    text: str = ""
+    """Empty where there is nothing to say."""
+    call_id: str = ""
+    """What the message is to be known by: `follow` takes it as it takes ids of calls."""
+    activations: tuple[Activation, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Activation:
+    """Return the activation of a skill that a model's call loads as `text`."""
+    skill = content.skill
+    return Activation(
+        skill=skill.id,
+        name=skill.name,
+        file=skill.file,
+        uri=skill.uri,
+        digest=content_digest(content),
+        tree=need_digest,
+        tokens=tokens_of(text),
+    )
+
+
+def content_digest(content: SkillContent) -> Digest:
+    """Return the digest of a loaded skill's whole text."""
+    return digest(content.text.encode("utf-8", "surrogatepass"))
+
+
+class Activations:
+    """The skills of one conversation: of each the newest activation.
+
+    Nothing here knows the context itself. Whoever keeps it says with `follow` which calls' results
+    are still in it; until then nothing is taken for known to the model.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Activation] = {}
+        self._count = 0
+        # None: nobody says what is in the context.
+        self._lost: frozenset[str] | None = None
+        self.last = Attachment()
+        """What was attached last; it is given again while the context does not keep it."""
+
+    def note(self, activation: Activation, *, call_id: str, is_approved: bool = False) -> None:
+        """Take note that a skill was given; it takes the place of the same skill's last time."""
+        self._count += 1
+        self._newest.pop(activation.file, None)
+        self._newest[activation.file] = replace(
+            activation,
+            call_id=call_id,
+            ordinal=self._count,
+            is_approved=activation.is_approved or is_approved,
+        )
+        if self._lost is not None:
+            self._lost -= {activation.file}
+        while len(self._newest) > ACTIVATIONS_MAX:
+            del self._newest[next(iter(self._newest))]
+
+    def newest(self) -> tuple[Activation, ...]:
+        """Return the newest activation of each skill, in the order in which they began."""
+        return tuple(self._newest.values())
+
+    def of(self, file: str) -> Activation | None:
+        """Return the newest activation of the skill with this SKILL.md."""
+        return self._newest.get(file)
+
+    def is_protected(self, call_id: str) -> bool:
+        """Whether the result of a call should outlive the shortening of the context."""
+        return bool(call_id) and any(one.call_id == call_id for one in self._newest.values())
+
+    def missing(self, call_ids: Iterable[str]) -> tuple[Activation, ...]:
+        """Return what the model was given and does not have any more.
+
+        Args:
+            call_ids: Of the calls and attachments whose texts are still in the context.
+        """
+        present = frozenset(call_ids)
+        return tuple(one for one in self._newest.values() if one.call_id not in present)
+
+    def follow(self, call_ids: Iterable[str]) -> tuple[Activation, ...]:
+        """Do as `missing` does, and go by it until the next time.
+
+        From then on a skill that is loaded again while its text is there is not given again.
+        """
+        missing = self.missing(call_ids)
+        self._lost = frozenset(one.file for one in missing)
+        return missing
+
+    def present(self, results: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the ids of calls whose results are still in the context, for `follow`.
+
+        Frameworks clear a result and keep its place: what is shorter than what was given is gone.
+
+        Args:
+            results: Of each result in the context, the call's id and the text.
+        """
+        given = {one.call_id: one.tokens for one in self._newest.values()}
+        return tuple(
+            call_id for call_id, text in results if tokens_of(text) >= given.get(call_id, 0)
+        )
+
+    def is_held(self, content: SkillContent, arguments: str = "") -> bool:
+        """Whether the model has all of this very text, as far as somebody follows its context."""
+        found = self._newest.get(content.skill.file)
+        return (
+            found is not None
+            and self._lost is not None
+            and found.file not in self._lost
+            and found.is_whole
+            and not found.is_restored
+            and found.arguments == arguments
+            and found.digest == content_digest(content)
+        )
+
+    def unload(self, reference: str) -> tuple[Activation, ...]:
+        """Forget a skill by its name, id or file, and return what is forgotten."""
+        gone = tuple(
+            one for one in self._newest.values() if reference in (one.name, one.skill, one.file)
+        )
+        for one in gone:
+            del self._newest[one.file]
+        return gone
+
+    def as_data(self) -> dict[str, Any]:
+        """Return all of it as plain values, to be kept with a transcript."""
+        return {
+            "version": DATA_VERSION,
+            "activations": [asdict(one) for one in self._newest.values()],
+        }
+
+    def restore(self, data: object) -> None:
+        """Take back what `as_data` gave, in the place of what is here.
+
+        Whoever can write the transcript can write this, so it says what the context holds and
+        grants nothing: no yes, no directory, no skill that is for people alone.
+
+        Raises:
+            DecodeError: it is not of that shape, or too large.
+        """
+        restored = _checked(data)
+        self._newest = {one.file: one for one in restored}
+        self._count = len(restored)
+        self._lost = None
+        self.last = Attachment()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    version: int
+    activations: tuple[Activation, ...]
+
+
+def _checked(data: object) -> tuple[Activation, ...]:
+    """Return activations that were read back.
+
+    Raises:
+        DecodeError: they are not of the right shape, or too large.
+    """
+    if not isinstance(data, Mapping) or not isinstance(data.get("activations"), list | tuple):
+        raise DecodeError("expected the activations of a conversation")
+    if len(data["activations"]) > ACTIVATIONS_MAX:
+        raise DecodeError(f"expected at most {ACTIVATIONS_MAX} activations")
+    found = shaped(data, _Data)
+    if found.version != DATA_VERSION:
+        raise DecodeError(f"expected activations of version {DATA_VERSION}, got {found.version}")
+    for one in found.activations:
+        texts = (one.skill, one.name, one.file, one.uri, one.digest, one.tree, one.call_id)
+        if any(len(text) > FIELD_MAX for text in texts) or len(one.arguments) > ARGUMENTS_MAX:
+            raise DecodeError("an activation is too large")
+    return tuple(
+        replace(one, ordinal=at, is_approved=False, is_restored=True)
+        for at, one in enumerate(found.activations, 1)
+    )

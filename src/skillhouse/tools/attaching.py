@@ -1,0 +1,198 @@
+"""The tool that gives a conversation a skill's text that no call of its model asked for."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from skillhouse.floor import SkillError
+from skillhouse.permission import Effect, Permission
+from skillhouse.skill import Profile, Skill, SkillContent, SubstitutionError, current_invocation
+from skillhouse.tools.activation import (
+    Activation,
+    activation_of,
+    content_digest,
+    tokens_of,
+)
+from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.elsewhere import begun, loaded_content
+from skillhouse.tools.invoking import Menu, Written, with_body
+from skillhouse.tools.need import UNBOUND, Need
+from skillhouse.tools.rendering import render_content
+from skillhouse.tools.session import Session
+
+REATTACH = "reattach"
+"""What rules call giving a skill again that a person said yes to in the same conversation."""
+GONE = "it is gone, or may not be loaded any more"
+
+Way = Literal["again", "before"]
+
+
+class AttachTool:
+    """Gives a skill again after its text was lost, or before an agent begins; no model calls it.
+
+    It is judged as loading is, and nobody is asked: a shortened context must not raise questions.
+    What needs a yes is given again only if a person said yes to these very bytes in this
+    conversation, and is otherwise for the model to load.
+    """
+
+    description = "Give a conversation the text of a skill."
+    durable = False
+    reads_only = True
+    schema: Mapping[str, Any] = object_schema(
+        {
+            "file": {"type": "string", "description": "absolute path of the SKILL.md"},
+            "way": {"enum": ["again", "before"]},
+            "tokens": {"type": "integer", "minimum": 0, "description": "most; 0 is no bound"},
+        },
+        required=("file", "way", "tokens"),
+    )
+
+    def __init__(self, name: str, menu: Menu, decide: Callable[[Need, Session], str]) -> None:
+        """Take what the log and the tiers call it, what people may start, and who decides.
+
+        Args:
+            name: The name of the tool that loads skills, so that what holds for that holds here.
+            menu: What a person may start, and how that is judged.
+            decide: What the rules say of a need.
+        """
+        self.name = name
+        self._menu = menu
+        self._decide = decide
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the skill anew."""
+        file: str = arguments["file"]
+        way: Way = arguments["way"]
+        before = session.activations.of(file) if way == "again" else None
+        if way == "again" and before is None:
+            raise RefusedError("it is not in use in this conversation")
+        is_persons = before is not None and before.by == "person" and not before.is_restored
+        skill, needs = self._judged(file, session, is_persons=is_persons)
+        tree = needs[0].skill_digest
+        must_be = None
+        if any(self._decide(need, session) == Effect.ASK for need in needs):
+            must_be = _vouched(before, tree)
+            if must_be is None:
+                raise RefusedError("it needs a yes; load it when it is needed", denied=True)
+            needs = (_again(skill),)
+
+        async def run() -> Output:
+            try:
+                content = await loaded_content(
+                    session, skill, resources_max=self._menu.profile.resources_listed
+                )
+            except SkillError as error:
+                raise RefusedError(str(error)) from error
+            if must_be is not None and content_digest(content) != must_be.digest:
+                raise RefusedError("it has changed, and needs a yes again", denied=True)
+            self._check_invocation(content, is_persons=is_persons)
+            return await self._output(content, before, tree, arguments["tokens"], session)
+
+        facts = (("skill", skill.id), ("attached", way))
+        return Plan(needs=needs, run=run, facts=facts)
+
+    def _judged(
+        self, file: str, session: Session, *, is_persons: bool
+    ) -> tuple[Skill, tuple[Need, ...]]:
+        """Return a skill as it is listed now, and what loading it needs."""
+        listed = self._menu.skills if is_persons else session.visible
+        skill = next((one for one in listed.skills if one.file == file), None)
+        if skill is None:
+            raise RefusedError(GONE, denied=True)
+        return skill, (self._menu.need(skill),) if is_persons else session.needs_of(skill)
+
+    def _check_invocation(self, content: SkillContent, *, is_persons: bool) -> None:
+        """Refuse a skill whose file now says that it is for somebody else."""
+        now = current_invocation(content, self._menu.profile.extensions)
+        if not (now.user_invocable if is_persons else now.model_invocable):
+            raise RefusedError(GONE, denied=True)
+
+    async def _output(
+        self,
+        content: SkillContent,
+        before: Activation | None,
+        tree: str,
+        tokens: int,
+        session: Session,
+    ) -> Output:
+        profile, skill = self._menu.profile, content.skill
+        filled = await _filled(content, before, profile, session)
+        text, is_whole = _fitted(filled, profile, tokens)
+        # In use only now: what does not fit is not.
+        text = begun(session, skill, text)
+        noted = activation_of(content, text, tree)
+        is_changed = before is not None and before.digest != noted.digest
+        if before is None:
+            noted = replace(noted, by="preload")
+        else:
+            is_approved = before.is_approved and not is_changed
+            noted = replace(
+                noted, by=before.by, arguments=before.arguments, is_approved=is_approved
+            )
+            noted = replace(noted, is_restored=before.is_restored and before.by == "person")
+        noted = replace(noted, is_whole=is_whole)
+        return Output(
+            text=text,
+            data={"changed": is_changed, "whole": is_whole, "tokens": noted.tokens},
+            detail={"skill": skill.id, "attached": "again" if before else "before"},
+            activation=noted,
+        )
+
+
+def _vouched(before: Activation | None, tree: str) -> Activation | None:
+    """Return the activation whose yes still holds for the same files, if there is one."""
+    if before is None or not before.is_approved or before.is_restored:
+        return None
+    # A yes to a skill whose files cannot all be digested holds once (UNBOUND).
+    return before if before.tree == tree != UNBOUND else None
+
+
+def _again(skill: Skill) -> Need:
+    return Need(
+        permission=Permission(action=REATTACH, resource=skill.name),
+        default=Effect.ALLOW,
+        why="a person said yes to it in this conversation, and it has not changed",
+        level="read",
+    )
+
+
+async def _filled(
+    content: SkillContent, before: Activation | None, profile: Profile, session: Session
+) -> SkillContent:
+    """Return a skill that a person started with its places filled again; no command is run."""
+    if before is None or before.by != "person":
+        return content
+    written = Written(content, before.arguments, profile, session)
+    try:
+        return with_body(content, await written.body(_not_again))
+    except SubstitutionError as error:
+        raise RefusedError(str(error)) from error
+
+
+async def _not_again(wanted: Mapping[str, Any], asker: str) -> ToolResult:
+    del wanted, asker
+    return ToolResult(content="commands are not run again", status="pending")
+
+
+def _fitted(content: SkillContent, profile: Profile, tokens: int) -> tuple[str, bool]:
+    """Return a skill as a model gets it within a bound, and whether all of the body is there."""
+
+    def rendered(found: SkillContent) -> str:
+        return render_content(found, style=profile.load_style, mark=secrets.token_hex(4))
+
+    text = rendered(content)
+    if not tokens or tokens_of(text) <= tokens:
+        return text, True
+    notice = "\n[cut: the rest of this skill is not here; load it again for all of it]"
+    body = content.body.encode("utf-8", "replace")
+    while tokens_of(text) > tokens:
+        if not body:
+            raise RefusedError("there is no room for it; load it again when it is needed")
+        # Each turn takes away at least what was too much; escaping may add to what is left.
+        keep = len(body) - 4 * (tokens_of(text) - tokens)
+        body = body[: max(0, keep)]
+        text = rendered(with_body(content, body.decode("utf-8", "ignore") + notice))
+    return text, False
