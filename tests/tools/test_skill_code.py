@@ -11,9 +11,11 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalError
+from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
 from skillhouse.tools import SkillCodeTool
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
@@ -112,6 +114,30 @@ def test_every_end_of_a_call_has_its_shape(
     ]  # fmt: skip
     kinds = [entry.outcome.detail["kind"] for entry in recorded(house)]
     assert kinds == ["ok", "ok", "ok", "ok", "error", "crashed", "timeout"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("S002-73", "S002-74")
+def test_a_call_has_thirty_seconds_unless_its_tool_says_otherwise(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    # The kernel's own limit of a call follows its time, so that it tells what that is.
+    source = """
+        import resource
+
+        def tool(params, context):
+            return resource.getrlimit(resource.RLIMIT_CPU)[0]
+
+        tools = {"plain": tool, "short": tool}
+    """
+    write_code(tmp_path / "skills/one", source, tool("plain"), tool("short", timeout=7_000))
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        return [(await house.call(f"one:{name}", {})).data for name in ("plain", "short")]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    seconds = [found["data"] - CPU_SLACK_SECONDS for found in played(house, scene)]
+    assert seconds == [30, 7]
 
 
 @pytest.mark.slow
@@ -352,6 +378,39 @@ def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
             tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
             assert tools.count(("fetch", "intent")) == 1
             assert tools.count(("fetch", "refusal")) == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.slow
+def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    source = """
+        def tool(params, context):
+            return context.fetch(params["url"]).body
+
+        tools = {"tool": tool}
+    """
+    skill = write_code(tmp_path / "skills/one", source)
+
+    async def main() -> None:
+        async with serving() as server:
+            house = coded_house(tmp_path, tmp_path / "skills", status=status)
+            async with letting_go(house):
+                call = {"url": server.url}
+                assert (await house.call("one:tool", call)).status == "error"
+                (asked,) = house.approvals.pending()
+                assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
+                answer(house, asked.id, Answer.ALWAYS)
+                assert [(await house.call("one:tool", call)).status for _ in range(2)] == ["ok"] * 2
+                # Neither the agent by itself nor other code has it.
+                assert (await house.call("fetch", call)).status == "pending"
+                write_code(skill, source + "        # other\n")
+                assert (await house.call("one:tool", call)).status == "error"
+                assert len(server.seen) == 2
+            fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
+            assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
 
     anyio.run(main)
 

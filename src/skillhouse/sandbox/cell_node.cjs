@@ -228,7 +228,7 @@ function exactly(size) {
 
 async function warm() {
   // What is done for the first time takes some milliseconds: a spare has them before its call.
-  const file = '/tmp/warm.js';
+  const file = `${process.env.HOME}/warm.js`;
   fs.writeFileSync(file, 'export const tools = { warm: async (params) => params };');
   const told = { env: {}, meta: {} };
   const params = { tool: 'warm', args: {}, context: told, capability: '' };

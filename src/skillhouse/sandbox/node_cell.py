@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -22,9 +23,10 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
+from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.housing import Habitat, Housing
+from skillhouse.sandbox.housing import Housing, Inhabited
 from skillhouse.sandbox.outcome import Outcome, attempt
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
@@ -59,7 +61,7 @@ class NodeCell:
         return True
 
     def _worker(self, *, is_spare: bool) -> Worker:
-        habitat = Habitat(
+        habitat = habitat_for(
             self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
         )
         return Worker(habitat)
@@ -133,7 +135,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Habitat) -> None:
+    def __init__(self, habitat: Inhabited) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 
@@ -148,7 +150,9 @@ class Worker:
             said = f": {outcome.error}" if outcome.error else ""
             return "resource-limit", f"the limit of {limit} was met{said}"
         if outcome.kind == "crashed":
-            if habitat.aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+            ended = habitat.completed
+            aborted = ended is not None and ended.signal == signal.SIGABRT
+            if aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
                 # Without a control group V8 itself meets the limit. A skill that only prints this
                 # calls its own end by another name.
                 return "resource-limit", "the limit of memory was met"

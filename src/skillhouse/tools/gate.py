@@ -16,7 +16,7 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.permission import Decision, Effect, Outcome
 from skillhouse.tools.agreed import Agreed
-from skillhouse.tools.approving import bound, question, rule_hint
+from skillhouse.tools.approving import bound, question, rule_hint, ways_to_answer
 from skillhouse.tools.call import (
     Listener,
     Output,
@@ -126,7 +126,7 @@ class Gate:
         if case.verdict is not None:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         try:
-            case = replace(case, plan=(plan := tool.plan(call.arguments, session)))
+            case = replace(case, plan=(plan := _planned(tool, call, session)))
         except RefusedError as refused:
             return self._recorder.refuse(case, str(refused), refused.status)
         except OSError as error:
@@ -227,7 +227,7 @@ class Gate:
         try:
             # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
             # never runs anything but what was shown (decision 8).
-            plan = tool.plan(case.call.arguments, session)
+            plan = _planned(tool, case.call, session)
             now = raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
@@ -243,20 +243,25 @@ class Gate:
         hint = rule_hint(case)
         found = settled.approval
         if settled.status == "pending" and found is not None:
-            how = (
-                "on the page of `skillhouse up`"
-                if found.request.is_for_page
-                else f"with `skillhouse approvals approve {found.id}`"
-            )
+            how = ways_to_answer(found.request, self._approvals.page)
             text = (
-                f"not approved yet: {why}; nothing was done. A person can answer {how}; then "
-                f"repeat the same call{hint}"
+                f"not approved yet: {why}; nothing was done. Approval {found.id} waits for a "
+                f"person, who can {how}; then repeat the same call{hint}"
             )
             return self._recorder.refuse(case, text, "pending")
         if found is not None:
             # Only a person's no makes a tool halt: a model's many calls do not.
             account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
+
+
+def _planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
+    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    plan = tool.plan(call.arguments, session)
+    if not session.asker:
+        return plan
+    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
+    return replace(plan, needs=tuple(needs))
 
 
 async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.approval import Level
-from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
@@ -168,7 +168,7 @@ class SkillCodeTool:
             ) from error
 
         async def run(say: Say = _unheard) -> Output:
-            host = _Host(self._ask(session), say)
+            host = _Host(self._ask(replace(session, asker=digest)), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
@@ -244,7 +244,7 @@ class SkillCodeTool:
             if result.kind == "error":
                 await self._workshop.look_at_exports(self.skill, spec)
             return result
-        except (SandboxError, SandboxUnavailableError, RpcError) as error:
+        except (SandboxError, SandboxUnavailableError, RpcError, ConfigError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 
