@@ -54,6 +54,8 @@ ABUSES: Mapping[str, str] = {
     "            held.append(os.dup(0))\n    except OSError:\n        [os.close(n) for n in held]",
     "43 flood of messages": 'link = _socket.socket(fileno=3)\ndata = framed(b\'{"jsonrpc":"2.0",'
     '"method":"core.log","params":{}}\') * 100\nwhile True:\n    link.sendall(data)',
+    "43 message byte by byte": "link = _socket.socket(fileno=3)\n"
+    "link.sendall(struct.pack('!I', 8 << 20))\nwhile True:\n    link.send(b'[')",
     "43 one long message": "link = _socket.socket(fileno=3)\nlink.sendall(framed(b'[' + b'1,' * "
     "3_900_000 + b'1]'))\ntime.sleep(60)",
     "43 deep message": "link = _socket.socket(fileno=3)\nlink.sendall(framed(b'[' * 4_000_000))\n"

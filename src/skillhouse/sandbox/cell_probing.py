@@ -13,6 +13,7 @@ import anyio
 
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox.cell import CellResult, CellSpec
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.executor import Executor, NoHost
 from skillhouse.sandbox.housing import node_program
 from skillhouse.sandbox.status import CELL_STARTS, Level, SandboxStatus
@@ -31,7 +32,11 @@ ENTRIES: Mapping[Language, tuple[str, str]] = {
 
 def installed() -> tuple[Language, ...]:
     """Return the languages that cells can be made for on this machine."""
-    return ("python", "javascript") if node_program() else ("python",)
+    try:
+        node_program()
+    except SandboxError:
+        return ("python",)
+    return ("python", "javascript")
 
 
 async def probe_cell(language: Language, level: Level, place: Path) -> Mapping[str, str]:

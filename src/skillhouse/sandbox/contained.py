@@ -33,7 +33,7 @@ from skillhouse.sandbox.housing import (
     Habitat,
     Housing,
     Inhabited,
-    needed_node,
+    node_program,
 )
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS
@@ -78,13 +78,13 @@ class ContainedHabitat:
         self._spec = spec
         self._tree = tree
         self._forks = forks
+        self._is_spare = is_spare
         self._base = Path(tempfile.mkdtemp(prefix="call-", dir=tree.parent))
         self._place = self._base / "tmp"
         self._place.mkdir(mode=0o700)
         self._packages = [p.resolve() for p in (spec.dependencies, *spec.shared) if p is not None]
         self._skill = tree if forks else self._linked()
-        self._last = ("spare",) if is_spare else ()
-        self._argv = () if forks else (needed_node(), *NODE_FLAGS)
+        self._argv = () if forks else (node_program(), *NODE_FLAGS)
         self._process: subprocess.Popen[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._output = bytearray()
@@ -169,7 +169,8 @@ class ContainedHabitat:
         # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
-        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *self._last)
+        spare = ("spare",) if self._is_spare else ()
+        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
         readable += [str(self._base / "view"), str(NODE_CELL)]
         filters = {"seccomp": housing.call_filter.hex()}
         return json.dumps({**told, **filters, "readable": readable, "argv": argv})

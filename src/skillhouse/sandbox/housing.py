@@ -130,24 +130,6 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
-def node_program() -> str | None:
-    """Return Node, from where programs are looked for inside."""
-    return shutil.which("node", path=bubblewrap.PROGRAM_PATH)
-
-
-def needed_node() -> str:
-    """Return the same.
-
-    Raises:
-        SandboxError: there is none.
-    """
-    node = node_program()
-    if node is None:
-        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
-        raise SandboxError("exec-not-found", message)
-    return node
-
-
 class CellGuard(Guard):
     """A guard of what lives long: it looks less often while nothing happens."""
 
@@ -335,4 +317,17 @@ class Habitat:
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
-        return (needed_node(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
+        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
+
+
+def node_program() -> str:
+    """Return the path of Node.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+    if node is None:
+        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
+        raise SandboxError("exec-not-found", message)
+    return node

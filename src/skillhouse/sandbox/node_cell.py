@@ -28,7 +28,6 @@ from skillhouse.sandbox.dialogue import Dialogue
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.housing import Housing, Inhabited
 from skillhouse.sandbox.outcome import Outcome, attempt
-from skillhouse.sandbox.profile import Completed
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 """What V8 says before it aborts."""
@@ -62,9 +61,10 @@ class NodeCell:
         return True
 
     def _worker(self, *, is_spare: bool) -> Worker:
-        return Worker(
-            habitat_for(self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare)
+        habitat = habitat_for(
+            self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
         )
+        return Worker(habitat)
 
     async def call(
         self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
@@ -132,11 +132,6 @@ class NodeCell:
             await asyncio.wait(self._endings)
 
 
-def _aborted(completed: Completed | None) -> bool:
-    """Whether it ended by SIGABRT, as programs do that give up."""
-    return completed is not None and completed.signal == signal.SIGABRT
-
-
 class Worker:
     """One process, for one call."""
 
@@ -155,7 +150,9 @@ class Worker:
             said = f": {outcome.error}" if outcome.error else ""
             return "resource-limit", f"the limit of {limit} was met{said}"
         if outcome.kind == "crashed":
-            if _aborted(habitat.completed) and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+            ended = habitat.completed
+            aborted = ended is not None and ended.signal == signal.SIGABRT
+            if aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
                 # Without a control group V8 itself meets the limit. A skill that only prints this
                 # calls its own end by another name.
                 return "resource-limit", "the limit of memory was met"
