@@ -664,7 +664,7 @@ def test_58_no_sandbox_means_no_code(tmp_path: Path, lab: Lab, monkeypatch):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\nexit 0\n")
     fake.chmod(0o755)
-    monkeypatch.setattr("skillhouse.sandbox.housing.find_program", lambda around: fake)
+    monkeypatch.setattr("skillhouse.sandbox.means.find_program", lambda around: fake)
     done = lab.call(make(lab.place, body("found.append(1)")), timeout=5.0)
     assert (done.kind, done.value) == ("crashed", None)
     assert "bubblewrap did not start" in done.error

@@ -138,20 +138,13 @@ async def invoke(
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    session = house.sessions.get(
-        who["agent"],
-        who["user"],
-        who["channel"],
-        view.visible,
-        session_id=who.get("session_id", ""),
-    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},
         approval_id=approval_id,
         **who,
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))
 
 
 def _argument_names(skill: Skill) -> tuple[str, ...]:

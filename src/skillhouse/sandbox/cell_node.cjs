@@ -203,6 +203,7 @@ link.on('error', () => process.exit(0));
 // are spent before it comes.
 setTimeout(() => {
   if (started) return;
-  fs.writeFileSync('/tmp/warm.js', 'export const tools = {};');
-  loaded('/tmp/warm.js').finally(() => fs.unlinkSync('/tmp/warm.js'));
+  const warm = `${process.env.HOME}/warm.js`;
+  fs.writeFileSync(warm, 'export const tools = {};');
+  loaded(warm).finally(() => fs.unlinkSync(warm));
 }, 10);

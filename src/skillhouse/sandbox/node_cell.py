@@ -22,8 +22,9 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
+from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue
-from skillhouse.sandbox.housing import Habitat, Housing
+from skillhouse.sandbox.housing import Housing, Inhabited
 from skillhouse.sandbox.outcome import Outcome, attempt
 
 SPARES = 1
@@ -56,7 +57,7 @@ class NodeCell:
         return True
 
     def _worker(self) -> Worker:
-        return Worker(Habitat(self._housing, self._spec, tree=self._tree, forks=False))
+        return Worker(habitat_for(self._housing, self._spec, tree=self._tree, forks=False))
 
     async def call(
         self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
@@ -124,7 +125,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Habitat) -> None:
+    def __init__(self, habitat: Inhabited) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 

@@ -182,20 +182,12 @@ def program(
     architecture = ARCHITECTURES[machine]
     column = architecture.column
     families = (*_FAMILIES, _AF_UNIX) if unix_sockets else _FAMILIES
-    code: list[_Instruction] = [
-        (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQUAL, 1, 0, architecture.audit),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    if machine == "x86_64":
-        # x32 shares the architecture's mark and would pass every comparison below.
-        code += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
+    code = instructions(machine)
     refused = dict(_REFUSED) if shared_objects else {**_REFUSED, **_SHARED_OBJECTS}
     for name in _MAKES_NAMESPACES if namespaces else ():
         del refused[name]
-    code += _answers(_numbers(refused, column), errno.EPERM)
-    code += _answers(_numbers(_ABSENT, column), errno.ENOSYS)
+    code += refusing(_numbers(refused, column), errno.EPERM)
+    code += refusing(_numbers(_ABSENT, column), errno.ENOSYS)
     code += _call(architecture.clone, _any_bit(0, _NEW_NAMESPACES))
     code += _call(architecture.socket, _other_than(0, families))
     code += _call(architecture.ioctl, _one_of(1, _TERMINAL_INPUT))
@@ -207,11 +199,25 @@ def program(
     return b"".join(struct.pack("=HBBI", *line) for line in code)
 
 
+def instructions(machine: str) -> list[_Instruction]:
+    """Return how every filter begins: calls of other machines end the process."""
+    code: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JUMP_EQUAL, 1, 0, ARCHITECTURES[machine].audit),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        # x32 shares the architecture's mark and would pass every comparison below.
+        code += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
+    return code
+
+
 def _numbers(table: Mapping[str, tuple[int, int | None]], column: int) -> list[int]:
     return [number for row in table.values() if (number := row[column]) is not None]
 
 
-def _answers(numbers: Iterable[int], code: int) -> list[_Instruction]:
+def refusing(numbers: Iterable[int], code: int) -> list[_Instruction]:
     """Return instructions that answer each call of `numbers` with the error `code`.
 
     The kernel tries a filter with every call's number when it is loaded, so groups of rules are

@@ -55,6 +55,9 @@ class Level(enum.StrEnum):
 
     CGROUP = "bubblewrap+seccomp+cgroup"
     RLIMITS = "bubblewrap+seccomp+rlimits"
+    CONTAINER = "container+landlock+seccomp"
+    """For skills' tools only, and only where an operator says that this is a container of its own;
+    nothing here finds it by itself (docs/decisions/0126-container-level.md)."""
     NONE = "none"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,13 @@ _STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/sv
 
 
 def make_app(
-    house: Skillhouse, *, token: str, port: int, session: str | None = None, open_mcp: bool = False
+    house: Skillhouse,
+    *,
+    token: str,
+    port: int,
+    session: str | None = None,
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
 ) -> ASGIApp:
     """Return the application of `http_app`."""
     site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
@@ -72,6 +79,7 @@ def make_app(
         app,
         keys=Keys(token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port),
         port=port,
+        allowed=allowed,
         unauthorized=site.unauthorized,
         # The page of the 401 is styled as well; both files are the same for everyone.
         # A device's answer brings its own signature.
