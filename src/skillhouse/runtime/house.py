@@ -185,6 +185,7 @@ class Skillhouse:
         channel: str = "library",
         approval_id: str = "",
         listener: toolbox.Listener | None = None,
+        asker: str = "",
         **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
@@ -195,9 +196,9 @@ class Skillhouse:
             agent: Who calls.
             user: On whose behalf.
             channel: Where the call comes from.
-            approval_id: That of an answered approval of this very call. A call repeated without
-                it finds its own.
+            approval_id: Of an answered approval of this very call, which finds it also without.
             listener: Hears how far the call is.
+            asker: Digest of the skill that asks, where it is not the agent itself.
             ids: The caller's session_id (which parts conversations), message_id, call_id, trace.
 
         Raises:
@@ -206,10 +207,6 @@ class Skillhouse:
         """
         await self.skill_code.as_told(self.refresh)
         look = self._now()
-        gate = look.gate(agent)
-        session = self.sessions.get(
-            agent, user, channel, look.view(agent).visible, session_id=ids.get("session_id", "")
-        )
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -219,7 +216,8 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session, listener=listener)
+        session = self.sessions.of(wanted, look.view(agent).visible, asker=asker)
+        result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 
@@ -282,8 +280,7 @@ class Skillhouse:
         """Return the body of a skill for a person; what a model may load is for the gate to say.
 
         Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
+            UnknownSkillError, AmbiguousSkillError: nothing fits, or several do.
             SkillError: the file cannot be used any more.
         """
         return load_for_person(self.mcp_host, self.skill(reference))
@@ -339,9 +336,7 @@ class Skillhouse:
     def watch(
         self, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool = False
     ) -> None:
-        """Look anew whenever a file changes, and tell what is different, until `stop` is set.
-
-        What agents see is swapped all at once; calls under way end with what they began with.
+        """Look anew, as `refresh`, whenever a file changes, and tell what is different.
 
         Args:
             announce: Is told of each difference, on this thread.

@@ -131,26 +131,20 @@ async def invoke(
     """
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
-    def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
+    def run_command(wanted: Mapping[str, Any], asker: str) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.
-        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
+        own = {**who, "call_id": ""}
+        return house.call("exec", wanted, listener=None, asker=asker, **own)
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    session = house.sessions.get(
-        who["agent"],
-        who["user"],
-        who["channel"],
-        view.visible,
-        session_id=who.get("session_id", ""),
-    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},
         approval_id=approval_id,
         **who,
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))
 
 
 def _argument_names(skill: Skill) -> tuple[str, ...]:

@@ -270,6 +270,7 @@ class SkillCode:
                 user=session.user,
                 channel=session.channel,
                 session_id=session.id,
+                asker=session.asker,
             )
 
         return ask

@@ -50,21 +50,26 @@ _READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
 _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 
-def habitat_for(housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> Inhabited:
+def habitat_for(
+    housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+) -> Inhabited:
     """Return what a cell lives in; see `Habitat`."""
     kind = ContainedHabitat if housing.is_contained else Habitat
-    return kind(housing, spec, tree=tree, forks=forks)
+    return kind(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
 
 
 class ContainedHabitat:
     """One process that has confined itself, with its forks, from its start to its end."""
 
-    def __init__(self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> None:
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+    ) -> None:
         """Prepare it; `start` spawns.
 
         Args:
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
+            is_spare: True for one call's own that is to be ready before there is a call.
 
         Raises:
             SandboxError: the program for the language is missing.
@@ -73,6 +78,7 @@ class ContainedHabitat:
         self._spec = spec
         self._tree = tree
         self._forks = forks
+        self._is_spare = is_spare
         self._base = Path(tempfile.mkdtemp(prefix="call-", dir=tree.parent))
         self._place = self._base / "tmp"
         self._place.mkdir(mode=0o700)
@@ -163,7 +169,8 @@ class ContainedHabitat:
         # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
-        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry)
+        spare = ("spare",) if self._is_spare else ()
+        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
         readable += [str(self._base / "view"), str(NODE_CELL)]
         filters = {"seccomp": housing.call_filter.hex()}
         return json.dumps({**told, **filters, "readable": readable, "argv": argv})

@@ -177,12 +177,15 @@ class Inhabited(Protocol):
 class Habitat:
     """One bubblewrap with what runs in it, from its start until nothing of it is left."""
 
-    def __init__(self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> None:
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+    ) -> None:
         """Prepare it; `start` spawns.
 
         Args:
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
+            is_spare: True for one call's own that is to be ready before there is a call.
 
         Raises:
             SandboxError: a control group or the program for the language is missing.
@@ -191,6 +194,7 @@ class Habitat:
         self._spec = spec
         self._tree = tree
         self._forks = forks
+        self._is_spare = is_spare
         self._guard = housing.guard()
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
@@ -312,7 +316,8 @@ class Habitat:
             program, readable = interpreter()
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry), ()
+        spare = ("spare",) if self._is_spare else ()
+        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
 
 
 def node_program() -> str:

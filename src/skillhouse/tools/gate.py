@@ -126,7 +126,7 @@ class Gate:
         if case.verdict is not None:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         try:
-            case = replace(case, plan=(plan := tool.plan(call.arguments, session)))
+            case = replace(case, plan=(plan := _planned(tool, call, session)))
         except RefusedError as refused:
             return self._recorder.refuse(case, str(refused), refused.status)
         except OSError as error:
@@ -227,7 +227,7 @@ class Gate:
         try:
             # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
             # never runs anything but what was shown (decision 8).
-            plan = tool.plan(case.call.arguments, session)
+            plan = _planned(tool, case.call, session)
             now = raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
@@ -253,6 +253,15 @@ class Gate:
             # Only a person's no makes a tool halt: a model's many calls do not.
             account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
+
+
+def _planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
+    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    plan = tool.plan(call.arguments, session)
+    if not session.asker:
+        return plan
+    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
+    return replace(plan, needs=tuple(needs))
 
 
 async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:

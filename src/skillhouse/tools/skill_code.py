@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -168,7 +168,7 @@ class SkillCodeTool:
             ) from error
 
         async def run(say: Say = _unheard) -> Output:
-            host = _Host(self._ask(session), say)
+            host = _Host(self._ask(replace(session, asker=digest)), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
