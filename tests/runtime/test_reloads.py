@@ -64,6 +64,7 @@ def test_what_code_lacks_is_known_until_the_next_reload(tmp_path: Path) -> None:
     (tmp_path / "gone").rmdir()
     one.note({tmp_path: Lacking(digest="sha256:2", tools=("absent",))})
     assert other.lacking()(tmp_path / "gone") is None
+    one.note({tmp_path / "state": Lacking(digest="sha256:3", tools=())})
     one.tell_all()
     assert other.lacking()(tmp_path) is None
 
@@ -198,6 +199,35 @@ def test_a_reload_reaches_the_other_processes_before_their_next_call(
                 await other.call("old:tool", {})
 
     played(coded_house(tmp_path, root, status=status), scene)
+
+
+@pytest.mark.slow
+def test_a_reload_loads_what_is_other_code_than_before(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    for name in ("same", "edited"):
+        write_code(root / name, GIVES % name)
+    write_code(root / "broken", "1 / 0\n")
+    write_code(root / "lacks", GIVES % "x", tool("tool"), tool("absent"))
+    needs = write_code(root / "needs", GIVES % "x", language="javascript")
+
+    async def scene(house: Skillhouse) -> list[dict[str, str]]:
+        found = []
+        for _ in range(2):
+            done = await reload_code(house, agent="default")
+            assert [one.skill for one in done.loaded if one.error] == ["broken", "needs"]
+            found.append({directory.name: step for directory, step in done.steps})
+            write_code(root / "edited", GIVES % "other")
+        return found
+
+    (needs / "index.js").write_text("throw new Error('never');\n")
+    first, second = played(coded_house(tmp_path, root, status=status), scene)
+    assert first == {
+        **dict.fromkeys(("same", "edited", "lacks"), "registered"),
+        **dict.fromkeys(("broken", "needs"), "validated"),
+    }
+    assert second == {**first, "same": "unchanged since it was imported"}
 
 
 @pytest.mark.slow
