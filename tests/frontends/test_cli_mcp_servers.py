@@ -11,6 +11,7 @@ import pytest
 
 from skillhouse.audit import read_records
 from skillhouse.remote import McpServer
+from skillhouse.runtime import Skillhouse
 from skillhouse.skill import SKILL_FILE
 from tests.frontends.conftest import Run
 from tests.remote.mcp_liar import Liar, entry_of, serving, skill_file
@@ -85,6 +86,18 @@ def test_skills_of_a_server_appear_when_it_is_asked_and_go_when_it_is_forgotten(
         *[("mcp-refresh", "docs", "ok")] * 3,
         ("mcp-forget", "docs", "ok"),
     ]
+
+
+def test_a_house_that_is_open_sees_what_another_process_asked_for(
+    run: Run, place: Path, server: McpServer
+) -> None:
+    configure(place, table(server))
+    with Skillhouse() as house:
+        seen = [[skill.name for skill in house.view("default").visible.skills]]
+        run("mcp", "servers", "refresh")
+        assert house.refresh() is True
+        seen.append([skill.name for skill in house.view("default").visible.skills])
+    assert ["docs:pdf" in names for names in seen] == [False, True]
 
 
 def test_a_skill_that_is_not_listed_is_added_by_its_address(

@@ -14,7 +14,7 @@ from skillhouse.floor import encode
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.code_loading import reload_code
 from skillhouse.runtime.reloads import RELOADS_FILE, Lacking, Reloads
-from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox import Executor, SandboxStatus
 from skillhouse.tools import UnknownToolError
 from tests.runtime.coded import (
     best_sandbox,
@@ -242,6 +242,7 @@ def test_reloads_leave_no_cell_and_no_copy_behind(status: SandboxStatus, tmp_pat
             await reload_code(house, agent="default")
             result = await house.call("one:tool", {})
             executor = await house.skill_code.executor()
+            assert isinstance(executor, Executor)
             found.append((result.data, executor.health()["cells"]))
         return found
 

@@ -19,13 +19,17 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.network_settings import NetSettings
-from skillhouse.sandbox import Completed, Level, SandboxError, SandboxProfile
+from skillhouse.sandbox import CellResult, Completed, Level, SandboxError, SandboxProfile
+from skillhouse.skill import SKILL_FILE
+from skillhouse.tools.telling import code_inside
 from tests.golden.places import golden
 from tests.listening import Listener
 from tests.net.servers import ok, serving
+from tests.remote.mcp_liar import Liar, skill_file
 from tests.runtime.coded import best_sandbox, coded_house, write_code
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
+from tests.tools.test_elsewhere import house_with
 
 SECRET = "sk-0123456789abcdefghij"
 RULES = (
@@ -257,6 +261,76 @@ def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener):
     assert heard.points()[words.CALLS] == [
         ({words.TOOL_NAME: "exec", words.STATUS: "cancelled"}, 1)
     ]
+
+
+def test_a_call_that_waits_names_its_question_and_is_no_error(tmp_path: Path, heard: Listener):
+    house = Skillhouse(configured(make_places(tmp_path)))
+    with house:
+        result = house.call_sync("write", {"path": "a.txt", "content": "x"})
+    assert result.status == "pending"
+    span = heard.span("execute_tool write")
+    attributes = dict(span.attributes or {})
+    assert attributes[words.APPROVAL_ID] == result.approval_id
+    assert attributes[words.STATUS] == "pending"
+    assert span.status.is_unset
+    waited = dict(heard.span(words.APPROVAL_SPAN).attributes or {})
+    assert waited[words.APPROVAL_STATUS] == "pending"
+    assert words.APPROVAL_CHANNEL not in waited
+
+
+@pytest.mark.parametrize(
+    ("entry", "effect"),
+    [
+        ("{tier: 2}", "allow"),
+        ("{tier: 2, requireConfirmation: true}", "ask"),
+        ("{tier: 2, allowedUsers: [robin]}", "deny"),
+    ],
+)
+def test_what_the_tier_policy_says_is_part_of_the_decision(
+    tmp_path: Path, heard: Listener, entry: str, effect: str
+):
+    file = tmp_path / "home/.config/skillhouse/policy.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'version: "1"\ntools:\n  exec: {entry}\n')
+    with house_at(tmp_path, done()) as house:
+        house.call_sync("exec", {"command": "true"})
+    found = dict(heard.span(words.POLICY_SPAN).attributes or {})
+    assert (found[words.TIER], found[words.POLICY_EFFECT]) == ("2", effect)
+
+
+def test_reading_a_skills_file_names_it_once_it_was_read(tmp_path: Path, heard: Listener):
+    skill = write_skill(tmp_path / "skills/pdf")
+    (skill / "references").mkdir()
+    (skill / "references/FORMS.md").write_text("# Forms\n")
+    roots = [tmp_path / "skills"]
+    with Skillhouse(configured(make_places(tmp_path)), profile="openseed", roots=roots) as house:
+        rule = next(rule for rule in house.profile.tools if rule.kind == "asset")
+        name, path = (rule.parameters.get(word, word) for word in ("name", "path"))
+        assert not house.call_sync(rule.name, {name: "pdf", path: "references/FORMS.md"}).is_error
+        assert house.call_sync(rule.name, {name: "pdf", path: f"references/{SECRET}"}).is_error
+    names = [span.name for span in heard.spans if span.name.startswith("execute_tool")]
+    beginning = f"execute_tool {rule.name}"
+    assert names == [f"{beginning} pdf references/FORMS.md", beginning]
+    assert SECRET not in heard.all_text()
+
+
+def test_a_skill_of_another_server_has_its_address_there(tmp_path: Path, heard: Listener):
+    liar = Liar()
+    liar.offer("skill://pdf", {SKILL_FILE: skill_file("pdf")})
+    with house_with(tmp_path, liar) as house:
+        assert not house.call_sync("skill", {"name": "docs:pdf"}).is_error
+    found = dict(heard.span("execute_tool skill docs:pdf").attributes or {})
+    assert found[words.SKILL_SOURCE] == "skill://pdf/SKILL.md"
+
+
+def test_code_of_a_skill_that_fails_says_how_and_not_what(heard: Listener):
+    async def failing() -> CellResult:
+        return CellResult(kind="error", error=f"no {SECRET}", seconds=0.1)
+
+    assert anyio.run(code_inside, failing(), "python").kind == "error"
+    found = dict(heard.span(words.SANDBOX_SPAN).attributes or {})
+    assert found[words.ERROR_TYPE] == found[words.SANDBOX_OUTCOME] == "error"
+    assert SECRET not in heard.all_text()
 
 
 SOURCES = {

@@ -11,6 +11,7 @@ from skillhouse.runtime.health import audit_troubles
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.network_settings import NetSettings, SecretSettings
@@ -42,6 +43,7 @@ __all__ = [
     "Look",
     "Management",
     "McpServerSettings",
+    "MemorySettings",
     "MentionVerdict",
     "NetSettings",
     "Network",

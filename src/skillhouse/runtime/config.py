@@ -13,6 +13,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.network_settings import NetSettings
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.tools import WriteGate
@@ -105,6 +106,8 @@ class Settings:
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     skill_code: SkillCodeSettings | None = None
     """Whether skills' own code runs."""
+    memory: MemorySettings | None = None
+    """Whether agents get tools for the workspace's memory; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
     """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
@@ -145,6 +148,8 @@ class Config:
     """What is turned on or off over the profile."""
     skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
     """Whether skills' own code runs, and with what."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    """Whether agents get tools for the workspace's memory."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})

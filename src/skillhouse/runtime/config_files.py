@@ -26,6 +26,7 @@ from skillhouse.runtime.config_checks import (
     try_examples,
 )
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.network_settings import (
     NET_KEYS,
     NetSettings,
@@ -95,6 +96,7 @@ def load_config(
         write_gate=merged.write_gate or WriteGate(),
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
+        memory=merged.memory or MemorySettings(),
         mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
@@ -233,6 +235,7 @@ _TABLES = {
     "signer": SIGNER_KEYS,
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "memory": frozenset(field.name for field in fields(MemorySettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
 _VARIABLES = {

@@ -79,8 +79,10 @@ class Conversation:
         """
         activations = self.activations
         missing = activations.follow(call_ids)
-        if not missing or missing == activations.last.activations:
-            return activations.last if missing else Attachment()
+        if not missing:
+            return Attachment()
+        if missing == activations.last.activations and self._are_listed(missing):
+            return activations.last
         attaching = _Attaching(self._house, self._who)
         shares = _shares(missing, skill_tokens, tokens)
         spare = tokens - sum(shares.values())
@@ -92,6 +94,13 @@ class Conversation:
             self.session().unload(one.file)
         activations.last = attaching.attachment(LOST)
         return activations.last
+
+    def _are_listed(self, activations: Iterable[Activation]) -> bool:
+        """Whether none of these skills has been denied, switched off or removed meanwhile."""
+        view = self._house.view(self._who["agent"])
+        wanted = {one.file for one in activations}
+        listed = (*view.visible.skills, *view.menu.skills.skills)
+        return wanted <= {skill.file for skill in listed}
 
     def reattachment_sync(self, call_ids: Iterable[str], **bounds: int) -> Attachment:
         """Do as `reattachment` does, from code that is not asynchronous."""

@@ -57,6 +57,13 @@ class SkillCodeSettings:
     first: what `site-packages` would hold, for all skills, then of the host (S002-63)."""
     node_packages: tuple[str, ...] = ()
     """Likewise for skills in JavaScript: what `node_modules` would hold."""
+    executor: str = ""
+    """Address of an executor elsewhere, http://HOST:PORT/rpc; "" runs code on this machine."""
+    executor_token: str = ""
+    """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
+    callback: str = "127.0.0.1:0"
+    """Where this house listens for what skills there ask, ADDRESS:PORT; port 0 is a free one."""
+
     levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
     """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
     says of itself counts only where it is stricter (S002-98)."""
@@ -64,10 +71,11 @@ class SkillCodeSettings:
     """Digests of the trees of skills in Python that run in this process, without a sandbox."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no place for packages, and what is no digest.
+        """Refuse what is no place for packages, no digest, or no executor.
 
         Raises:
-            ConfigError: a directory is relative, there are too many, or a digest is none.
+            ConfigError: a directory is relative, there are too many, or a digest, an address or the
+                place of the token is none.
         """
         for key in ("python_packages", "node_packages"):
             found = getattr(self, key)
@@ -78,3 +86,17 @@ class SkillCodeSettings:
             if not re.fullmatch(DIGEST, found):
                 message = f"expected digests as skilltree1:… in `in_process`, got {found!r}"
                 raise ConfigError(message, key="in_process")
+        self._check_executor()
+
+    def _check_executor(self) -> None:
+        kind, _, name = self.executor_token.partition(":")
+        if self.executor_token and (kind not in ("file", "env") or not name):
+            # What was written may be the token itself, so it is not repeated.
+            message = "expected `file:PATH` or `env:NAME` in `executor_token`"
+            raise ConfigError(message, key="executor_token")
+        if bool(self.executor) != bool(self.executor_token):
+            raise ConfigError("expected `executor` and `executor_token` together", key="executor")
+        host, _, port = self.callback.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            message = f"expected ADDRESS:PORT in `callback`, got {self.callback!r}"
+            raise ConfigError(message, key="callback")

@@ -207,9 +207,6 @@ class Skillhouse:
         """
         await self.skill_code.as_told(self.refresh)
         look = self._now()
-        gate = look.gate(agent)
-        seen, talk = look.view(agent).visible, ids.get("session_id", "")
-        session = self.sessions.get(agent, user, channel, seen, session_id=talk, asker=asker)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -219,7 +216,8 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
-        result = await gate.call(wanted, session, listener=listener)
+        session = self.sessions.of(wanted, look.view(agent).visible, asker=asker)
+        result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
@@ -13,10 +15,14 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Skill, SkillIndex, read_invocation
+from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+
+ARGUMENTS_SHOWN = 16
+"""Names of arguments that a menu has for one skill."""
+_ARGUMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,8 @@ class Invocable:
     description: str
     argument_hint: str = ""
     """What to write after the name; empty when the skill does not say."""
+    arguments: tuple[str, ...] = ()
+    """Names of what is written there, in order; empty where the skill names none."""
 
 
 class PersonMenu:
@@ -60,6 +68,7 @@ class PersonMenu:
                 name=skill.name if names[skill.name] == 1 else skill.id,
                 description=skill.description,
                 argument_hint=read_invocation(skill, extensions).argument_hint,
+                arguments=_argument_names(skill) if extensions.substitution else (),
             )
             for skill in self.skills.skills
         )
@@ -129,20 +138,21 @@ async def invoke(
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    session = house.sessions.get(
-        who["agent"],
-        who["user"],
-        who["channel"],
-        view.visible,
-        session_id=who.get("session_id", ""),
-    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},
         approval_id=approval_id,
         **who,
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))
+
+
+def _argument_names(skill: Skill) -> tuple[str, ...]:
+    """Return the names that a menu can show; one that it cannot hides those after it as well."""
+    if b"arguments" not in skill.packed_fields:
+        return ()
+    names = argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
+    return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
 
 
 def _is_denied(action: str, name: str, layers: tuple[Layer, ...]) -> bool:

@@ -30,14 +30,7 @@ async def read_skill_file(
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
     view = house.view(who["agent"])
     gate = view.file_gate(house.approvals, house.audit_log)
-    session = house.sessions.get(
-        who["agent"],
-        who["user"],
-        who["channel"],
-        view.visible,
-        session_id=who.get("session_id", ""),
-    )
     call = toolbox.ToolCall(
         name=toolbox.SKILL_FILE_TOOL, arguments={"skill": skill.file, "path": relative}, **who
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))

@@ -15,6 +15,7 @@ from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.container import ContainerExecutor
 from skillhouse.runtime.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.reloads import Lacking, Reloads
@@ -54,7 +55,7 @@ class SkillCode:
         self._call = call
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
-        self._executor: Executor | None = None
+        self._executor: toolbox.Runner | None = None
         self._here = InProcessRunner(trusted=config.skill_code.in_process)
         self._looked_at: set[str] = set()
         self.reloads = Reloads(config.state_directory)
@@ -131,7 +132,11 @@ class SkillCode:
         """Look anew, by `refresh`, and let code start anew, where another process reloaded."""
         if self.is_enabled and self.reloads.is_new():
             refresh()
-            await self.reload()
+            try:
+                await self.reload()
+            except RpcError as error:
+                # It sees by the digest of each call what is there; and the call says this better.
+                logger.warning("the executor elsewhere was not told to reload: %s", error)
 
     async def runner(self, digest: str) -> toolbox.Runner:
         """Return what runs the code of that digest: this process, if the operator says so.
@@ -157,12 +162,20 @@ class SkillCode:
             # The call has its answer; whoever reloads is told what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
-    async def executor(self) -> Executor:
-        """Return what runs the code, started with the first call.
+    async def executor(self) -> toolbox.Runner:
+        """Return what runs the code, here or where the operator says, from the first call on.
 
         Raises:
             SandboxUnavailableError: no code runs on this machine.
+            ConfigError: the executor elsewhere cannot be used as it is configured.
         """
+        settings = self._config.skill_code
+        if settings.executor:
+            # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
+            if self._executor is None:
+                environment = self._config.places.environment
+                self._executor = ContainerExecutor(settings, environment)
+            return self._executor
         status = await self._cells.status()
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
@@ -189,6 +202,9 @@ class SkillCode:
         """Let new calls start with the code as it is now; those under way end with the old."""
         self._packages.clear()
         await self._here.reload(skill)
+        if self._config.skill_code.executor:
+            # One elsewhere runs longer than this house does.
+            await self.executor()
         if self._executor is not None:
             await self._executor.reload(skill)
 

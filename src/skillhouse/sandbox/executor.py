@@ -36,7 +36,7 @@ from skillhouse.sandbox.python_cell import PythonCell
 from skillhouse.sandbox.queues import QUEUE_MAX, Queues
 from skillhouse.sandbox.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.sandbox.snapshot import Snapshots
-from skillhouse.sandbox.status import Level, SandboxStatus
+from skillhouse.sandbox.status import Level, SandboxStatus, untested
 
 MAX_CELLS = 32
 """Cells at one time: an idle one is 15 to 60 MB."""
@@ -94,6 +94,7 @@ class Executor:
         """
         self._housing: Housing = housing_for(status, limits)
         self._level: Level = status.level
+        self._untested = untested(status)
         self._snapshots = Snapshots(state)
         self._queues = Queues(most=max_waiting)
         self._max_cells = max_cells
@@ -142,7 +143,7 @@ class Executor:
             SandboxError: "skill-failed", the code does not load; and those of `execute`.
         """
         params = {"context": _context(spec, {})}
-        host = _NoHost()
+        host = NoHost()
         result = await self._call(spec, "tool.list", params, seconds=LIST_SECONDS, host=host)
         if result.kind != "ok":
             raise SandboxError("skill-failed", f"`{spec.skill}`: {result.error}")
@@ -187,6 +188,9 @@ class Executor:
     async def _call(
         self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: Any
     ) -> CellResult:
+        if (why := self._untested.get(spec.language)) is not None:
+            message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
+            raise SandboxError("cell-untested", message)
         for is_last in (False, True):
             async with self._cell(spec) as cell:
                 # The turn may have been long in coming, and the cell have died meanwhile. Nothing
@@ -334,7 +338,7 @@ class Executor:
                     self._retire(held)
 
 
-class _NoHost:
+class NoHost:
     """What code may ask that is only loaded: nothing."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

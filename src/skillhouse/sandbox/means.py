@@ -25,7 +25,7 @@ def means_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | N
     """
     around = surroundings()
     program = find_program(around)
-    if status.level is Level.NONE or program is None:
+    if status.level in (Level.NONE, Level.CONTAINER) or program is None:
         raise SandboxUnavailableError(status.reasons, status.hint)
     place = find_place(around.process) if status.level is Level.CGROUP else None
     if status.level is Level.CGROUP:

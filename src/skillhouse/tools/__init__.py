@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import InvokeTool as InvokeTool
     from skillhouse.tools.invoking import Menu as Menu
     from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
+    from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -110,6 +112,7 @@ else:
             "files": "EditTool ListTool ReadTool WriteTool",
             "gate": "Gate",
             "invoking": "INVOKE InvokeTool Menu RunCommand",
+            "memory": "MemorySearchTool MemoryWriteTool",
             "need": "UNBOUND Judged Need",
             "portal": "Portal",
             "rendering": "render_content result_data",

@@ -16,7 +16,7 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.permission import Decision, Effect, Outcome
 from skillhouse.tools.agreed import Agreed
-from skillhouse.tools.approving import bound, question, rule_hint
+from skillhouse.tools.approving import bound, question, rule_hint, ways_to_answer
 from skillhouse.tools.call import (
     Listener,
     Output,
@@ -243,14 +243,10 @@ class Gate:
         hint = rule_hint(case)
         found = settled.approval
         if settled.status == "pending" and found is not None:
-            how = (
-                "on the page of `skillhouse up`"
-                if found.request.is_for_page
-                else f"with `skillhouse approvals approve {found.id}`"
-            )
+            how = ways_to_answer(found.request, self._approvals.page)
             text = (
-                f"not approved yet: {why}; nothing was done. A person can answer {how}; then "
-                f"repeat the same call{hint}"
+                f"not approved yet: {why}; nothing was done. Approval {found.id} waits for a "
+                f"person, who can {how}; then repeat the same call{hint}"
             )
             return self._recorder.refuse(case, text, "pending")
         if found is not None:

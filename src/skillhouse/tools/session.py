@@ -13,6 +13,7 @@ from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
+    from skillhouse.tools.call import ToolCall
     from skillhouse.tools.elsewhere import Elsewhere
 
 SESSIONS_MAX = 1_000
@@ -92,17 +93,16 @@ class Sessions:
         self._checks = checks
         self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
 
+    def of(self, call: ToolCall, visible: SkillIndex, *, asker: str = "") -> Session:
+        """Return the session that a call is a part of, with what it may see now, for who asks."""
+        who = (call.agent, call.user, call.channel, visible)
+        session = self.get(*who, session_id=call.session_id)
+        return replace(session, asker=asker) if asker else session
+
     def get(
-        self,
-        agent: str,
-        user: str,
-        channel: str,
-        visible: SkillIndex,
-        *,
-        session_id: str = "",
-        asker: str = "",
+        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
     ) -> Session:
-        """Return the session of this conversation, with what it may see now, for who asks in it."""
+        """Return the session of this conversation, with what it may see now."""
         key = (agent, user, channel, session_id)
         session = self._sessions.get(key)
         if session is None:
@@ -118,7 +118,13 @@ class Sessions:
             )
             self._sessions[key] = session
             if len(self._sessions) > SESSIONS_MAX:
-                self._sessions.popitem(last=False)
+                self._forget()
         self._sessions.move_to_end(key)
         session.visible = visible
-        return replace(session, asker=asker) if asker else session
+        return session
+
+    def _forget(self) -> None:
+        """Drop the oldest session; last of all one in which a skill of another server is in use,
+        since its commands would need less afterwards."""
+        older = list(self._sessions)[:-1]
+        del self._sessions[next((k for k in older if not self._sessions[k].acting), older[0])]

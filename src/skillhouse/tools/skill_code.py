@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.approval import Level
-from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
 from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
@@ -244,7 +244,7 @@ class SkillCodeTool:
             if result.kind == "error":
                 await self._workshop.look_at_exports(self.skill, spec)
             return result
-        except (SandboxError, SandboxUnavailableError, RpcError) as error:
+        except (SandboxError, SandboxUnavailableError, RpcError, ConfigError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 

@@ -11,6 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
@@ -175,12 +176,54 @@ def test_a_house_that_cannot_attach_leaves_the_request_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(SKILL)
+    model.responses.append(AIMessage(LAST))
     shorten = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=0, keep=0)])
     with open_house(tmp_path) as house:
-        agent: Any = create_agent(model, middleware=[shorten, skillhouse_middleware(house)])
+        agent: Any = create_agent(
+            model,
+            middleware=[shorten, skillhouse_middleware(house)],
+            checkpointer=InMemorySaver(),
+        )
         monkeypatch.setattr(Skillhouse, "conversation", _refused)
+        agent.invoke({"messages": "go"}, THREAD)
+        assert humans_of(model, 1) == ["go"]
+        anyio.run(lambda: agent.ainvoke({"messages": "once more"}, THREAD))
+    assert humans_of(model, 2) == ["go", "once more"]
+
+
+def test_langchain_without_a_thread_mixes_no_conversations(tmp_path: Path) -> None:
+    model = model_of(SKILL)
+    model.responses += [AIMessage(LAST), model.responses[0], AIMessage(LAST)]
+    with open_house(tmp_path) as house:
+        agent: Any = create_agent(model, middleware=[skillhouse_middleware(house)])
         agent.invoke({"messages": "go"})
-    assert humans_of(model, 1) == ["go"]
+        agent.invoke({"messages": "something else"})
+        assert humans_of(model, 2) == ["something else"]
+        agent.invoke({"messages": "go"})
+        assert INSTRUCTIONS in model.told()[0][1]
+
+
+def test_an_agent_inside_another_has_a_context_of_its_own(tmp_path: Path) -> None:
+    inner, outer = model_of(SKILL), model_of(SKILL, ("delegate", {"task": "look"}), SKILL)
+    with open_house(tmp_path) as house:
+        sub: Any = create_agent(inner, middleware=[skillhouse_middleware(house)])
+
+        @tool
+        def delegate(task: str) -> str:
+            """Have somebody else do it."""
+            return str(sub.invoke({"messages": task})["messages"][-1].text)
+
+        agent: Any = create_agent(
+            outer,
+            tools=[delegate],
+            middleware=[skillhouse_middleware(house)],
+            checkpointer=InMemorySaver(),
+        )
+        agent.invoke({"messages": "go"}, THREAD)
+    assert [humans_of(inner, request) for request in range(2)] == [["look"], ["look"]]
+    assert INSTRUCTIONS in inner.told()[0][1]
+    told = [text for _, text in outer.told()]
+    assert (INSTRUCTIONS in told[0], told[1], told[2].startswith(HELD)) == (True, LAST, True)
 
 
 def _refused(self: Skillhouse, **who: str) -> Conversation:

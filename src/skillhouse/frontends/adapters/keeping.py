@@ -47,10 +47,13 @@ async def lost(desk: Desk, results: Iterable[tuple[str, str]], session_id: str |
     Args:
         desk: Whose conversation it is.
         results: Of each result of a call in the context, the call's id and the text.
-        session_id: The framework's id of the conversation.
+        session_id: The framework's id of the conversation. Without one, nobody can say which of
+            several contexts has lost what, and nothing is given again.
     """
+    if not session_id:
+        return ""
     try:
-        talk = desk.conversation(session_id or "")
+        talk = desk.conversation(session_id)
         found = await talk.reattachment(talk.activations.present(results))
     except SkillhouseError:
         # Somebody else's loop: a context without the skills is better than none.
@@ -61,8 +64,10 @@ async def lost(desk: Desk, results: Iterable[tuple[str, str]], session_id: str |
 
 def lost_sync(desk: Desk, results: Iterable[tuple[str, str]], session_id: str | None) -> str:
     """Do as `lost` does, from code that is not asynchronous."""
+    if not session_id:
+        return ""
     try:
-        talk = desk.conversation(session_id or "")
+        talk = desk.conversation(session_id)
         found = talk.reattachment_sync(talk.activations.present(results))
     except SkillhouseError:
         logger.exception("attaching skills again")

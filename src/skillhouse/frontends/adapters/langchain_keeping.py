@@ -65,8 +65,14 @@ def _begun(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
 
 
 def _thread() -> str:
-    """Return the graph's id of the conversation; empty where it keeps none."""
+    """Return the graph's id of the conversation; empty where it keeps none.
+
+    An agent that runs inside another's tool has the same thread and a context of its own.
+    """
     try:
-        return str(get_config().get("configurable", {}).get("thread_id") or "")
+        found = get_config().get("configurable", {})
     except RuntimeError:  # There is no graph around this call.
         return ""
+    thread = str(found.get("thread_id") or "")
+    around, _, _ = str(found.get("checkpoint_ns") or "").rpartition("|")
+    return f"{thread}|{around}" if thread and around else thread
