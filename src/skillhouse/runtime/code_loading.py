@@ -103,7 +103,7 @@ async def _loaded(
     known: Lacking | None,
 ) -> Loaded:
     name, directory = skill.manifest.name, skill.directory
-    is_alone = not (skill.shared or skill.manifest.dependencies)
+    is_alone = not (skill.shared or skill.manifest.dependencies or code.is_elsewhere)
     if skill.default is not Effect.ALLOW:
         return Loaded(skill=name, directory=directory, tools=declared, is_tried=False)
     try:
