@@ -93,6 +93,8 @@ def start(command: Sequence[str], home: Path) -> tuple[float, float, float]:
             first = time.perf_counter() - began
             if "-c" in command and BARE in command:
                 return first, first, first
+            assert process.stdin is not None
+            process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
             answered(process, "tools/list", 2, {})
             second = time.perf_counter() - began
             answered(process, "tools/call", 3, CALL)
@@ -104,7 +106,7 @@ def start(command: Sequence[str], home: Path) -> tuple[float, float, float]:
 def answered(
     process: subprocess.Popen[bytes], method: str, number: int, params: Mapping[str, Any]
 ) -> None:
-    """Send a request and wait for its answer; after the handshake, say that it is over."""
+    """Send a request and wait for its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
@@ -112,9 +114,6 @@ def answered(
     process.stdin.flush()
     if not process.stdout.readline():
         sys.exit(f"no answer to {method}")
-    if method == "initialize":
-        process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
-        process.stdin.flush()
 
 
 if __name__ == "__main__":

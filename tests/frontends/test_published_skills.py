@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import anyio
 import anyio.from_thread
 import pytest
 from mcp.client import Client
+from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
 from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import Level, SandboxStatus
+from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.net.servers import Server, ok, serving
-from tests.runtime.coded import ROOTS
+from tests.runtime.coded import ROOTS, tool, write_code
 from tests.sandbox.cells import status_of
 from tests.sandbox.places import LEVELS
 
@@ -70,6 +73,11 @@ def force(monkeypatch: pytest.MonkeyPatch, need: Any) -> Force:
     return at
 
 
+@pytest.fixture
+def peer(tmp_path: Path) -> Peer:
+    return Peer(tmp_path)
+
+
 @pytest.fixture(params=["javascript", "python"])
 def root(request: pytest.FixtureRequest, need: Any) -> str:
     need(request.param == "python" or shutil.which("node"), "no node here")
@@ -116,6 +124,38 @@ def test_a_client_of_mcp_calls_it(level: Level, root: str, api: Server, force: F
 
     assert connected(root, work) == (True, PRICE, False)
     assert len(api.seen) == 1
+
+
+def test_a_reload_reaches_a_server_that_runs(peer: Peer, need: Any) -> None:
+    need(has_sandbox(), "no sandbox here")
+    peer.configure("[skill_code]\nenabled = true\n")
+    skill = peer.home / ".agents/skills/one"
+    exports = "tools = {'here': lambda params, context: 'here'}\n"
+    write_code(skill, exports, tool("here"), tool("absent"))
+    reload = [sys.executable, "-m", "skillhouse", "reload", "-C", str(peer.project)]
+
+    async def names(client: Client) -> list[str]:
+        found = [tool.name for tool in (await client.list_tools()).tools]
+        return [name for name in found if name.startswith("one__")]
+
+    async def main() -> None:
+        async with peer.client() as client:
+            assert await names(client) == ["one__here", "one__absent"]
+            done = await anyio.run_process(reload, env=peer.environment, check=False)
+            assert (done.returncode, done.stdout.decode().splitlines()) == (
+                1,
+                [
+                    "one:here",
+                    "one:absent: failed: the manifest declares it, and the code does not export it",
+                ],
+            )
+            # Before the next call, whatever the server's own look at the files says.
+            with pytest.raises(MCPError, match="unknown tool"):
+                await client.call_tool("one__absent", {})
+            assert await names(client) == ["one__here"]
+            assert not (await client.call_tool("one__here", {})).is_error
+
+    anyio.run(main)
 
 
 def connected(root: str, work: Callable[[Client], Awaitable[Any]]) -> Any:

@@ -16,7 +16,7 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
-from skillhouse.tools import SkillCodeTool
+from skillhouse.tools import Progress, SkillCodeTool
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     best_sandbox,
@@ -28,6 +28,8 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
+from tests.sandbox.cells import until
+from tests.sandbox.places import running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person
 from tests.tools.test_gate_approvals import answer
@@ -204,7 +206,7 @@ def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path:
     async def scene(house: Skillhouse) -> None:
         asked = await house.call("one:tool", {})
         assert asked.status == "pending"
-        assert "on the page of `skillhouse up`" in asked.content
+        assert "the page of `skillhouse up`" in asked.content
         assert house.approvals.get(asked.approval_id or "").request.always == ()
         with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
             answer(house, asked.approval_id, Answer.ONCE)
@@ -278,6 +280,65 @@ def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
         assert (again.status, again.approval_id != asked.approval_id) == ("pending", True)
 
     played(coded_house(tmp_path, tmp_path / "skills"), scene)
+
+
+CHILDREN = {
+    "python": """
+        import subprocess
+
+        def tool(params, context):
+            child = subprocess.Popen(["sleep", params["mark"]], start_new_session=True)
+            context.progress(1, "began")
+            child.wait()
+
+        tools = {"tool": tool}
+    """,
+    "javascript": """
+        import { spawn } from "node:child_process";
+
+        export const tools = {
+            tool: async (params, context) => {
+                const child = spawn("sleep", [params.mark], { detached: true });
+                await new Promise((resolve) => child.on("spawn", resolve));
+                context.progress(1, "began");
+                await new Promise((resolve) => child.on("exit", resolve));
+            },
+        };
+    """,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.req("S002-83")
+def test_a_call_that_is_cancelled_is_killed_with_all_that_it_started(
+    language: str, status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    need(language == "python" or shutil.which("node"), "no node here")
+    write_code(tmp_path / "skills/one", CHILDREN[language], language=language)
+    mark = {"python": "98765.25", "javascript": "98765.75"}[language]
+
+    async def scene(house: Skillhouse) -> None:
+        began = anyio.Event()
+
+        async def heard(word: Progress) -> None:
+            began.set()
+
+        async def call() -> None:
+            await house.call("one:tool", {"mark": mark}, listener=heard)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await began.wait()
+                await until(lambda: running(mark))
+                tasks.cancel_scope.cancel()
+        await until(lambda: not running(mark))
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    played(house, scene)
+    (entry,) = recorded(house)
+    assert (entry.status, entry.outcome.reason) == ("error", "cancelled")
 
 
 ENVIRONMENT = """

@@ -64,14 +64,18 @@ def _prepare_codex(home: Path, project: Path, url: str) -> None:
     )
 
 
-def _approve_in_codex(home: Path) -> None:
-    """Let Codex call our tools unasked: the house asks its own rules, and here is no terminal."""
+def _finish_codex(home: Path) -> None:
+    """Let Codex call our tools unasked, as the house asks its own rules and here is no terminal.
+
+    And let it wait for our server: else it begins without the tools on a machine that is busy.
+    """
     file = home / ".codex/config.toml"
     text = file.read_text()
     head = "[mcp_servers.skills]\n"
     if head not in text:
         raise ValueError(f"expected {head.strip()} in Codex's configuration")
-    file.write_text(text.replace(head, head + 'default_tools_approval_mode = "approve"\n'))
+    more = 'default_tools_approval_mode = "approve"\nrequired = true\n'
+    file.write_text(text.replace(head, head + more))
 
 
 def _prepare_gemini(home: Path, project: Path, url: str) -> None:
@@ -124,7 +128,7 @@ CLIENTS = (
         prefix="mcp__skills::",
         environment=lambda url: {"FAKE_KEY": "x"},
         prepare=_prepare_codex,
-        finish=_approve_in_codex,
+        finish=_finish_codex,
     ),
     Client(
         name="gemini-cli",

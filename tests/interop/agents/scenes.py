@@ -174,7 +174,7 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     """Call what needs a yes, and answer while the call waits."""
     house = House(base)
     house.configure(HELD + RULES)
-    person = Person(house, lambda: True)
+    person = Person(house, lambda: bool(model.asked))
     model = FakeModel(steps=(_step(actor, "exec", GATED),))
     _act(actor, house, model, person)
     return _trace(actor, house, model, person)
