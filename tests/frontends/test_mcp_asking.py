@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp.client import Client
+from mcp.server.context import CallNext, HandlerResult
 from mcp_types import (
     ElicitRequestFormParams,
     ElicitRequestURLParams,
@@ -330,11 +331,11 @@ def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
     server = inside.server()
     sent: list[str] = []
 
-    async def look(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        if context.method == "tools/call":
+    async def look(ctx: Any, call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/call":
             # Where telemetry is on in this process, the client sends a trace of its own.
-            sent.append(context.params["_meta"]["traceparent"])
-        return await call_next(context)
+            sent.append(ctx.params["_meta"]["traceparent"])
+        return await call_next(ctx)
 
     async def main() -> None:
         meta: Any = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
