@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 
+from skillhouse import sandbox
 from skillhouse.floor import ConfigError
 from skillhouse.runtime.extension_settings import SkillCodeSettings
 from skillhouse.sandbox import (
@@ -23,14 +24,8 @@ from skillhouse.sandbox import (
     CellResult,
     CellSpec,
     HostCalls,
-    NoAnswerError,
-    RemoteExecutor,
-    RpcClient,
     RpcError,
-    RpcServer,
     SandboxError,
-    check_token,
-    core_methods,
 )
 from skillhouse.sandbox.rpc import UNAVAILABLE
 
@@ -54,11 +49,11 @@ class ContainerExecutor:
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
         try:
-            self._client = RpcClient(settings.executor, token)
-            self._server = RpcServer(core_methods(self._capabilities), token=token)
+            self._client = sandbox.RpcClient(settings.executor, token)
+            self._server = sandbox.RpcServer(sandbox.core_methods(self._capabilities), token=token)
         except ValueError as error:
             raise ConfigError(str(error), key="skill_code.executor") from error
-        self._remote = RemoteExecutor(self._client, self._capabilities)
+        self._remote = sandbox.RemoteExecutor(self._client, self._capabilities)
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
@@ -86,7 +81,7 @@ class ContainerExecutor:
             found = await self._remote.execute(
                 f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **told
             )
-        except NoAnswerError as error:
+        except sandbox.NoAnswerError as error:
             if not error.is_sent:
                 raise RpcError(error.code, f"nothing was run: {error}") from error
             said = f"{error}; the call may have had its effect, and is not repeated"
@@ -172,7 +167,7 @@ def token_of(settings: SkillCodeSettings, environment: Mapping[str, str]) -> str
     key = "skill_code.executor_token"
     try:
         token = environment.get(name, "") if kind == "env" else _file_text(Path(name))
-        check_token(token.strip())
+        sandbox.check_token(token.strip())
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise ConfigError(f"cannot read the token in `{name}`: {said}", key=key) from error
