@@ -13,6 +13,7 @@ from mcp_types import (
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    ErrorData,
     InputRequiredResult,
 )
 
@@ -124,6 +125,22 @@ def test_what_is_no_answer_leaves_the_question_to_the_inbox(
 
     talk(inside, mode, work, Person(given))
     assert (inside.project / "a.txt").exists()
+
+
+def test_a_client_that_fails_to_ask_leaves_the_question_to_the_inbox(inside: Inside) -> None:
+    class Broken(Person):
+        async def __call__(self, *_: Any) -> Any:
+            self.shown.append(_[1])
+            return ErrorData(code=-32021, message="not now")
+
+    person = Broken()
+
+    async def work(client: Client) -> None:
+        for _ in range(2):
+            assert "not approved yet" in text_of(await write(client))
+
+    talk(inside, LEGACY, work, person)
+    assert len(person.shown) == 1
 
 
 @pytest.mark.parametrize("mode", ERAS)

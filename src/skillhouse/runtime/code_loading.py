@@ -28,7 +28,7 @@ class Loaded:
     tools: tuple[str, ...] = ()
     """Full names of those that are declared; also exported, where the code was loaded."""
     lacking: Lacking | None = None
-    """What is declared and not exported: it is not offered."""
+    """What is declared and not exported: it is not offered. None where the code was not loaded."""
     error: str = ""
     """Why the code cannot be used at all."""
     is_tried: bool = True
@@ -65,6 +65,7 @@ async def reload_code(house: Skillhouse, *, agent: str) -> Reloaded:
     lacking = {one.directory: one.lacking for one in loaded if one.lacking is not None}
     if lacking:
         code.reloads.note(lacking)
+    if any(one.tools for one in lacking.values()):
         house.refresh()
     # This process has done already what it told the others to do.
     code.reloads.is_new()
@@ -81,23 +82,37 @@ async def load_code(
     Raises:
         SandboxUnavailableError: no code runs on this machine.
     """
+    known = code.reloads.lacking()
     skills: dict[str, tuple[CodeSkill, list[str]]] = {}
     for tool in tools:
         name = tool.skill.manifest.name
         skills.setdefault(name, (tool.skill, []))[1].append(tool.full_name)
     return tuple(
-        [await _loaded(skill, tuple(names), code, agent) for skill, names in skills.values()]
+        [
+            await _loaded(skill, tuple(names), code, agent, known(skill.directory))
+            for skill, names in skills.values()
+        ]
     )
 
 
 async def _loaded(
-    skill: CodeSkill, declared: tuple[str, ...], code: SkillCode, agent: str
+    skill: CodeSkill,
+    declared: tuple[str, ...],
+    code: SkillCode,
+    agent: str,
+    known: Lacking | None,
 ) -> Loaded:
     name, directory = skill.manifest.name, skill.directory
+    is_alone = not (skill.shared or skill.manifest.dependencies or code.is_elsewhere)
     if skill.default is not Effect.ALLOW:
         return Loaded(skill=name, directory=directory, tools=declared, is_tried=False)
     try:
         digest = tree_digest(directory)
+        whole = Lacking(digest=digest, tools=())
+        if is_alone and known == whole:
+            # These very bytes were loaded before, and nothing else decides what they export.
+            code.take_step(directory, "unchanged since it was imported")
+            return Loaded(skill=name, directory=directory, tools=declared, lacking=whole)
         runner = await code.runner(digest)
         packages = await code.packages(skill)
         cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER)
@@ -117,5 +132,5 @@ async def _loaded(
         skill=name,
         directory=directory,
         tools=tuple(tool for tool in declared if tool in full),
-        lacking=Lacking(digest=digest, tools=missing) if missing else None,
+        lacking=Lacking(digest=digest, tools=missing),
     )

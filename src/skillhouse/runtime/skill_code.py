@@ -71,6 +71,11 @@ class SkillCode:
         told = self._config.skill_code.enabled
         return self._profile.runs_code if told is None else told
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether an executor elsewhere runs the code, from a directory of its own."""
+        return bool(self._config.skill_code.executor)
+
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
         """Return what is found below the roots, strongest first; nothing of it is run."""
         if not self.is_enabled:
