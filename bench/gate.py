@@ -19,9 +19,10 @@ from pathlib import Path
 import anyio
 
 from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Places, Skillhouse, configured
-from skillhouse.sandbox import PROTECTED, Launcher, Level, SandboxProfile, launcher_for
+from skillhouse.sandbox import Launcher, Level, SandboxProfile, launcher_for
 
 READ_TARGET_MS = 1.0
 """Most that the gate may add to a read (issue "tools")."""
@@ -139,7 +140,7 @@ def exec_cases(house: Skillhouse, launcher: Launcher, base: Path) -> dict[str, C
 def bare(base: Path) -> tuple[str, ...]:
     """Return a command of bubblewrap with the mounts of an `exec`, made once and for all."""
     place = base / "bare"
-    covered = [place / path for path in PROTECTED if "*" not in path]
+    covered = [place / path for path in PROTECTED_NAMES if "*" not in path]
     for path in covered:
         path.mkdir(parents=True)
     covers = [word for path in covered for word in ("--size", "4096", "--tmpfs", str(path))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scripts.conformance_ground import Ground, Judge, Suite, Yes, agree, apart, differ, skill_text
 
 from skillhouse import discover, load
@@ -49,13 +51,16 @@ def nothing(*files: tuple[str, str], said: bool | None) -> Judge:
     return judge
 
 
-def refused(text: str, code: str) -> Judge:
-    """Return a judge of one workspace file that is no skill, with that finding among others."""
+def refused(text: str, code: str, *, lens: Sequence[str] = ()) -> Judge:
+    """Return a judge of one workspace file that is no skill, with that finding among others.
+
+    `lens` is what the lens says that the client takes of it all the same.
+    """
 
     def judge(ground: Ground) -> bool:
         ground.put(f"{WORKSPACE}/any/SKILL.md", text)
         codes = [finding.code for finding in ground.index().diagnostics]
-        return code in codes and not ground.seen() and not ground.index().skills
+        return code in codes and ground.seen() == list(lens) and not ground.index().skills
 
     return judge
 
@@ -225,16 +230,16 @@ LOADER = Suite(
                     "Looks at code", '"check" it.')),
         differ("an empty name and description load as empty texts",
                loads(EMPTY, "", "", exact=True),
-               "skipped as `description-missing`, also for the lens",
+               "skipped as `description-missing`; the lens says that the client takes it",
                "specification: neither may be empty; vectors, frontmatter stage 4",
-               refused(EMPTY, "description-missing")),
+               refused(EMPTY, "description-missing", lens=["any"])),
         agree("a block that is indented as a whole",
               loads("---\n  name: in\n  description: About it.\n---\n", "in", "About it.")),
         differ("no blank after the colon",
                loads(CLOSE, "foo", "bar"),
-               "skipped as `frontmatter-not-mapping`, also for the lens",
+               "skipped as `frontmatter-not-mapping`; the lens says that the client takes it",
                "YAML 1.2.2, 7.4.2: a blank follows the `:` of a plain key; vectors, stage 3",
-               refused(CLOSE, "frontmatter-not-mapping")),
+               refused(CLOSE, "frontmatter-not-mapping", lens=["any"])),
         agree("characters that no file name has become `-`", gemini_signs),
         agree("its own skill loads from the checkout", gemini_own),
     ),

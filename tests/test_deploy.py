@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def stages() -> dict[str, list[str]]:
 def test_the_executor_has_the_published_hardening() -> None:
     executor = COMPOSE["services"]["skill-executor"]
     assert {key: executor[key] for key in PUBLISHED} == PUBLISHED
-    assert executor["volumes"] == ["../workspace/skills:/skills:ro"]
+    # Beside the published volume only what the core installs for skills, likewise read-only.
+    assert executor["volumes"] == ["../workspace/skills:/skills:ro", "packages:/packages:ro"]
     assert COMPOSE["networks"]["internal"] == {"internal": "true"}
 
 
@@ -59,8 +61,11 @@ def test_the_executor_has_the_published_hardening() -> None:
 def test_nothing_lets_the_executor_out_or_hands_it_secrets() -> None:
     executor = COMPOSE["services"]["skill-executor"]
     assert set(executor) & LOOSENING == set()
-    # The word by which core and executor know each other is all that may be handed over.
-    assert set(executor.get("secrets", [])) <= {"rpc-token"}
+    # The word by which core and executor know each other is all that is handed over, as a file.
+    assert executor["secrets"] == ["rpc-token"]
+    assert COMPOSE["secrets"] == {"rpc-token": {"file": "./secrets/rpc-token"}}
+    words = "\n".join(str(service) for service in COMPOSE["services"].values())
+    assert not re.search(r"token['\"]?[:=] *['\"]?[0-9a-f]{16}", words, re.IGNORECASE)
 
 
 @pytest.mark.req("S002-92")
@@ -69,6 +74,21 @@ def test_the_core_is_on_both_networks() -> None:
     assert core["networks"] == ["internal", "external"]
     assert set(COMPOSE["networks"]) == {"internal", "external"}
     assert COMPOSE["networks"]["external"] in ("", None, {})
+
+
+def test_only_this_machine_reaches_the_page_and_nobody_the_rest() -> None:
+    ports = {name: service.get("ports", []) for name, service in COMPOSE["services"].items()}
+    assert ports == {"core": ["127.0.0.1:8600:8600"], "skill-executor": []}
+
+
+def test_core_and_executor_agree_where_they_are() -> None:
+    settings = tomllib.loads((DEPLOY / "core.toml").read_text(encoding="utf-8"))["skill_code"]
+    command = COMPOSE["services"]["skill-executor"]["command"]
+    told = {command[n]: command[n + 1] for n in range(1, len(command) - 1)}
+    assert settings["executor"] == f"http://skill-executor:{told['--port']}/rpc"
+    assert told["--core"] == f"http://core:{settings['callback'].rpartition(':')[2]}/rpc"
+    assert settings["executor_token"] == f"file:{told['--token-file']}"
+    assert told["--token-file"] == "/run/secrets/rpc-token"
 
 
 def test_the_images_run_as_nobody_and_install_only_what_is_pinned() -> None:

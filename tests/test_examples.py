@@ -18,6 +18,9 @@ import pytest
 
 from skillhouse.skill import find_manifests, parse, read_manifest, validate
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 JAVASCRIPT = EXAMPLES / "workspace/skills"
 PYTHON = EXAMPLES / "python/skills"

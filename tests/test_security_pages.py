@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.permission.places import PROTECTED_NAMES
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.sandbox.nested import DIRECTORIES_MAX, ENTRIES_MAX, PATHS_MAX
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -109,6 +110,37 @@ def test_a_rewritten_history_shows(
     assert naive.is_believed()
     ours.path.write_bytes(attack(ours.path.read_bytes()))
     assert verify_log(ours.path).problems != ()
+
+
+class PoliteLog(NaiveLog):
+    """The same, of those that never disturb what they tell about."""
+
+    def append(self, tool: str, arguments: dict[str, object]) -> None:
+        with contextlib.suppress(OSError):
+            super().append(tool, arguments)
+
+
+def test_85_an_effect_without_a_record_on_a_full_disk(
+    tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    # Every write there is answered with ENOSPC.
+    need(Path("/dev/full").exists(), "no /dev/full")
+    effects = []
+    PoliteLog(Path("/dev/full")).append("exec", {"what": "rm -rf data"})
+    effects.append("naive")
+    # What cannot be written to is met before the effect: no record, no effect.
+    place = tmp_path / "audit.jsonl"
+    log = AuditLog(place)
+    place.unlink(missing_ok=True)
+    place.symlink_to("/dev/full")
+
+    def act() -> None:
+        log.append(AuditDraft(kind="intent", tool="exec"), durable=True)
+        effects.append("ours")
+
+    with pytest.raises(AuditError):
+        act()
+    assert effects == ["naive"]
 
 
 def forge(directory: Path, key: bytes | None) -> AuditLog:

@@ -368,8 +368,8 @@ def test_directories_deeper_than_any_path(root: Path) -> None:
 
 def test_a_root_whose_path_is_almost_too_long(root: Path) -> None:
     left = 4_090 - len(str(root.parent))
-    path = make_deep(root.parent, ["x" * 200] * (left // 201) + ["y" * (left % 201)])
-    make_deep(root.parent, [])
+    rest = ["y" * (left % 201)] if left % 201 else []
+    path = make_deep(root.parent, ["x" * 200] * (left // 201) + rest)
     assert 4_080 < len(path) < 4_096
     report = probe(path, root, timeout_seconds=SECONDS)
     assert report.skills == ["good"]

@@ -35,6 +35,9 @@ from skillhouse.runtime.export.placing import Hands
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = "token-owl42"
 
 
@@ -274,7 +277,7 @@ def test_removal_does_not_follow_a_folder_that_moved(place: Place) -> None:
 def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
     """What a pull brings would be read everywhere, without the look that trust asks for."""
     write_skill(place.project / ".skillhouse/skills/deploy")
-    place.house.trust()
+    place.house.trusting.trust()
     item = place.export("deploy", form=Form.LINK)
     assert (item.state, "not linked" in item.reason) == (State.REFUSED, True)
 

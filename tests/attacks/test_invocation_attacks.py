@@ -250,7 +250,7 @@ def test_a_model_does_not_read_what_is_for_people_as_a_file(tmp_path: Path) -> N
     # What a tool gives away that only asks whether the file lies in the workspace:
     assert "STEPS" in (tmp_path / "project" / path).read_text()
     with house_in(tmp_path) as house:
-        house.trust()
+        house.trusting.trust()
         for way in (path, "link.md", str(place / "more.md")):
             result = house.call_sync("read", {"path": way})
             assert (result.status, "STEPS" in result.content) == ("denied", False)

@@ -42,6 +42,9 @@ from skillhouse.tools import (
 )
 from tests.audit.logs import small_log
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
 PATTERNS = st.sampled_from(("*", "git *", "git push", "rm *", "?it*", ""))
 RULES = st.builds(

@@ -26,6 +26,9 @@ from tests.discovery.trees import findings, names, place_for_all, probe, probe_a
 from tests.discovery.trees import write_skill as write_file
 from tests.tools.houses import house_at
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 HEAD = "---\nname: x\ndescription: d\n"
 
 

@@ -27,6 +27,9 @@ from skillhouse.skill import SKILL_FILE, Skill, parse
 from tests.remote.mcp_liar import Liar, entry_of, host_of, serving, skill_file
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 PDF = "skill://pdf/SKILL.md"
 FILES = {SKILL_FILE: skill_file("pdf"), "references/FORMS.md": b"# Forms\n"}
 
@@ -449,7 +452,7 @@ def test_a_project_names_no_server_though_it_is_trusted(tmp_path: Path) -> None:
     (places.start / "skillhouse.toml").write_text(text, encoding="utf-8")
     with Skillhouse(configured(places)) as house:
         assert house.mcp_host is None
-        house.trust()
+        house.trusting.trust()
     with pytest.raises(ConfigError, match="cannot be set by a project"):
         configured(places)
 

@@ -18,6 +18,7 @@ import rlp  # type: ignore[import-untyped]
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from eth_account import Account
 
+from skillhouse.floor import system_clock
 from skillhouse.signer import (
     STATE_FILE,
     KeyInfo,
@@ -30,7 +31,6 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.clock import system_clock
 from skillhouse.signer.frames import Named
 from skillhouse.tools import Session, SignTool
 from tests.signer.places import (
@@ -47,6 +47,9 @@ from tests.signer.places import (
     process,
     token_call,
 )
+
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000
 

@@ -22,6 +22,9 @@ from skillhouse.tools import RefusedError, Session, ToolResult
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = "the secret outside"
 ALLOW_READ = Rule(effect=Effect.ALLOW, action="read", pattern="*")
 ALLOW_WRITE = Rule(effect=Effect.ALLOW, action="write", pattern="*")

@@ -25,6 +25,9 @@ from skillhouse.tools import WriteGate
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 EVERYTHING = Rule(effect=Effect.ALLOW, action="*", pattern="*")
 PREFIXES = (
     ".git/config .git/HEAD .git/hooks .ssh .gnupg .npmrc .netrc .env .env.local .env.production"

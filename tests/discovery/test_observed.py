@@ -17,6 +17,9 @@ from skillhouse.discovery.snapshot import CACHE_FILE
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, names, probe, write_refused, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 COUNT = PART_FILES + 44
 
 

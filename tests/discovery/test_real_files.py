@@ -15,6 +15,9 @@ from skillhouse.discovery import discover
 from skillhouse.skill import SKILL_FILE_MAX, Profile, SkillIndex, parse
 from tests.discovery.trees import everything, probe
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 CHECKED = Path(__file__).resolve().parents[1] / "data" / "anthropics_skills_findings.jsonl"
 """What is wrong in anthropics/skills at 9d2f1ae1 (2026-07-01), each line looked up by hand there.
 

@@ -47,9 +47,9 @@ def project_roots(start: Path, profile: Profile = DEFAULT_PROFILE) -> list[Path]
 
 def repository(base: Path, below: str = "") -> Path:
     """Make a git repository and return a directory in it."""
-    (base / "work" / ".git").mkdir(parents=True)
-    (base / "work" / below).mkdir(parents=True, exist_ok=True)
-    return base / "work" / below
+    (base / "repo" / ".git").mkdir(parents=True)
+    (base / "repo" / below).mkdir(parents=True, exist_ok=True)
+    return base / "repo" / below
 
 
 @pytest.mark.req("S001-8", "S001-9", "S001-11", "S001-12")
@@ -61,9 +61,9 @@ def test_the_scopes_come_strongest_first_and_their_roots_in_order(tmp_path: Path
         explicit=[tmp_path / "given"],
         builtin=tmp_path / "builtin",
     ) == [
-        ("project", "work/.skillhouse/skills"),
-        ("project", "work/.agents/skills"),
-        ("project", "work/.claude/skills"),
+        ("project", "repo/.skillhouse/skills"),
+        ("project", "repo/.agents/skills"),
+        ("project", "repo/.claude/skills"),
         ("explicit", "given"),
         ("explicit", "one"),
         ("explicit", "two"),
@@ -79,7 +79,7 @@ def test_a_start_below_finds_the_roots_of_each_directory_up_to_the_git_root(
     tmp_path: Path,
 ) -> None:
     start = repository(tmp_path, "packages/app")
-    expected = [tmp_path / "work" / at / place for at in ("packages/app", "packages", "")
+    expected = [tmp_path / "repo" / at / place for at in ("packages/app", "packages", "")
                 for place in PLACES]  # fmt: skip
     assert project_roots(start) == expected
 
@@ -94,7 +94,7 @@ def test_the_nearest_git_root_ends_the_project(tmp_path: Path) -> None:
     inner = repository(tmp_path, "vendor/lib")
     (inner / ".git").write_text("gitdir: ../../.git/modules/lib")  # As a submodule has it.
     assert git_root(inner / "src") == inner
-    assert git_root(tmp_path / "work" / "vendor") == tmp_path / "work"
+    assert git_root(tmp_path / "repo" / "vendor") == tmp_path / "repo"
 
 
 def test_a_broken_link_named_git_ends_the_project_too(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_relative_start_is_taken_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository(tmp_path, "src"))
-    assert project_roots(Path())[3] == tmp_path / "work" / PLACES[0]
+    assert project_roots(Path())[3] == tmp_path / "repo" / PLACES[0]
 
 
 def test_empty_parts_of_the_variable_are_passed_over(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_at_home_the_users_own_roots_stay_the_users(tmp_path: Path, git: bool) -
 def test_a_directory_of_the_project_that_a_person_named_is_explicit(tmp_path: Path) -> None:
     start = repository(tmp_path)
     found = roots_of(start, tmp_path / "home", explicit=[start / ".claude/skills"])
-    assert [scope for scope, path in found if path == "work/.claude/skills"] == ["explicit"]
+    assert [scope for scope, path in found if path == "repo/.claude/skills"] == ["explicit"]
 
 
 def test_the_profile_says_where_to_look_and_in_which_order(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_a_variable_can_have_a_value_for_when_it_is_unset_and_more_of_a_path(
 @pytest.mark.parametrize(
     ("walk", "expected"),
     [
-        ("none", ["home/work/app"]),
-        ("git_root", ["home/work/app", "home/work"]),
-        ("home", ["home/work/app", "home/work", "home"]),
+        ("none", ["home/repo/app"]),
+        ("git_root", ["home/repo/app", "home/repo"]),
+        ("home", ["home/repo/app", "home/repo", "home"]),
     ],
 )
 @pytest.mark.parametrize("order", ["nearest", "farthest"])
@@ -228,14 +228,14 @@ def test_the_roots_of_one_directory_stand_together_in_either_order(
     tmp_path: Path, order: Any, expected: list[str]
 ) -> None:
     profile = rules_of(
-        RootRule(scope="user", path=f"{tmp_path / 'work'}/u"),
+        RootRule(scope="user", path=f"{tmp_path / 'repo'}/u"),
         RootRule(scope="project", path="x"),
         RootRule(scope="project", path="y"),
-        RootRule(scope="user", path=f"{tmp_path / 'work'}/v"),
+        RootRule(scope="user", path=f"{tmp_path / 'repo'}/v"),
         root_order=order,
     )
     found = roots_of(repository(tmp_path, "a"), tmp_path / "home", profile=profile)
-    assert [f"{scope}:{path.removeprefix('work/')}" for scope, path in found] == expected
+    assert [f"{scope}:{path.removeprefix('repo/')}" for scope, path in found] == expected
 
 
 def test_a_rule_can_have_a_walk_a_depth_and_a_treatment_of_links_of_its_own(
@@ -339,7 +339,7 @@ def test_a_link_to_the_users_own_skills_leaves_them_the_users(tmp_path: Path) ->
     (home / ".claude" / "skills").mkdir(parents=True)
     (start / ".claude").symlink_to(home / ".claude")
     found = roots_of(start, home)
-    assert ("project", "work/.claude/skills") not in found
+    assert ("project", "repo/.claude/skills") not in found
     assert ("user", "home/.claude/skills") in found
 
 

@@ -27,6 +27,9 @@ from tests.discovery.trees import (
     write_skill,
 )
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 def later() -> int:
     """Return a time at which no file of a test is fresh any more."""

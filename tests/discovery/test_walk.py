@@ -21,6 +21,9 @@ from tests.discovery.trees import (
     write_skill,
 )
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 def deep(base: Path, depth: int) -> Path:
     """Return a directory `depth` levels below `base`."""

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import anyio
+import httpx2
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from skillhouse.runtime import Places
@@ -22,6 +24,10 @@ from skillhouse.sandbox import Level, self_test
 from tests.runtime.places import make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"
+NO_AUTH = (
+    "/mcp needs no token: every program of this machine can call tools here. Questions are "
+    "answered on the page or the command line only\n"
+)
 PATIENCE_SECONDS = 30
 """After which a test that waits for another process fails."""
 
@@ -54,6 +60,19 @@ class Peer:
         directory = self.home / ".config/skillhouse"
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "config.toml").write_text(text, encoding="utf-8")
+
+    def skillhouse(self, *arguments: str) -> str:
+        """Run a command in the project, at another terminal, and return its output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "skillhouse", *arguments],
+            env=self.environment,
+            cwd=self.project,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        return done.stdout
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of a server in the project."""
@@ -119,6 +138,82 @@ class Pipe:
         answer = self.receive()
         self.send("notifications/initialized")
         return answer
+
+
+@contextmanager
+def up(peer: Peer, *options: str) -> Iterator[tuple[str, str]]:
+    """Start `skillhouse up` and give its address and token."""
+    with running_up(peer, *options) as (process, address, token):
+        yield address, token
+        process.terminate()
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        said = errors.replace(NO_AUTH, "") if "--no-auth" in options else errors
+        # What a service notes without worry is a line of JSON each.
+        worse = [line for line in said.splitlines() if json.loads(line)["level"] != "info"]
+        assert (process.returncode, worse) == (0, []), said
+
+
+@contextmanager
+def running_up(peer: Peer, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """Start `skillhouse up` and give its process, address and token; it is killed at the end."""
+    command = [sys.executable, "-m", "skillhouse", "up", "--port", "0", "-C", str(peer.project)]
+    process = subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=peer.environment,
+    )
+    try:
+        assert process.stdout is not None
+        address, _, token = process.stdout.readline().strip().partition("/?token=")
+        yield process, address[address.index("http") :], token
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@asynccontextmanager
+async def http_client(address: str, token: str, mode: str, **options: Any) -> AsyncIterator[Client]:
+    """Connect the SDK's client to the server of an address; without a token it sends none."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS) as http:
+            transport = streamable_http_client(f"{address}/mcp", http_client=http)
+            async with Client(transport, mode=mode, **options) as client:
+                yield client
+
+
+@contextmanager
+def place_of(peer: Peer, transport: str) -> Iterator[tuple[str, str]]:
+    """Give address and token of a server over HTTP; nothing for stdio."""
+    if transport == "stdio":
+        yield "", ""
+        return
+    with up(peer) as found:
+        yield found
+
+
+@asynccontextmanager
+async def connected(
+    peer: Peer, place: tuple[str, str], mode: str, **options: Any
+) -> AsyncIterator[Client]:
+    """Connect a client to the server at a place of `place_of`, or to one that it starts."""
+    found = http_client(*place, mode, **options) if place[0] else peer.client(mode, **options)
+    async with found as client:
+        yield client
+
+
+def running(marked: str) -> bool:
+    """Whether a `sleep` has that word in its command line."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:1] == [b"sleep"] and marked.encode() in words:
+            return True
+    return False
 
 
 def handshake(version: str) -> Mapping[str, Any]:

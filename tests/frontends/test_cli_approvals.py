@@ -15,8 +15,9 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
-from skillhouse.frontends.cli.asking import FACT_LINES, TerminalChannel, show_request
+from skillhouse.frontends.cli.asking import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.question import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -87,10 +87,36 @@ def test_stats_count_calls_and_leave_the_logs_own_notes_out(run: Run, log: Audit
         "by_tier": {"": 2, "3": 1},
         "by_day": {"2026-01-01": 2, "2026-01-03": 1},
         "denied_by_tool": {"write": 1},
+        "outages": 0,
+        "refused": 0,
+        "dropped": 0,
+        "troubles": [],
     }
     text = run("audit", "stats", "--tool", "write")[1]
     assert text.startswith("1 call, 2026-01-01T00:00:02 to 2026-01-01T00:00:02 UTC\n")
     assert "       1  2026-01-01\n" in text
+
+
+def test_stats_tell_of_outages_and_of_what_is_wrong_now(
+    run: Run, log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = log.path.with_name("moved")
+    log.path.rename(moved)
+    log.path.mkdir()
+    down = AuditLog(log.path, warn=lambda _: None, retry_seconds=0)
+    with pytest.raises(AuditError):
+        down.append(intent(), durable=True)
+    log.path.rmdir()
+    moved.rename(log.path)
+    down.append(refusal(), durable=True)
+    down.close()
+    monkeypatch.setattr("skillhouse.audit.health.FREE_MIN", 1 << 62)
+    code, out, err = run("audit", "stats")
+    assert code == 0
+    assert "         1  could not be written: 1 effect refused\n" in out
+    assert err.startswith("warning: less than 1 MB is free for the audit log")
+    found = json.loads(run("audit", "stats", "--json")[1])
+    assert [one["code"] for one in found["troubles"]] == ["log-disk-full"]
 
 
 @pytest.mark.req("S000-128")

@@ -56,7 +56,7 @@ def test_code_that_is_off_is_not_listed_and_reload_says_how_to_turn_it_on(
 
 
 @pytest.mark.slow
-@pytest.mark.req("S002-18", "S002-38", "S002-54", "S002-61")
+@pytest.mark.req("S002-18", "S002-38", "S002-40", "S002-52", "S002-54", "S002-61")
 def test_reload_says_what_can_be_used_and_what_fails(run: Run, enabled: Path, need: Any) -> None:
     best_sandbox(need)
     root = enabled / "skills"
@@ -68,6 +68,16 @@ def test_reload_says_what_can_be_used_and_what_fails(run: Run, enabled: Path, ne
     code, out, _ = run("reload", "--root", str(root), "--json")
     found = json.loads(out)
     assert (code, found["loaded"]) == (1, ["good:tool", "less:tool"])
+    steps = [(Path(one["directory"]).name, one["step"]) for one in found["steps"]]
+    read = ["read", "parsed", "validated"]
+    assert {name: [step for of, step in steps if of == name] for name, _ in steps} == {
+        "good": [*read, "imported", "exports checked", "registered"],
+        "less": [*read, "imported", "exports checked", "registered"],
+        # Read well, and then refused: by the cell, and by what its manifest says.
+        "broken": read,
+        "empty": read,
+        "wrong": ["read", "parsed"],
+    }
     failed = {failure["name"]: failure["error"] for failure in found["failed"]}
     manifest = str(root / "wrong/pyproject.toml")
     assert sorted(failed) == sorted(["broken", "empty", "less:absent", manifest])
@@ -78,6 +88,9 @@ def test_reload_says_what_can_be_used_and_what_fails(run: Run, enabled: Path, ne
     assert "good:tool\n" in out
     assert f"{manifest}:" in out
     assert err == "2 tools of skills, 4 failed\n"
+    code, out, err = run("tools", "list", "--root", str(root))
+    assert "less:tool" in out
+    assert "less:absent" not in out
 
 
 def test_code_that_is_asked_about_is_not_run_to_see_whether_it_loads(
@@ -88,3 +101,18 @@ def test_code_that_is_asked_about_is_not_run_to_see_whether_it_loads(
     code, out, err = run("reload")
     assert (code, out) == (0, "local:tool (asked about, not loaded)\n")
     assert err == "1 tool of skills, 0 failed\n"
+
+
+@pytest.mark.slow
+def test_a_call_says_on_stderr_how_far_it_is(run: Run, enabled: Path, need: Any) -> None:
+    best_sandbox(need)
+    tells = """
+        def tool(params, context):
+            context.progress(0.5, "half\\x1b[2J")
+            return "done"
+
+        tools = {"tool": tool}
+    """
+    write_code(enabled / "skills/one", tells)
+    called = run("call", "one:tool", "--root", str(enabled / "skills"))
+    assert called == (0, "done\n", "50% half [2J\n")

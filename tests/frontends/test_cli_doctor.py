@@ -57,6 +57,17 @@ def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
     assert f"```text\n{report}```\n" in GUIDE.read_text(encoding="utf-8")
 
 
+def test_a_log_that_cannot_be_written_is_a_problem(run: Run, place: Path) -> None:
+    log = place / "home/.local/state/skillhouse/audit.jsonl"
+    log.mkdir(parents=True)
+    code, out, _ = run("doctor", "--client", "codex")
+    assert code == 1
+    assert "the audit log cannot be written (is a directory)" in out.replace("\n", " ")
+    assert ".local/state" not in out
+    found = json.loads(run("doctor", "--client", "codex", "--json")[1])
+    assert [one["code"] for one in found["audit"]] == ["log-unwritable"]
+
+
 def test_no_line_is_longer_than_80_columns_whatever_names_and_paths_are(
     run: Run, machine: Path
 ) -> None:

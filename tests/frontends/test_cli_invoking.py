@@ -27,7 +27,12 @@ def test_without_a_skill_it_lists_what_can_be_started(run: Run, place: Path) -> 
     code, out, _ = run("invoke")
     assert (code, out.startswith("fix [issue]\n  About fix.\n")) == (0, True)
     first = json.loads(run("invoke", "--json")[1])["skills"][0]
-    assert first == {"name": "fix", "description": "About fix.", "argument_hint": "[issue]"}
+    assert first == {
+        "name": "fix",
+        "description": "About fix.",
+        "argument_hint": "[issue]",
+        "arguments": [],
+    }
     run("disable", "--all")
     assert run("invoke")[1:] == ("", "nothing can be started here\n")
 

@@ -17,6 +17,9 @@ from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 PORT = 8600
 TOKEN = "token-of-this-start"
 SESSION = "session-of-this-start"
@@ -72,7 +75,7 @@ def house(tmp_path: Path) -> Skillhouse:
     rule = Rule(effect=Effect.DENY, action="skill", pattern="secret-*", reason="not for models")
     layers = (Layer(name="user", rules=(rule,)),)
     house = Skillhouse(configured(places), layers=layers, cache_directory=None)
-    house.trust()
+    house.trusting.trust()
     return house
 
 
@@ -121,7 +124,7 @@ def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
 def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
     house: Skillhouse, tmp_path: Path
 ):
-    house.revoke_trust()
+    house.trusting.revoke()
     page = Page(client_of(house).get("/").text)
     assert "This project is not trusted, so its skills are not read." in page.text
     assert f"skillhouse trust {tmp_path}/project" in page.text
@@ -260,6 +263,21 @@ def test_a_name_that_fits_several_skills_lists_them(house: Skillhouse, tmp_path:
     assert client.get("/api/skills/twin").json()["error"]["code"] == "ambiguous-skill"
 
 
+def test_a_log_that_cannot_be_written_is_at_the_top_of_the_page(
+    client: TestClient, house: Skillhouse, tmp_path: Path
+):
+    assert "The audit log needs you." not in client.get("/").text
+    house.audit_log.path.unlink()
+    house.audit_log.path.mkdir()
+    message = "the audit log cannot be written (is a directory): effects are refused until it is"
+    page = Page(client.get("/").text)
+    assert "The audit log needs you." in page.text
+    assert message in page.text
+    told = client.get("/api/status", headers=BEARER).json()["audit"]
+    assert told == [{"code": "log-unwritable", "message": message}]
+    house.audit_log.path.rmdir()
+
+
 @pytest.mark.parametrize("path", ["/nothing", "/skills", "/api/nothing", "/style.css/x"])
 def test_an_unknown_address_is_not_found(client: TestClient, path: str):
     answer = client.get(path)
@@ -280,6 +298,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "shadowed": 1,
         "diagnostics": 3,
         "errors": 1,
+        "audit": [],
         "catalog": {"tokens": house.catalog().tokens, "omitted": 0},
     }
     assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 3]

@@ -121,3 +121,29 @@ def test_a_listener_may_answer_more_methods_behind_the_same_guard():
 def test_start_and_end_of_the_application_pass_the_guard(house: Skillhouse):
     with client_of(house) as client:
         assert client.get("/").status_code == 200
+
+
+def test_other_names_are_answered_where_an_operator_names_them(house: Skillhouse):
+    app = http_app(house, token=TOKEN, port=PORT, allowed=("house.test", "10.1.2.3:8600"))
+    page = TestClient(app, base_url=f"http://127.0.0.1:{PORT}")
+
+    def status(host: str, **headers: str) -> int:
+        given = {"host": host, **BEARER, **headers}
+        return page.get("/api/status", headers=given).status_code
+
+    for host in ("house.test", "10.1.2.3:8600", f"localhost:{PORT}"):
+        assert status(host) == 200
+    # No pattern, no other port, no part of a name: what an address is rebound to stays outside.
+    for host in (
+        "house.test:8600",
+        "10.1.2.3",
+        "x.house.test",
+        "house.test.evil.test",
+        "evil.test",
+    ):
+        assert status(host) == 421
+    assert status("house.test", origin="https://house.test") == 200
+    assert status("house.test", origin="http://house.test") == 200
+    assert status("house.test", origin="https://evil.test") == 403
+    given = {"host": "house.test"}
+    assert page.get("/api/status", headers=given).status_code == 401

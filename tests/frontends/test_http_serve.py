@@ -228,3 +228,11 @@ def test_help_needs_no_extra():
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--port" in done.stdout
+
+
+def test_no_token_is_for_this_machine_only(tmp_path: Path) -> None:
+    with (
+        Skillhouse(configured(make_places(tmp_path))) as house,
+        pytest.raises(PermissionError, match="--no-auth is for this machine only"),
+    ):
+        serve(house, port=0, announce=print, host="0.0.0.0", open_mcp=True)

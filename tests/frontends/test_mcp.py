@@ -36,6 +36,7 @@ from tests.frontends.mcp_peer import (
     Pipe,
     handshake,
     has_sandbox,
+    running,
     text_of,
 )
 from tests.runtime.places import write_skill
@@ -436,35 +437,23 @@ def test_ending_during_an_exec_leaves_no_process_and_no_open_intent(
     with Pipe(peer) as pipe:
         pipe.shake_hands()
         pipe.send("tools/call", 1, name="exec", arguments={"command": "sleep", "params": [marked]})
-        _until(lambda: _running(marked))
+        _until(lambda: running(marked))
         assert pipe.process.stdin is not None
         if end == "stdin":
             pipe.process.stdin.close()
             pipe.process.stdin = None
         elif end == "cancelled":
             pipe.send("notifications/cancelled", requestId=1)
-            _until(lambda: not _running(marked))
+            _until(lambda: not running(marked))
             pipe.process.terminate()
         else:
             pipe.process.send_signal(signal.Signals[end])
         assert pipe.process.wait(PATIENCE_SECONDS) == 0
-        assert not _running(marked)
+        assert not running(marked)
     [entry] = read_records(peer.log)
     assert entry.record.kind == "intent"
     assert entry.outcome is not None
     assert (entry.status, entry.outcome.reason) == ("error", "cancelled")
-
-
-def _running(marked: str) -> bool:
-    """Whether a process has that word in its command line."""
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[:1] == [b"sleep"] and marked.encode() in words:
-            return True
-    return False
 
 
 def _until(holds: Callable[[], bool]) -> None:

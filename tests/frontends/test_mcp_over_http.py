@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -15,28 +11,11 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from skillhouse.remote import McpServer, connected
-from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer
+from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS, Peer, http_client, text_of, up
 from tests.runtime.places import write_skill
 
 # It starts processes.
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def up(peer: Peer) -> Iterator[tuple[str, str]]:
-    """Start `skillhouse up` and give its address and token."""
-    command = [sys.executable, "-m", "skillhouse", "up", "--port", "0", "-C", str(peer.project)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=peer.environment
-    )
-    try:
-        assert process.stdout is not None
-        address, _, token = process.stdout.readline().strip().partition("/?token=")
-        yield address[address.index("http") :], token
-    finally:
-        process.terminate()
-        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-        assert (process.returncode, errors) == (0, "")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -61,6 +40,29 @@ def test_tools_and_skills_are_served_to_who_has_the_token(tmp_path: Path, mode: 
                     again = streamable_http_client(f"{address}/mcp", http_client=http)
                     async with connected(server, transport=lambda _: again) as other:
                         assert len(await other.list_skills()) == 4
+
+    with up(peer) as (address, token):
+        anyio.run(work, address, token)
+
+
+def test_two_clients_have_conversations_of_their_own(tmp_path: Path) -> None:
+    """What one client's model has loaded is no reason to read it for the other's."""
+    peer = Peer(tmp_path)
+    skill = write_skill(peer.home / ".agents/skills/notes", "Takes notes.")
+    (skill / "more.md").write_text("more\n")
+    more = {"path": str(skill / "more.md")}
+
+    async def work(address: str, token: str) -> None:
+        async with (
+            http_client(address, token, LEGACY) as one,
+            http_client(address, token, LEGACY) as two,
+        ):
+            await one.call_tool("skill", {"name": "notes"})
+            assert text_of(await one.call_tool("read", more)) == "more\n"
+            assert "not approved yet" in text_of(await two.call_tool("read", more))
+            capabilities = one.server_capabilities
+            assert capabilities.tools is not None
+            assert capabilities.tools.list_changed
 
     with up(peer) as (address, token):
         anyio.run(work, address, token)

@@ -26,7 +26,6 @@ MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
 PATIENCE_SECONDS = 120
 
 _FIXTURE = "needs a diagnostic tool of the suite's own fixture server, which no house has"
-_PROMPTS = "the server declares no prompts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +51,16 @@ SCENARIOS = (
             "sep-2575-http-server-no-independent-requests-on-stream": _FIXTURE,
             "sep-2575-server-no-log-without-loglevel": _FIXTURE,
             "sep-2575-server-sends-tools-list-changed-on-subscription": _FIXTURE,
-            "sep-2575-server-sends-prompts-list-changed-on-subscription": _PROMPTS,
+            "sep-2575-server-sends-prompts-list-changed-on-subscription": _FIXTURE,
         },
     ),
     Scenario(name="tools-list"),
     Scenario(name="resources-list"),
+    Scenario(name="prompts-list"),
     Scenario(name="sep-2164-resource-not-found"),
     Scenario(name="server-sse-multiple-streams"),
     Scenario(name="dns-rebinding-protection"),
-    Scenario(name="caching", excused={"sep-2549-prompts-list-caching-hints": _PROMPTS}),
+    Scenario(name="caching"),
     Scenario(name="http-header-validation"),
     Scenario(name="input-required-result-unsupported-methods"),
     Scenario(name="server-initialize", version=HANDSHAKE),
@@ -68,6 +68,7 @@ SCENARIOS = (
     Scenario(name="ping", version=HANDSHAKE),
     Scenario(name="tools-list", version=HANDSHAKE),
     Scenario(name="resources-list", version=HANDSHAKE),
+    Scenario(name="prompts-list", version=HANDSHAKE),
     Scenario(name="dns-rebinding-protection", version=HANDSHAKE),
     Scenario(name="sep-2640-client-no-prefetch", side="client"),
     Scenario(name="sep-2640-client-verify-digest", side="client"),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, system_clock
 from skillhouse.permission import (
     Effect,
     Level,
@@ -27,7 +27,6 @@ from skillhouse.permission import (
     TierVerdict,
     is_stop_command,
 )
-from skillhouse.permission.tier_clock import system_instant
 from tests.permission.tiers import EVERYWHERE, Desk, policy_of
 
 MINUTE_MS = 60_000
@@ -374,9 +373,9 @@ def test_a_stop_that_could_not_be_written_refuses_effects_too(tmp_path: Path) ->
 def test_where_boots_have_no_name_time_goes_on_within_a_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = system_instant()
+    first = system_clock()
     monkeypatch.delattr(time, "CLOCK_BOOTTIME")
-    second, third = system_instant(), system_instant()
+    second, third = system_clock(), system_clock()
     assert (second.boot == third.boot, second.boot == first.boot) == (True, False)
     assert third.running_ms >= second.running_ms
     assert second.wall_ms >= first.wall_ms

@@ -20,6 +20,9 @@ from skillhouse.remote.mcp_entry import frontmatter_difference, read_entry, show
 from skillhouse.skill import SKILL_FILE, load, typed_fields
 from tests.remote.mcp_liar import Liar, entry_of, host_of, skill_file
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 FILES = {
     SKILL_FILE: skill_file("pdf"),
     "references/FORMS.md": b"# Forms\r\n",

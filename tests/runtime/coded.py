@@ -89,6 +89,8 @@ def coded_house(
     hosts: tuple[str, ...] = (),
     enabled: bool | None = True,
     python_packages: tuple[str, ...] = (),
+    levels: Mapping[str, Any] | None = None,
+    in_process: tuple[str, ...] = (),
     **overrides: Any,
 ) -> Skillhouse:
     """Return a house with the skills below `root`.
@@ -104,6 +106,8 @@ def coded_house(
         hosts: What may be fetched, besides what is asked about; loopback is open.
         enabled: Whether code runs.
         python_packages: The operator's directories of packages.
+        levels: The operator's least levels.
+        in_process: Digests of what runs in this process.
         overrides: Further values of the configuration.
     """
     layer = Layer(
@@ -116,7 +120,11 @@ def coded_house(
         layers=(layer,),
         roots=[] if root is None else [root],
         skill_code=SkillCodeSettings(
-            enabled=enabled, env=env or {}, python_packages=python_packages
+            enabled=enabled,
+            env=env or {},
+            python_packages=python_packages,
+            levels=levels or {},
+            in_process=in_process,
         ),
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
         **overrides,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,114 @@ def test_a_yes_of_this_conversation_holds_for_the_same_bytes_only(tmp_path: Path
             LeftOut(name="kestrel", reason="it needs a yes; load it when it is needed"),
         )
         assert len(person.asked) == 1
+
+
+def test_what_is_given_again_and_again_ends_when_the_skill_is_switched_off(
+    tmp_path: Path,
+) -> None:
+    with house_in(tmp_path) as house:
+        load(house, "kestrel", "c1")
+        load(house, "osprey", "c2")
+        assert shown(again(house)) == (True, True)
+        house.management.set_enabled("kestrel", enabled=False)
+        house.refresh()
+        assert shown(again(house)) == (False, True)
+        assert shown(again(house)) == (False, True)
+
+
+def test_a_yes_that_holds_once_does_not_bring_a_skill_back(tmp_path: Path) -> None:
+    """What a link leads to has no digest, so nothing says that it is the same."""
+    person = Person([Answer.ONCE])
+    with house_in(tmp_path, rule("ask", "kestrel"), person=person) as house:
+        (tmp_path / "skills/kestrel/linked").symlink_to(tmp_path)
+        assert load(house, "kestrel", "c1").status == "ok"
+        assert shown(again(house)) == (False, False)
+
+
+def test_a_yes_to_a_start_holds_for_the_same_text_only(tmp_path: Path) -> None:
+    on = ExtensionSettings(invocation=True)
+    for changes in (False, True):
+        base = tmp_path / str(changes)
+        base.mkdir()
+        person = Person([Answer.ONCE])
+        asked = rule("ask", "kestrel", "invoke")
+        with house_in(base, asked, person=person, extensions=on) as house:
+            started = functools.partial(house.invoke, "kestrel", call_id="p1")
+            assert anyio.run(started).status == "ok"
+            if changes:
+                write_skill(base / "skills/kestrel", "About kestrels.", "Glide.\n")
+            lost = again(house)
+            assert shown(lost) == (not changes, False)
+            assert "Glide." not in lost.text
+            assert [one.reason for one in lost.left_out] == (
+                ["it has changed, and needs a yes again"] if changes else []
+            )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("no frontmatter", "expected `---` as the first line"),
+        (
+            "---\nname: kestrel\ndescription: A.\ndisable-model-invocation: true\n---\nHover.\n",
+            "it is gone, or may not be loaded any more",
+        ),
+    ],
+)
+def test_what_the_file_says_now_counts(tmp_path: Path, text: str, reason: str) -> None:
+    with house_in(tmp_path, extensions=ExtensionSettings(invocation=True)) as house:
+        load(house, "kestrel", "c1")
+        (tmp_path / "skills/kestrel/SKILL.md").write_text(text)
+        lost = again(house)
+        assert shown(lost) == (False, False)
+        assert reason in lost.left_out[0].reason
+
+
+def test_arguments_that_would_fill_too_much_bring_nothing_back(tmp_path: Path) -> None:
+    on = ExtensionSettings(substitution=True)
+    with house_in(tmp_path, extensions=on) as house:
+        anyio.run(lambda: house.invoke("kestrel", "x" * 60_000, call_id="p1"))
+        write_skill(tmp_path / "skills/kestrel", "About kestrels.", "$ARGUMENTS\n" * 20)
+        lost = again(house)
+        assert [one.name for one in lost.left_out] == ["kestrel"]
+
+
+def test_a_person_is_given_no_text_twice_unless_a_command_gives_another(tmp_path: Path) -> None:
+    on = ExtensionSettings(substitution=True, commands=True)
+    person = Person([Answer.ONCE] * 4)
+    with house_in(tmp_path, extensions=on, person=person) as house:
+
+        def start(arguments: str, call_id: str) -> str:
+            return anyio.run(lambda: house.invoke("kestrel", arguments, call_id=call_id)).content
+
+        assert "Hover." in start("mice", "p1")
+        assert again(house, "p1") == Attachment()
+        assert start("mice", "p2") == HELD
+        assert "Hover." in start("voles", "p3")
+        write_skill(tmp_path / "skills/kestrel", "About kestrels.", "Hover.\n!`nothing`\n")
+        assert "Hover." in start("voles", "p4")
+        assert "Hover." in start("voles", "p5")
+
+
+def test_a_text_with_no_room_even_for_its_frame_is_left_out(tmp_path: Path) -> None:
+    with house_in(tmp_path) as house:
+        load(house, "kestrel", "c1")
+        lost = again(house, skill_tokens=5)
+        assert [one.reason for one in lost.left_out] == [
+            "there is no room for it; load it again when it is needed"
+        ]
+
+
+def test_only_so_many_skills_are_preloaded(tmp_path: Path) -> None:
+    for number in range(52):
+        write_skill(tmp_path / f"skills/bird-{number:02}", "A bird.", "Flies.\n")
+    with house_in(tmp_path) as house:
+        found = preload(house, [f"bird-{number:02}" for number in range(52)])
+        assert len(found.activations) == 50
+        assert found.left_out == (
+            LeftOut(name="bird-50", reason="too many are preloaded"),
+            LeftOut(name="bird-51", reason="too many are preloaded"),
+        )
 
 
 def test_unloading_closes_the_directory_and_ends_protection(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ from skillhouse.runtime.lens import State as Seen
 from skillhouse.runtime.lens import look
 from tests.runtime.places import make_places, write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 FOUR = ("claude-code", "codex", "gemini-cli", "opencode")
 
 
@@ -276,7 +279,7 @@ def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
 
 def test_a_projects_link_is_relative_and_stays_in_the_project(place: Place) -> None:
     write_skill(place.project / ".agents/skills/deploy")
-    place.house.trust()
+    place.house.trusting.trust()
     (item,) = place.export("deploy", clients=("claude-code",), form=Form.LINK, where="project")
     assert item.done
     link = place.project / ".claude/skills/deploy"
@@ -315,7 +318,7 @@ def test_an_untrusted_projects_skills_are_not_there_and_changed_ones_refused(pla
     directory = write_skill(place.project / ".skillhouse/skills/deploy")
     with pytest.raises(UnknownSkillError):
         place.export("deploy")
-    place.house.trust()
+    place.house.trusting.trust()
     assert all(item.done for item in place.export("deploy"))
     (directory / "new.sh").write_text("evil\n")
     for items in (place.export("deploy"), place.sync()):

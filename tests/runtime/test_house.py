@@ -43,7 +43,7 @@ def test_a_denied_skill_is_neither_listed_nor_found(tmp_path: Path) -> None:
     assert "weather" not in house.catalog().text
     assert [hit.name for hit in house.search("weather in Tokyo")] != ["weather"]
     assert [skill.name for skill in house.hidden] == ["weather"]
-    explained = house.explain_skill(house.skill("weather"))
+    explained = house.policy.explain_skill(house.skill("weather"))
     assert explained.reason == "rule `skill weather` of user policy: not here"
 
 
@@ -92,7 +92,7 @@ def test_project_roots_are_found_from_a_subdirectory_up_to_the_git_root(tmp_path
     write_skill(below / ".agents/skills/near")
     write_skill(tmp_path / ".agents/skills/outside")
     house = Skillhouse(configured(replace(places, start=below)))
-    house.trust()
+    house.trusting.trust()
     names = [skill.name for skill in house.index.skills if skill.scope == "project"]
     assert names == ["near", "top"]
 

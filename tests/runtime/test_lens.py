@@ -161,6 +161,46 @@ def test_a_fault_costs_the_skill_where_it_costs_it(
 
 
 @pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        # Its YAML gives no two texts, so Gemini CLI reads line by line (its skillLoader.ts).
+        ("---\nname: pdf\ndescription:\n---\n", "seen"),
+        ("---\nname: pdf\ndescription:   \nlicense: MIT\n---\n", "seen"),
+        ("---\nname:\ndescription: x\n---\n", "seen"),
+        ("---\nname: \ndescription: \n---\n", "seen"),
+        ("---\nname:pdf\ndescription:x\n---\n", "seen"),
+        ("---\nname: pdf\ndescription:x\n---\n", "seen"),
+        ("---\r\nname: pdf\r\ndescription:\r\n---\r\n", "seen"),
+        # Without both lines there is nothing to read.
+        ("---\ndescription:x\n---\n", "dropped"),
+        ("---\ndescription:\n---\n", "dropped"),
+        ("---\nname:pdf\n---\n", "dropped"),
+        ("---\nname:\n---\n", "dropped"),
+        ("---\nname: pdf\n---\ndescription:\n", "dropped"),
+    ],
+)
+@pytest.mark.parametrize("file", ["pdf/SKILL.md", "SKILL.md"])
+def test_gemini_takes_fields_that_are_blank_or_have_no_blank_before_them(
+    text: str, state: str, file: str, base: Path
+) -> None:
+    path = base / "project/.agents/skills" / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text.encode())
+    (skill,) = [s for s in see(base, "gemini-cli").skills if s.verdicts[0].code != "no-root"]
+    assert skill.verdicts[0].state.value == state
+    assert skill.verdicts[0].code
+
+
+def test_what_gemini_takes_of_blank_fields_others_do_not(base: Path) -> None:
+    path = base / "project/.agents/skills/pdf/SKILL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("---\nname:pdf\ndescription:x\n---\n")
+    assert states(see(base, "codex", "gemini-cli", "opencode-cli")) == {
+        ".agents/skills/pdf": "dropped seen dropped"
+    }
+
+
+@pytest.mark.parametrize(
     ("file", "code"),
     [
         (".agents/skills/pdf/skill.md", "wrong-case"),

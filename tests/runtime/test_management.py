@@ -42,7 +42,7 @@ def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -
 
 @pytest.mark.req("S004-75")
 def test_a_skill_of_the_project_is_made_in_the_project(house: Skillhouse) -> None:
-    house.trust()
+    house.trusting.trust()
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
     assert made.path == str(house.project / ".skillhouse/skills/deploy/SKILL.md")
     assert made.id == "project:deploy"
@@ -52,7 +52,7 @@ def test_in_a_project_that_is_not_trusted_a_skill_is_made_and_not_read(house: Sk
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
     assert Path(made.path).read_text().startswith("---\nname: deploy\n")
     assert "deploy" not in [found.name for found in house.management.get_all()]
-    house.trust()
+    house.trusting.trust()
     assert made == house.management.get("deploy")
 
 
@@ -251,7 +251,7 @@ def test_another_working_directory_gives_its_own_enabled_skills(house: Skillhous
     below = house.project / "src"
     below.mkdir()
     write_skill(below / ".claude/skills/near")
-    house.trust()
+    house.trusting.trust()
     house.management.set_enabled("notes", enabled=False)
     names = [found.name for found in house.at(below).management.get_enabled()]
     assert "near" in names

@@ -146,7 +146,7 @@ def test_a_project_skill_that_changed_since_it_was_trusted_is_asked_about(tmp_pa
     (place / "SKILL.md").write_text("---\nname: deploy\ndescription: x\n---\nOld.\n")
     person = Person([Answer.NO])
     with house_in(tmp_path, person=person) as house:
-        house.trust()
+        house.trusting.trust()
         assert invoke(house, "deploy").status == "ok"
         (place / "SKILL.md").write_text("---\nname: deploy\ndescription: x\n---\nNew.\n")
         house.refresh()

@@ -185,12 +185,12 @@ def test_a_project_that_is_not_trusted_gives_no_tools(tmp_path: Path) -> None:
     write_code(house.project / ".agents/skills/local", GIVES % "local")
     house.refresh()
     assert code_names(house) == []
-    house.trust()
+    house.trusting.trust()
     assert code_names(house) == ["local:tool"]
     # Its code may be new since it was trusted, so even reads are asked about.
     result = anyio.run(house.call, "local:tool", {})
     assert result.status == "pending"
-    house.revoke_trust()
+    house.trusting.revoke()
     assert code_names(house) == []
 
 

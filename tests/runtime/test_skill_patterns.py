@@ -38,7 +38,7 @@ def house_of(base: Path, text: str, profile: str) -> Skillhouse:
 
 def effects(house: Skillhouse) -> dict[str, str]:
     return {
-        skill.name: house.explain_skill(skill, agent="a").decision.effect.value
+        skill.name: house.policy.explain_skill(skill, agent="a").decision.effect.value
         for skill in house.index.skills
         if skill.name in NAMES
     }

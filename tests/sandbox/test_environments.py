@@ -22,6 +22,9 @@ from skillhouse.sandbox.environments import Environment, EnvironmentRules, prepa
 from skillhouse.skill import SkillManifest
 from tests.sandbox.packages import npm_lock, npm_package, npm_registry, source_package, wheel
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 UV = next(
     (path for path in (Path(__file__).parents[2] / ".x/uv/bin/uv",) if path.exists()),
     Path(shutil.which("uv") or "uv"),

@@ -22,6 +22,7 @@ from skillhouse.sandbox import (
     wrap_failure,
     wrap_result,
 )
+from skillhouse.sandbox.cell import CALLS_PER_CELL
 from tests.sandbox.cells import Lab, make, status_of, until
 from tests.sandbox.places import LEVELS, running
 
@@ -205,6 +206,62 @@ def test_many_calls_at_once_all_end_well(lab: Lab):
         return kinds
 
     assert lab.run(scene, max_cells=3) == {"ok"}
+
+
+def test_calls_that_wait_for_their_turn_are_bounded(lab: Lab):
+    go = anyio.Event()
+
+    class Core(type(lab.core)):  # type: ignore[misc]
+        async def read_file(self, path: str) -> str:
+            await go.wait()
+            return "go"
+
+    lab.core = Core()
+    source = "tools = {'tool': lambda params, context: context.read_file('go')}\n"
+
+    async def scene(executor: Executor) -> tuple[list[str], str, str]:
+        spec = make(lab.place, source)
+        kinds: list[str] = []
+
+        async def ask() -> None:
+            kinds.append((await lab.ask(executor, spec)).kind)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(CALLS_PER_CELL + 3):
+                tasks.start_soon(ask)
+            await until(lambda: executor.health()["calls"] == CALLS_PER_CELL + 3)
+            with pytest.raises(RpcError, match="3 calls of `project:skill` wait already") as caught:
+                await lab.ask(executor, spec)
+            # Another user's calls are of another cell, whose queue is empty.
+            other = make(lab.place, ECHO, name="other")
+            free = (await lab.ask(executor, other)).kind
+            go.set()
+        kinds.append((await lab.ask(executor, spec)).kind)
+        return kinds, caught.value.reason, free
+
+    kinds, reason, free = lab.run(scene, max_waiting=3)
+    assert (kinds, reason, free) == (["ok"] * (CALLS_PER_CELL + 4), "too_many_calls", "ok")
+
+
+def test_no_more_cells_than_the_bound_are_there_at_one_time(lab: Lab):
+    async def scene(executor: Executor) -> tuple[set[str], int]:
+        kinds: set[str] = set()
+        most = 0
+
+        async def ask(number: int) -> None:
+            nonlocal most
+            spec = make(lab.place, ECHO, user=str(number))
+            kinds.add((await lab.ask(executor, spec)).kind)
+            most = max(most, int(executor.health()["cells"]), len(bubblewraps()))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(6):
+                tasks.start_soon(ask, number)
+        return kinds, most
+
+    kinds, most = lab.run(scene, max_cells=2)
+    # One that is being closed may still be there beside the two.
+    assert (kinds, most <= 3) == ({"ok"}, True)
 
 
 def test_idle_cells_are_closed(lab: Lab):

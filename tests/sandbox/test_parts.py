@@ -27,6 +27,9 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         if kind == 0x20:
             (value,) = struct.unpack_from("=I", data, operand)
             continue
+        if kind == 0x54:
+            value &= operand
+            continue
         holds = {0x15: value == operand, 0x35: value >= operand, 0x45: bool(value & operand)}[kind]
         place += when_true if holds else when_false
 
@@ -50,7 +53,15 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("x86_64", X86, (41, 10), ALLOW),
         ("x86_64", X86, (41, 16), ALLOW),
         ("x86_64", X86, (41, 40), EAFNOSUPPORT),  # AF_VSOCK
-        ("x86_64", X86, (53, 1), ALLOW),  # socketpair
+        ("x86_64", X86, (53, 1, 1), ALLOW),  # socketpair: AF_UNIX, SOCK_STREAM
+        ("x86_64", X86, (53, 1, 0o2000001), ALLOW),  # and SOCK_CLOEXEC
+        ("x86_64", X86, (53, 1, 5), ALLOW),  # SOCK_SEQPACKET
+        ("x86_64", X86, (53, 1, 2), EPERM),  # SOCK_DGRAM
+        ("x86_64", X86, (53, 1, 0o2004002), EPERM),
+        ("x86_64", X86, (53, 1, 3), EPERM),  # SOCK_RAW, which AF_UNIX takes as SOCK_DGRAM
+        ("x86_64", X86, (53, 30, 1), EAFNOSUPPORT),  # AF_TIPC
+        ("x86_64", X86, (457,), EPERM),  # statmount
+        ("x86_64", X86, (458,), EPERM),  # listmount
         ("x86_64", X86, (16, 0, 0x5412), EPERM),  # TIOCSTI
         ("x86_64", X86, (16, 0, 0x1_0000_5412), EPERM),
         ("x86_64", X86, (16, 0, 0x541C), EPERM),  # TIOCLINUX
@@ -69,6 +80,8 @@ def answer(code: bytes, architecture: int, number: int, *arguments: int) -> int:
         ("aarch64", X86, (63,), KILL),
         ("aarch64", ARM, (220, 0x10000011), EPERM),
         ("aarch64", ARM, (198, 1), EAFNOSUPPORT),
+        ("aarch64", ARM, (199, 1, 1), ALLOW),
+        ("aarch64", ARM, (199, 1, 2), EPERM),
         ("aarch64", ARM, (29, 0, 0x5412), EPERM),
         ("aarch64", ARM, (52, 0, 0o4755), EPERM),  # fchmod
         ("aarch64", ARM, (56, 0, 0, 0o101, 0o4755), EPERM),  # openat

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,34 @@ import pytest
 
 from skillhouse.sandbox import (
     Completed,
+    Executor,
     Launcher,
     Level,
     SandboxError,
     SandboxProfile,
     SandboxStatus,
+    bubblewrap,
     detect,
+    housing,
+    python_cell,
     self_test,
 )
+from skillhouse.sandbox.cell_probing import installed
 from skillhouse.sandbox.status import OLDEST, Surroundings, surroundings
+from tests.sandbox.cells import Lab, make
 from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
 
 
+CELL_PROBES = (
+    "network_refused",
+    "nothing_left",
+    "outside_unreadable",
+    "outside_unwritable",
+    "starts",
+)
 ROOM = importlib.import_module("skillhouse.sandbox.self_testing")
 PROBES = {
     "calls_refused",
@@ -53,7 +67,8 @@ def test_every_probe_passes_at_each_level(level: Level, tmp_path: Path, need: An
     skip_unlimited(launcher_at(level, need, tmp_path))
     status = anyio.run(lambda: self_test(most=level))
     assert [probe for probe in status.probes if not probe.passed] == []
-    assert {probe.name for probe in status.probes} == PROBES
+    cells = {f"{language}_cell_{name}" for language in installed() for name in CELL_PROBES}
+    assert {probe.name for probe in status.probes} == PROBES | cells
     assert status.level is level
 
 
@@ -101,6 +116,78 @@ def test_a_hole_is_found_and_leaves_no_level(
     assert failed in {probe.name for probe in status.probes if not probe.passed}
     assert any(failed in reason for reason in status.reasons)
     assert status.hint
+
+
+def weaker(monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    """Let all cells be made with these options of bubblewrap too."""
+    whole = bubblewrap.cell_options
+
+    def weak(*given: Any, **named: Any) -> Iterator[str]:
+        # Before the root is made read-only, and after all namespaces are asked for.
+        made = list(whole(*given, **named))
+        place = made.index("--chdir")
+        yield from (*made[:place], *options, *made[place:])
+
+    monkeypatch.setattr(bubblewrap, "cell_options", weak)
+
+
+@pytest.mark.parametrize(
+    ("language", "options", "failed"),
+    [
+        ("python", ("--share-net",), "network_refused"),
+        ("javascript", ("--share-net",), "network_refused"),
+        ("python", ("--ro-bind", "/var/tmp", "/var/tmp"), "outside_unreadable"),
+        ("javascript", ("--ro-bind", "/var/tmp", "/var/tmp"), "outside_unreadable"),
+        ("python", ("--bind", "/var/tmp", "/var/tmp"), "outside_unwritable"),
+        ("javascript", ("--bind", "/var/tmp", "/var/tmp"), "outside_unwritable"),
+        ("python", (), "nothing_left"),
+        ("javascript", ("--bind", "PLACE", "/tmp"), "nothing_left"),
+    ],
+)
+def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
+    language: str,
+    options: tuple[str, ...],
+    failed: str,
+    tmp_path: Path,
+    need: Any,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need(language in installed(), "no Node.js")
+    monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
+    if options:
+        weaker(monkeypatch, *(word.replace("PLACE", str(tmp_path)) for word in options))
+    else:
+        monkeypatch.setattr(python_cell, "writable", lambda limits: ())
+    status = anyio.run(self_test)
+    assert status.level is Level.NONE
+    found = {probe.name for probe in status.probes if not probe.passed}
+    assert f"{language}_cell_{failed}" in found
+
+
+def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
+    tmp_path: Path, need: Any, monkeypatch: pytest.MonkeyPatch
+):
+    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need("javascript" in installed(), "no Node.js")
+    monkeypatch.setattr(housing, "node_program", lambda: "/usr/bin/false")
+    status = anyio.run(self_test)
+    assert status.level is Level.CGROUP
+    assert [probe.name for probe in status.probes if not probe.passed] == ["javascript_cell_starts"]
+    (reason,) = status.reasons
+    assert "javascript_cell_starts: crashed: " in reason
+    monkeypatch.undo()
+    lab = Lab(status, tmp_path)
+
+    async def scene(executor: Executor) -> str:
+        spec = make(tmp_path, "tools = {'tool': lambda p, c: 1}\n")
+        assert (await lab.ask(executor, spec)).kind == "ok"
+        other = make(tmp_path, "exports.tools = {};", language="javascript", name="other")
+        with pytest.raises(SandboxError) as caught:
+            await lab.ask(executor, other)
+        return caught.value.code
+
+    assert lab.run(scene) == "cell-untested"
 
 
 def test_a_launcher_that_cannot_start_leaves_no_level(monkeypatch: pytest.MonkeyPatch, need: Any):

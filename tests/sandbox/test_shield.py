@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from skillhouse.sandbox import PROTECTED, Launcher, SandboxError
+from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.sandbox import Launcher, SandboxError
 from skillhouse.sandbox.placeholder import MTIME_NS, Stash
 from skillhouse.sandbox.shield import Cover, shield
 from tests.sandbox.places import launcher, listing, run, sh, workspace
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 __all__ = ["launcher", "workspace"]
 
-NAMED = tuple(name for name in PROTECTED if "*" not in name)
+NAMED = tuple(name for name in PROTECTED_NAMES if "*" not in name)
 
 
 def test_no_protected_path_can_be_made(launcher: Launcher, tmp_path: Path):

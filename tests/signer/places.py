@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from skillhouse.floor import Moment
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -23,7 +24,6 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.clock import Moment
 from skillhouse.signer.frames import NewKey, Opening
 from skillhouse.signer.service import Descriptors, Service
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,9 @@ from skillhouse.signer.clock import TOLERANCE_MS, accept_clock, trusted_now
 from skillhouse.signer.counters import count, gather_future, spent_in_window
 from skillhouse.store import STATE, Store
 from tests.signer.places import DAY_MS, NOW_MS, FakeClock
+
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000
 CAP = 100

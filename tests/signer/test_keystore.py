@@ -14,6 +14,9 @@ from skillhouse.signer import KeyInfo, KeyKind, SignerError, read_vault, terms_f
 from skillhouse.signer.keystore import new_keystore, open_keystore, reopen, save
 from tests.signer.places import COST
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = bytes(range(32))
 KEY = KeyInfo(
     id="ed25519:ab",

@@ -18,6 +18,7 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from skillhouse.floor import system_clock
 from skillhouse.signer import (
     STATE_FILE,
     KeyInfo,
@@ -30,10 +31,12 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.clock import system_clock
 from skillhouse.signer.frames import FRAME_MAX, LENGTH, Ask, Reply, framed, packed, unpacked
 from skillhouse.store import STATE, Store
 from tests.signer.places import PASSWORD, process
+
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
 
 WAIT_SECONDS = 10.0
 CANARY = hashlib.sha256(b"canary").digest()
@@ -174,7 +177,7 @@ HOUSE = """
 import anyio, os, sys
 from pathlib import Path
 from skillhouse.signer import *
-from skillhouse.signer.clock import system_clock
+from skillhouse.floor import system_clock
 
 async def main(base, number):
     signer = SignerProcess(base / "keys.json", base / "state.sqlite3", imported=number, cost=14,

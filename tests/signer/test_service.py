@@ -39,6 +39,9 @@ from tests.signer.places import (
     token_call,
 )
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:

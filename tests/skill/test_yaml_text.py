@@ -16,6 +16,9 @@ from skillhouse.skill.source import RefusedError
 from skillhouse.skill.yaml_text import FAST_BLOCK_MAX, is_plain, key_line, key_lines, read_mapping
 from tests.skill.blocks import FRAGMENTS, REAL, outcome, random_block
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 DIFFERENT = {

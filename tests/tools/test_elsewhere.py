@@ -7,11 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured, rehearse
 from skillhouse.skill import SKILL_FILE
 from tests.remote.mcp_liar import Liar, serving, skill_file
 from tests.runtime.places import make_places, write_skill
+
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
 
 FILES = {
     SKILL_FILE: skill_file("pdf"),

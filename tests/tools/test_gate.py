@@ -168,7 +168,7 @@ def test_a_skill_of_the_workspace_is_that_skill_however_its_path_is_written(
 ) -> None:
     directory = write_skill(tmp_path / "project/.agents/skills/pdf", body="OLD\n")
     with house_at(tmp_path) as house:
-        house.trust()
+        house.trusting.trust()
         write_skill(directory, body="NEW BODY\n")
         (tmp_path / "project/link").symlink_to(directory)
         for path in (

@@ -20,6 +20,9 @@ from skillhouse.sandbox import Completed, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import ExecTool, Gate, Need, Session, ToolCall, ToolResult, Workspace
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 FILES = ("one", "two", "run.sh")
 COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
     ("sh", ("run.sh",), frozenset({"run.sh"})),

@@ -17,6 +17,9 @@ from skillhouse.tools import Judged, Need, WriteGate
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 WRITE = ("write", {"path": "a.txt", "content": "new"})
 ALLOW = Rule(effect=Effect.ALLOW, action="*", pattern="*")
 DENY = Rule(effect=Effect.DENY, action="write", pattern="*")

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.permission import Effect, Rule
+from skillhouse.approval import Answer
+from skillhouse.floor import tree_digest
+from skillhouse.permission import Effect, Permission, Rule, decide
 from skillhouse.runtime import ExtensionSettings, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE
 from tests.profiles.houses import house_under
 from tests.runtime.places import make_places
 from tests.runtime.test_menu import ON, house_in, invoke, write
+from tests.tools.test_gate_approvals import answer
 
 DENY_EXEC = Rule(effect=Effect.DENY, action="exec", pattern="*")
 COMMANDS_ALONE = ExtensionSettings(commands=True)
@@ -55,6 +58,29 @@ def test_commands_wait_for_their_answers_all_at_once(tmp_path: Path) -> None:
         data = result.data or {}
         assert sorted(done["approval_id"] for done in data["commands"]) == sorted(waiting)
         assert len(waiting) == 2
+
+
+def test_a_lasting_yes_to_a_skills_command_is_one_to_its_bytes(tmp_path: Path) -> None:
+    place = write(tmp_path, "fix", body="!`git status`\n")
+    config = configured(make_places(tmp_path))
+    with Skillhouse(config, roots=[tmp_path / "skills"], extensions=ON) as house:
+        assert commands(house, "fix") == [("git status", "pending")]
+        (waiting,) = house.approvals.pending()
+        answer(house, waiting.id, Answer.ALWAYS)
+        # The skill's own command is allowed from now on; the same words of an agent are not, nor
+        # those of the skill when it has other bytes.
+        wanted = Permission(action="exec", resource="git status")
+        askers = ("", tree_digest(place))
+        (place / "notes.md").write_text("Other bytes, another skill.\n")
+        effects = [
+            decide(house.policy.layers("default", asker), wanted).effect
+            for asker in (*askers, tree_digest(place))
+        ]
+        assert effects == [Effect.ASK, Effect.ALLOW, Effect.ASK]
+        assert commands(house, "fix") == [("git status", "pending")]
+        # What the agent runs by itself is another question.
+        assert house.call_sync("exec", {"command": "git status"}).status == "pending"
+        assert len(house.approvals.pending()) == 2
 
 
 def test_without_substitution_commands_are_as_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, RefusedError
-from skillhouse.tools.progress import telling
+from skillhouse.tools.progress import relayed
 from tests.runtime.coded import best_sandbox, coded_house, played, write_code
 
 
@@ -34,7 +34,7 @@ def test_only_the_newest_is_told_and_the_last_word_always() -> None:
     heard = Heard()
 
     async def main() -> None:
-        async with telling(heard, pause_seconds=60) as say:
+        async with relayed(heard, pause_seconds=60) as say:
             say(0.1, "begun")
             await anyio.wait_all_tasks_blocked()
             for step in range(2, 1_000):
@@ -49,7 +49,7 @@ def test_what_is_no_more_than_before_is_passed_over() -> None:
     heard = Heard()
 
     async def main() -> None:
-        async with telling(heard, pause_seconds=0) as say:
+        async with relayed(heard, pause_seconds=0) as say:
             for fraction in (0.0, 0.0, 0.5, 0.4, 0.5, 0.6):
                 say(fraction, "")
                 await anyio.wait_all_tasks_blocked()
@@ -66,7 +66,7 @@ def test_a_listener_that_fails_costs_the_call_nothing(is_late: bool, caplog: Any
         raise ValueError("this client has gone")
 
     async def main() -> str:
-        async with telling(fails) as say:
+        async with relayed(fails) as say:
             say(0.5, "half")
             if not is_late:
                 await anyio.wait_all_tasks_blocked()
@@ -82,7 +82,7 @@ def test_a_listener_that_never_returns_does_not_hold_up_the_result() -> None:
         await anyio.sleep_forever()
 
     async def main() -> str:
-        async with telling(hangs, last_seconds=0.01) as say:
+        async with relayed(hangs, last_seconds=0.01) as say:
             say(0.5, "half")
         return "result"
 
@@ -91,7 +91,7 @@ def test_a_listener_that_never_returns_does_not_hold_up_the_result() -> None:
 
 def test_what_the_call_raises_goes_out_as_it_is() -> None:
     async def main() -> None:
-        async with telling(Heard()) as say:
+        async with relayed(Heard()) as say:
             say(0.5, "half")
             raise RefusedError("not like this")
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.permission.places import PROTECTED_NAMES, is_protected
-from skillhouse.sandbox import PROTECTED, SECRETS, fits
+from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES
+from skillhouse.permission.places import is_protected
+from skillhouse.sandbox import fits
 from skillhouse.tools.protection import Guarded, spelled
 
 
@@ -32,17 +33,16 @@ def test_ordinary_files_are_not_protected(tmp_path: Path, relative: str) -> None
 
 def test_the_judge_the_tools_and_the_sandbox_protect_the_same_names(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
-    for pattern in PROTECTED:
+    for pattern in PROTECTED_NAMES:
         name = pattern.replace("*", "x")
         for relative in (name, f"sub/{name}", f"sub/{name}/below", name.upper()):
             assert is_protected(relative)
             assert guarded.reason(relative)
-    assert set(PROTECTED) <= set(PROTECTED_NAMES)
     for name in ("id_work", "id_rsa.old", "ID_ED25519", ".env.a.b", "a.PEM", ".ssh"):
-        assert any(fits(pattern, name) for pattern in SECRETS)
+        assert any(fits(pattern, name) for pattern in SECRET_NAMES)
         assert is_protected(name)
     for name in ("id_map.py", "env", ".environment", "key"):
-        assert not any(fits(pattern, name) for pattern in SECRETS)
+        assert not any(fits(pattern, name) for pattern in SECRET_NAMES)
         assert not is_protected(name)
 
 

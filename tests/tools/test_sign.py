@@ -21,7 +21,7 @@ from skillhouse.approval import (
     grant_patterns,
 )
 from skillhouse.audit import AuditLog, read_records
-from skillhouse.floor import Digest
+from skillhouse.floor import Clock, Digest, system_clock
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, decide, matches
 from skillhouse.signer import (
     KEYSTORE_FILE,
@@ -35,7 +35,6 @@ from skillhouse.signer import (
     Transaction,
     read_vault,
 )
-from skillhouse.signer.clock import Clock, system_clock
 from skillhouse.signer.service import Service
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
@@ -51,6 +50,9 @@ from skillhouse.tools import (
 )
 from tests.signer.places import ALICE, ETH, MALLORY, TOKEN, Bench, payment, process, token_call
 from tests.tools.houses import Person
+
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
 
 NOBODY = Session(
     agent="default",

@@ -11,9 +11,12 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalError
+from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.sandbox import SandboxStatus
+from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
+from skillhouse.tools import Progress, SkillCodeTool
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     best_sandbox,
@@ -25,6 +28,8 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
+from tests.sandbox.cells import until
+from tests.sandbox.places import running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person
 from tests.tools.test_gate_approvals import answer
@@ -114,6 +119,30 @@ def test_every_end_of_a_call_has_its_shape(
 
 
 @pytest.mark.slow
+@pytest.mark.req("S002-73", "S002-74")
+def test_a_call_has_thirty_seconds_unless_its_tool_says_otherwise(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    # The kernel's own limit of a call follows its time, so that it tells what that is.
+    source = """
+        import resource
+
+        def tool(params, context):
+            return resource.getrlimit(resource.RLIMIT_CPU)[0]
+
+        tools = {"plain": tool, "short": tool}
+    """
+    write_code(tmp_path / "skills/one", source, tool("plain"), tool("short", timeout=7_000))
+
+    async def scene(house: Skillhouse) -> list[Any]:
+        return [(await house.call(f"one:{name}", {})).data for name in ("plain", "short")]
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    seconds = [found["data"] - CPU_SLACK_SECONDS for found in played(house, scene)]
+    assert seconds == [30, 7]
+
+
+@pytest.mark.slow
 @pytest.mark.req("S002-82")
 def test_arguments_are_checked_before_anything_runs(status: SandboxStatus, tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -177,7 +206,7 @@ def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path:
     async def scene(house: Skillhouse) -> None:
         asked = await house.call("one:tool", {})
         assert asked.status == "pending"
-        assert "on the page of `skillhouse up`" in asked.content
+        assert "the page of `skillhouse up`" in asked.content
         assert house.approvals.get(asked.approval_id or "").request.always == ()
         with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
             answer(house, asked.approval_id, Answer.ONCE)
@@ -212,6 +241,34 @@ def test_a_rule_raises_a_level_and_no_code_lowers_one(
     assert called(denied, "plain:tool").status == "denied"
 
 
+@pytest.mark.req("S002-98")
+def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
+    for name in ("low", "high"):
+        write_code(tmp_path / "skills" / name, DONE, tool("look"), tool("send", "sign"))
+    levels = {"low": "read", "low:look": "write", "low:send": "read", "high": "write",
+              "high:look": "sign", "hihg:look": "sign"}  # fmt: skip
+    house = coded_house(tmp_path, tmp_path / "skills", levels=levels)
+    found = {one.full_name: one for one in house.tools() if isinstance(one, SkillCodeTool)}
+    assert {name: one.level for name, one in found.items()} == {
+        "low:look": "write", "low:send": "sign", "high:look": "sign", "high:send": "sign",
+    }  # fmt: skip
+    assert [(one.code, one.severity) for one in house.skill_code.problems] == [
+        ("level-of-nothing", "warning")
+    ]
+    assert "`hihg:look`" in house.skill_code.problems[0].message
+
+    async def scene(house: Skillhouse) -> list[tuple[str, bool]]:
+        asked = [await house.call(f"{name}:look", {}) for name in ("low", "high")]
+        requests = [house.approvals.get(one.approval_id or "").request for one in asked]
+        return [(request.level, request.is_for_page) for request in requests]
+
+    # A rule that allows lets what may write start, as it does any other; what signs, never.
+    assert played(house, scene) == [("write", False), ("sign", True)]
+    rule = ("allow", "skill_tool", "high:look")
+    house = coded_house(tmp_path, tmp_path / "skills", rule, levels=levels)
+    assert called(house, "high:look").status == "pending"
+
+
 def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
     write_code(tmp_path / "skills/one", DONE, tool(level="write"))
 
@@ -223,6 +280,65 @@ def test_a_yes_is_about_the_code_as_it_was(tmp_path: Path) -> None:
         assert (again.status, again.approval_id != asked.approval_id) == ("pending", True)
 
     played(coded_house(tmp_path, tmp_path / "skills"), scene)
+
+
+CHILDREN = {
+    "python": """
+        import subprocess
+
+        def tool(params, context):
+            child = subprocess.Popen(["sleep", params["mark"]], start_new_session=True)
+            context.progress(1, "began")
+            child.wait()
+
+        tools = {"tool": tool}
+    """,
+    "javascript": """
+        import { spawn } from "node:child_process";
+
+        export const tools = {
+            tool: async (params, context) => {
+                const child = spawn("sleep", [params.mark], { detached: true });
+                await new Promise((resolve) => child.on("spawn", resolve));
+                context.progress(1, "began");
+                await new Promise((resolve) => child.on("exit", resolve));
+            },
+        };
+    """,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.req("S002-83")
+def test_a_call_that_is_cancelled_is_killed_with_all_that_it_started(
+    language: str, status: SandboxStatus, tmp_path: Path, need: Any
+) -> None:
+    need(language == "python" or shutil.which("node"), "no node here")
+    write_code(tmp_path / "skills/one", CHILDREN[language], language=language)
+    mark = {"python": "98765.25", "javascript": "98765.75"}[language]
+
+    async def scene(house: Skillhouse) -> None:
+        began = anyio.Event()
+
+        async def heard(word: Progress) -> None:
+            began.set()
+
+        async def call() -> None:
+            await house.call("one:tool", {"mark": mark}, listener=heard)
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await began.wait()
+                await until(lambda: running(mark))
+                tasks.cancel_scope.cancel()
+        await until(lambda: not running(mark))
+
+    house = coded_house(tmp_path, tmp_path / "skills", status=status)
+    played(house, scene)
+    (entry,) = recorded(house)
+    assert (entry.status, entry.outcome.reason) == ("error", "cancelled")
 
 
 ENVIRONMENT = """
@@ -328,6 +444,39 @@ def test_fetching_goes_through_the_gate_to_allowed_hosts_only(
 
 
 @pytest.mark.slow
+def test_a_lasting_yes_to_what_a_skill_fetches_is_one_to_its_code(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    source = """
+        def tool(params, context):
+            return context.fetch(params["url"]).body
+
+        tools = {"tool": tool}
+    """
+    skill = write_code(tmp_path / "skills/one", source)
+
+    async def main() -> None:
+        async with serving() as server:
+            house = coded_house(tmp_path, tmp_path / "skills", status=status)
+            async with letting_go(house):
+                call = {"url": server.url}
+                assert (await house.call("one:tool", call)).status == "error"
+                (asked,) = house.approvals.pending()
+                assert [one.skill_digest for one in asked.request.asked] == [tree_digest(skill)]
+                answer(house, asked.id, Answer.ALWAYS)
+                assert [(await house.call("one:tool", call)).status for _ in range(2)] == ["ok"] * 2
+                # Neither the agent by itself nor other code has it.
+                assert (await house.call("fetch", call)).status == "pending"
+                write_code(skill, source + "        # other\n")
+                assert (await house.call("one:tool", call)).status == "error"
+                assert len(server.seen) == 2
+            fetches = [entry.record for entry in recorded(house) if entry.record.tool == "fetch"]
+            assert [bool(record.skill_digest) for record in fetches] == [*[True] * 3, False, True]
+
+    anyio.run(main)
+
+
+@pytest.mark.slow
 @pytest.mark.req("S002-45", "S002-46")
 def test_a_call_is_told_what_it_is_and_is_in_the_log(status: SandboxStatus, tmp_path: Path) -> None:
     source = """
@@ -380,18 +529,28 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
 
     async def scene(house: Skillhouse) -> None:
         call = {"text": "hello"}
-        # A rule lets the tool start; it signs nothing by itself.
-        refused = await house.call("one:tool", call)
+
+        async def started() -> Any:
+            # A rule that allows does not do away with the page, nor does a yes given elsewhere.
+            asked = await house.call("one:tool", call)
+            assert (asked.status, len(house.approvals.pending())) == ("pending", 1)
+            with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
+                answer(house, asked.approval_id, Answer.ONCE)
+            answer(house, asked.approval_id, Answer.ONCE, channel="page")
+            return await house.call("one:tool", call)
+
+        # The yes lets the tool start; it signs nothing by itself.
+        refused = await started()
         assert refused.status == "error"
         assert "not approved yet" in refused.content
         (asked,) = house.approvals.pending()
         assert (asked.request.tool, asked.request.is_for_page) == ("sign", True)
         answer(house, asked.id, Answer.ONCE, channel="page")
-        signed = await house.call("one:tool", call)
+        signed = await started()
         assert signed.status == "ok"
         assert signed.data is not None
         assert signed.data["data"]["signature"].startswith("0x")
-        assert (await house.call("one:tool", call)).status == "error"
+        assert (await started()).status == "error"
 
     house = coded_house(
         tmp_path, tmp_path / "skills", ("allow", "skill_tool", "one:tool"), status=status,
@@ -400,6 +559,7 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
     played(house, scene)
     tools = [(entry.record.tool, entry.record.kind) for entry in recorded(house)]
     assert (tools.count(("sign", "intent")), tools.count(("sign", "refusal"))) == (1, 2)
+    assert tools.count(("one__tool", "intent")) == 3
 
 
 @pytest.mark.slow

@@ -39,30 +39,23 @@ if TYPE_CHECKING:
     from skillhouse.approval.webhook import checked_url as checked_url
     from skillhouse.approval.who import offered as offered
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "broker": "ApprovalBroker ApprovalEvent",
-        "devices": "Device DeviceAnswer Devices",
-        "grants": "OWNER Grant GrantStore grant_patterns may_last",
-        "record": "Approval State",
-        "request": (
-            "Answer ApprovalError ApprovalRequest Asked Channel Level "
-            "Pattern Reply Unattended canonical content_digest session_key"
-        ),
-        "settings": "ApprovalSettings",
-        "signing": "SignatureError signed_headers verified_id",
-        "waiting": "Settled",
-        "webhook": "WebhookChannel checked_url",
-        "who": "offered",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.approval` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.approval.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "broker": "ApprovalBroker ApprovalEvent",
+            "devices": "Device DeviceAnswer Devices",
+            "grants": "OWNER Grant GrantStore grant_patterns may_last",
+            "record": "Approval State",
+            "request": (
+                "Answer ApprovalError ApprovalRequest Asked Channel Level "
+                "Pattern Reply Unattended canonical content_digest session_key"
+            ),
+            "settings": "ApprovalSettings",
+            "signing": "SignatureError signed_headers verified_id",
+            "waiting": "Settled",
+            "webhook": "WebhookChannel checked_url",
+            "who": "offered",
+        },
+    )

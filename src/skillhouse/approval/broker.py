@@ -63,6 +63,8 @@ class ApprovalBroker:
         """
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
+        self.page = self.settings.page_url
+        """Address of the page where questions are decided, as far as this process knows it."""
         self.grant_store = GrantStore(state_directory)
         self._ledger = Ledger(state_directory, self.settings, clock)
         self._matches = matches
@@ -204,7 +206,7 @@ class ApprovalBroker:
             request: The exact call.
             given: Id of the approval that the caller says it has.
         """
-        async with self._turns.of(request.session):
+        async with self._turns.of(f"{request.session}{request.session_id}"):
             try:
                 found = self._ledger.get(given) if given else self._ledger.repeated(request)
                 if given and found is None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from skillhouse.floor import ONE_TIME
 from skillhouse.store import STATE, Store
 
 STATE_FILE = "state.sqlite3"
@@ -24,8 +25,6 @@ INTERPRETERS = frozenset(
     "env xargs find nohup timeout nice watch ssh sudo su doas make eval exec busybox".split()
 )
 """Programs that run what their arguments or a file say: a lasting yes would cover anything."""
-ONE_TIME = frozenset({"shell", "exec-once"})
-"""Actions that are allowed once, each time (the rules' own `ONE_TIME`; a test compares them)."""
 NEVER_LASTING = ONE_TIME | {"sign"}
 """Actions to which no yes is a lasting one; a rule of a person's own may let a session key sign."""
 

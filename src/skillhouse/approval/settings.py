@@ -33,6 +33,8 @@ class ApprovalSettings:
     """Variable of the process that holds the secret which signs what is sent there."""
     page_url: str = ""
     """Address of the page that `skillhouse up` serves, for a link in what is sent."""
+    elicitation: bool = True
+    """Whether the answer that an MCP client brings from its user counts (decision 0141)."""
 
 
 RATE_SECONDS = 600

@@ -1,6 +1,7 @@
 """Remembers what was decided and what came of it, so that a change shows."""
 
 from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
+from skillhouse.audit.health import Trouble, stuck, troubles
 from skillhouse.audit.keys import checkpoint_key
 from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.log import AuditLog
@@ -36,6 +37,7 @@ __all__ = [
     "Retention",
     "Stats",
     "Transaction",
+    "Trouble",
     "Verification",
     "checkpoint_key",
     "csv_lines",
@@ -46,7 +48,9 @@ __all__ = [
     "read_records",
     "redacted",
     "stats_of",
+    "stuck",
     "timestamp",
+    "troubles",
     "verify_log",
     "without_secrets",
     "write_gate_lines",

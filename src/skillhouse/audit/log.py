@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from skillhouse.audit.known import KnownSecrets, Secrets
 from skillhouse.audit.line import Said, id_of, record_of, said, unsealed
 from skillhouse.audit.moment import timestamp, ulid
 from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
+from skillhouse.audit.redaction import LONG_TEXT, clean_text, redacted
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.tail import torn_facts
 from skillhouse.audit.tidier import Tidier
@@ -120,6 +121,14 @@ class AuditLog:
         """What stops no record but needs a person: a second place or an archive that is stuck."""
         found = (self._chain.checkpoint_error, self._chain.rotation_error, self._tidier.error)
         return tuple(each for each in found if each)
+
+    def preview(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Return arguments as a record would hold them: without secrets, and cut."""
+        return redacted(arguments, known=self._known_secrets())
+
+    def clean(self, text: str) -> str:
+        """Return a text without the secrets that no record holds; it is cut late only."""
+        return clean_text(text, limit=LONG_TEXT, kept=LONG_TEXT, known=self._known_secrets())
 
     def append(self, draft: AuditDraft, *, durable: bool) -> AuditRecord:
         """Write a record, after those that wait; when this returns it is in the log.

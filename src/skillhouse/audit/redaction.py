@@ -11,6 +11,8 @@ from skillhouse.audit.known import HIDDEN, NO_SECRETS, KnownSecrets
 CUT = "...[truncated]"
 MAX_TEXT = 200
 """Characters of a text that is kept whole (S000-123)."""
+LONG_TEXT = 16_384
+"""Characters of a text that is no record, such as a line of a service's log."""
 KEPT_TEXT = 50
 """Characters that stay of a longer one (S000-123)."""
 MAX_KEY = 64

@@ -28,17 +28,29 @@ class Stats:
     by_tier: Mapping[str, int]
     by_day: Mapping[str, int]
     denied_by_tool: Mapping[str, int]
+    outages: int
+    """Times that the log could not be written, as it says itself."""
+    refused: int
+    """Effects that were refused meanwhile."""
+    dropped: int
+    """Records that found no room meanwhile."""
 
 
 def stats_of(entries: Iterable[AuditEntry]) -> Stats:
-    """Return the counts of entries, in any order; notes of the log about itself are left out."""
+    """Return the counts of entries, in any order; the log's notes about itself are no calls."""
     counters: dict[str, Counter[str]] = {
         name: Counter() for name in ("status", "tool", "user", "agent", "tier", "day", "denied")
     }
     total, first, last = 0, "", ""
+    gaps: list[tuple[int, int]] = []
     for entry in entries:
         record = entry.record
         if record.kind in ("repair", "rotation"):
+            refused, dropped = (
+                record.detail.get(n) for n in ("refused_effects", "dropped_records")
+            )
+            if refused or dropped:
+                gaps.append((_number(refused), _number(dropped)))
             continue
         total += 1
         first = min(first or record.ts, record.ts)
@@ -70,7 +82,14 @@ def stats_of(entries: Iterable[AuditEntry]) -> Stats:
         by_tier=most["tier"],
         by_day=dict(sorted(counters["day"].items())),
         denied_by_tool=most["denied"],
+        outages=len(gaps),
+        refused=sum(refused for refused, _ in gaps),
+        dropped=sum(dropped for _, dropped in gaps),
     )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _count(counter: Counter[str], value: str) -> None:

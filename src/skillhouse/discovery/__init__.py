@@ -16,21 +16,14 @@ if TYPE_CHECKING:
     from skillhouse.discovery.roots import git_root as git_root
     from skillhouse.discovery.watching import watch as watch
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "catalog": "Catalog catalog_under render_catalog",
-        "discovering": "discover",
-        "roots": "Root default_roots git_root",
-        "watching": "watch",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.discovery` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.discovery.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "catalog": "Catalog catalog_under render_catalog",
+            "discovering": "discover",
+            "roots": "Root default_roots git_root",
+            "watching": "watch",
+        },
+    )

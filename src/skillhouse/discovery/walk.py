@@ -17,6 +17,8 @@ ENTRIES_MANY = 100_000
 
 _FILE = f"/{SKILL_FILE}"
 _CIRCLE = "a symbolic link that leads in a circle, or through too many others"
+_TRIES = 4
+"""How often a link is followed before it is said to lead in a circle."""
 
 Look = Callable[[str, str, str | None], bool]
 """Takes a possible SKILL.md, its directory's name, and the real path of it if it is a link.
@@ -164,7 +166,7 @@ class Walk:
     def _enters_link(self, path: str) -> bool:
         """Whether a link leads to a directory we follow it to, and that none led to before."""
         try:
-            info = os.stat(path)
+            info = _end_of(path)
         except OSError as error:
             if isinstance(error, FileNotFoundError):
                 self._note(path, "link-broken", "a symbolic link to nothing")
@@ -209,3 +211,18 @@ class Walk:
 
     def _note(self, path: str, code: str, message: str, *, fatal: bool = False) -> None:
         self.findings.append((path, Finding(code, message, None, fatal)))
+
+
+def _end_of(link: str) -> os.stat_result:
+    """Return what a link leads to; raises as `os.stat`.
+
+    Linux counts the links of a lookup that it had to begin anew, since something else was renamed
+    or mounted meanwhile, twice: a chain of more than 20 can seem too long, once.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return os.stat(link)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+    return os.stat(link)

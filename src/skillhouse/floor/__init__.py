@@ -1,5 +1,6 @@
 """What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
 
+from skillhouse.floor.clock import Clock, Moment, system_clock
 from skillhouse.floor.diagnostic import Diagnostic, Severity
 from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
 from skillhouse.floor.errors import (
@@ -15,6 +16,7 @@ from skillhouse.floor.errors import (
     UnknownSkillError,
     WireNameError,
 )
+from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES, SECRET_NAMES
 from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.paths import (
     checked_parts,
@@ -27,12 +29,17 @@ from skillhouse.floor.paths import (
 from skillhouse.floor.wire import canonical_json, decode, encode, shaped
 
 __all__ = [
+    "ONE_TIME",
+    "PROTECTED_NAMES",
+    "SECRET_NAMES",
     "AmbiguousSkillError",
+    "Clock",
     "ConfigError",
     "DecodeError",
     "Diagnostic",
     "Digest",
     "MissingExtraError",
+    "Moment",
     "PathError",
     "Severity",
     "SkillError",
@@ -55,6 +62,7 @@ __all__ = [
     "open_directory_beneath",
     "read_beneath",
     "shaped",
+    "system_clock",
     "tree_digest",
     "wire_name",
 ]

@@ -1,76 +1,213 @@
-"""Serves JSON-RPC 2.0 over HTTP: `POST /rpc` with a bearer token, and nothing else.
+"""The skill executor as a program: it runs skills' code, and asks the core for everything else.
 
-For both sides of two containers: the executor serves `executor_methods`, and the core, for what
-skills ask of it, `core_methods`. Needs the extra `server`.
+The same program runs in a container and beside the core. It holds no key and no variable of a
+skill, and opens nothing but its one port.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-from skillhouse.floor import MissingExtraError
-from skillhouse.sandbox import FRAME_BYTES, Method, respond
+import anyio
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp
+from skillhouse.floor import SkillhouseError
+from skillhouse.sandbox import (
+    CallContext,
+    DirectoryShelf,
+    Executor,
+    Method,
+    RemoteHost,
+    RpcClient,
+    RpcError,
+    RpcServer,
+    SandboxStatus,
+    executor_methods,
+)
+from skillhouse.sandbox.rpc import UNAVAILABLE
 
-TOKEN_MIN = 16
-"""Fewest characters of a token: a shorter one can be guessed."""
+FINISH_SECONDS = 8.0
+"""How long calls may go on once the end was asked for; docker kills after 10."""
+
+Report = Callable[[Mapping[str, Any]], None]
+"""Takes one line of the log, as plain values."""
 
 
-def rpc_app(methods: Mapping[str, Method], *, token: str) -> ASGIApp:
-    """Return the application that answers `POST /rpc`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorSettings:
+    """What an operator says of one executor."""
 
-    Without the token the answer is 401 and nothing is read; a body that is no JSON, over the bound
-    or over a deadline is answered as JSON-RPC or HTTP says.
+    host: str
+    port: int
+    """0 takes a free one."""
+    token: str
+    """By which the core and the executor know each other, in both directions."""
+    core: str
+    """Where the core is asked: http://HOST:PORT/rpc."""
+    skills: tuple[Path, ...]
+    state: Path
+    """Directory for private copies of skills."""
+    packages: Path | None = None
+    """The store of installed dependencies, which the core fills."""
+    shared: Mapping[str, tuple[Path, ...]]
+    """Directories of packages for all skills, nearest first, by language."""
+
+
+async def run_executor(
+    settings: ExecutorSettings, status: SandboxStatus, announce: Report, report: Report
+) -> None:
+    """Serve until SIGINT or SIGTERM; then take nothing new, and let calls end for a while.
+
+    Args:
+        status: What was tested: at this level code runs.
+        announce: Gets the first line, as soon as the port is ours.
+        report: Gets a line for each call, and for what fails.
 
     Raises:
-        MissingExtraError: the packages of the extra `server` are not installed.
-        ValueError: the token is too short.
+        OSError: the address cannot be had.
+        ValueError: the token or the core's address is none.
     """
+    shelf = DirectoryShelf(settings.skills, shared=settings.shared)
+    clients: dict[int, RpcClient] = {}
+
+    def host(context: CallContext) -> RemoteHost:
+        if context.port not in clients:
+            clients[context.port] = RpcClient(at_port(settings.core, context.port), settings.token)
+        return RemoteHost(clients[context.port], context.capability)
+
+    at_port(settings.core, 0)
+    executor = Executor(status, state=settings.state)
+    methods = executor_methods(executor, shelf, host, packages=settings.packages)
+    running = _Running()
+    served = {name: _reported(name, method, report, running) for name, method in methods.items()}
+    server = RpcServer(served, token=settings.token)
     try:
-        from starlette.applications import Starlette  # noqa: PLC0415 - an extra.
-        from starlette.responses import Response  # noqa: PLC0415
-        from starlette.routing import Route  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("server", error.name or "starlette") from error
-    if len(token) < TOKEN_MIN:
-        raise ValueError(f"expected a token of at least {TOKEN_MIN} characters")
-
-    async def post(request: Request) -> Response:
-        if not _is_ours(request, token):
-            return Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            return Response(status_code=415)
-        data = await _body(request)
-        if data is None:
-            return Response(status_code=413)
-        answer = await respond(data, methods)
-        if answer is None:
-            return Response(status_code=204)
-        return Response(answer, media_type="application/json")
-
-    return Starlette(routes=[Route("/rpc", post, methods=["POST"])])
-
-
-def _is_ours(request: Request, token: str) -> bool:
-    given = request.headers.get("authorization", "")
-    expected = f"Bearer {token}"
-    # A browser sends an Origin; no caller of ours is one.
-    has_origin = "origin" in request.headers
-    return hmac.compare_digest(given.encode(), expected.encode()) and not has_origin
+        loaded, failed = await shelf.reload()
+        for name, error in failed:
+            report({"event": "failed", "skill": name, "error": error})
+        async with server.listening(settings.host, settings.port) as port:
+            with _ending() as ended:
+                announce(
+                    {
+                        "event": "listening",
+                        "address": f"http://{settings.host}:{port}/rpc",
+                        "level": str(status.level),
+                        "skills": list(loaded),
+                        "tools": len(shelf.tools()),
+                    }
+                )
+                await ended.wait()
+            report({"event": "ending", "calls": running.count})
+            running.is_ending = True
+            with anyio.move_on_after(FINISH_SECONDS):
+                await running.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await executor.close()
 
 
-async def _body(request: Request) -> bytes | None:
-    """Return the body, or None when it is too long."""
-    found = bytearray()
-    async for chunk in request.stream():
-        found += chunk
-        if len(found) > FRAME_BYTES:
-            return None
-    return bytes(found)
+def at_port(url: str, port: int) -> str:
+    """Return the core's address with another port; 0 leaves it as it is.
+
+    >>> at_port("http://core:8701/rpc", 9000)
+    'http://core:9000/rpc'
+
+    Raises:
+        ValueError: it is no such address.
+    """
+    RpcClient(url, "")
+    if not port:
+        return url
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return urlunsplit(parts._replace(netloc=f"{host}:{port}"))
+
+
+class _Running:
+    """How many calls are under way."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_ending = False
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self.count += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        if not self.count:
+            self._none.set()
+
+    async def wait(self) -> None:
+        await self._none.wait()
+
+
+def _reported(name: str, method: Method, report: Report, running: _Running) -> Method:
+    """Return the method with a line of the log for each request, and none begun at the end."""
+
+    async def run(params: Any) -> Any:
+        if running.is_ending:
+            raise RpcError(
+                UNAVAILABLE, "the executor is ending; nothing was begun", reason="ending"
+            )
+        began = time.monotonic()
+        line: dict[str, Any] = {"event": name}
+        if isinstance(params, dict):
+            tool = params.get("tool", params.get("skill"))
+            line |= {"tool": str(tool)[:160]} if tool is not None else {}
+        outcome = "cancelled"
+        try:
+            with running:
+                result = await method(params)
+            is_failure = isinstance(result, dict) and result.get("success") is False
+            outcome = "failed" if is_failure else "ok"
+        except SkillhouseError as error:
+            outcome = "refused"
+            line |= {"error": str(error)[:500]}
+            raise
+        except Exception as error:
+            # What is answered says nothing of this machine; the operator's log does.
+            outcome = "broken"
+            line |= {"error": f"{type(error).__name__}: {error}"[:500]}
+            raise
+        else:
+            return result
+        finally:
+            if name != "health":
+                report({**line, "outcome": outcome, "seconds": round(time.monotonic() - began, 3)})
+
+    return run
+
+
+class _ending:  # noqa: N801 - a context, used as one.
+    """Sets an event on SIGINT and SIGTERM."""
+
+    def __enter__(self) -> asyncio.Event:
+        event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, event.set)
+        return event
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.remove_signal_handler(number)
+
+
+def line_of(value: Mapping[str, Any]) -> str:
+    """Return one line of the log: JSON in ASCII, so that nothing in it ends a line or hides.
+
+    >>> line_of({"event": "failed", "error": "a\\nb"})
+    '{"event": "failed", "error": "a\\\\nb"}'
+    """
+    return json.dumps(dict(value), ensure_ascii=True)

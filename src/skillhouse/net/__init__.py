@@ -27,26 +27,19 @@ if TYPE_CHECKING:
     from skillhouse.net.url import Target as Target
     from skillhouse.net.url import parse_url as parse_url
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "client": "Response fetch",
-        "errors": "NetError",
-        "methods": "METHODS",
-        "policy": "HostRule NetLimits NetPolicy host_rule",
-        "proxy": "EgressDecision EgressProxy",
-        "route": "Route",
-        "search": "BraveSearch Found SearchProvider SearxngSearch",
-        "secret": "SecretBinding masked names_in",
-        "url": "Target parse_url",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.net` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.net.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "client": "Response fetch",
+            "errors": "NetError",
+            "methods": "METHODS",
+            "policy": "HostRule NetLimits NetPolicy host_rule",
+            "proxy": "EgressDecision EgressProxy",
+            "route": "Route",
+            "search": "BraveSearch Found SearchProvider SearxngSearch",
+            "secret": "SecretBinding masked names_in",
+            "url": "Target parse_url",
+        },
+    )

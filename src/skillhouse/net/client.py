@@ -8,6 +8,15 @@ from urllib.parse import urljoin
 
 import anyio
 
+from skillhouse.floor import tracing
+from skillhouse.floor.conventions import (
+    HTTP_METHOD,
+    HTTP_RESENDS,
+    HTTP_STATUS,
+    SERVER_ADDRESS,
+    SERVER_PORT,
+    URL_SCHEME,
+)
 from skillhouse.net.content import ACCEPTED, Body
 from skillhouse.net.errors import NetError
 from skillhouse.net.exchange import HOP_HEADERS, Exchange, Head, Headers
@@ -78,11 +87,29 @@ async def fetch(
     request = _Request(
         method=method, target=parse_url(url), headers=_checked(headers or {}), body=body
     )
-    try:
-        with anyio.fail_after(limits.seconds):
-            return await _follow(request, policy, route or Route())
-    except TimeoutError as error:
-        raise NetError("timeout", f"no whole answer in {limits.seconds:g} s: {url}") from error
+    with tracing.span(method, kind="client") as told:
+        if told.is_heard:
+            told.set(_traits(request))
+        try:
+            with anyio.fail_after(limits.seconds):
+                response = await _follow(request, policy, route or Route())
+        except TimeoutError as error:
+            raise NetError("timeout", f"no whole answer in {limits.seconds:g} s: {url}") from error
+        told.set({HTTP_STATUS: response.status, HTTP_RESENDS: len(response.hops)})
+        if response.status >= 400:
+            told.fail(str(response.status))
+        return response
+
+
+def _traits(request: _Request) -> Mapping[str, str | int]:
+    """Return what telemetry is told: the origin, since a path or a query may hold a secret."""
+    target = request.target
+    return {
+        HTTP_METHOD: request.method,
+        URL_SCHEME: target.scheme,
+        SERVER_ADDRESS: target.host,
+        SERVER_PORT: target.port,
+    }
 
 
 def _checked(headers: Mapping[str, str]) -> Headers:

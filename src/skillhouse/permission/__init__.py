@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from skillhouse.permission.command import command_resource as command_resource
 from skillhouse.permission.decide import decide as decide
 from skillhouse.permission.decide import explain as explain
-from skillhouse.permission.rules import ONE_TIME as ONE_TIME
 from skillhouse.permission.rules import STRICTNESS as STRICTNESS
 from skillhouse.permission.rules import Decision as Decision
 from skillhouse.permission.rules import Effect as Effect
@@ -59,33 +58,26 @@ if TYPE_CHECKING:
     from skillhouse.permission.tiering import is_stop_command as is_stop_command
     from skillhouse.permission.tiers import TierPolicy as TierPolicy
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "judge": "judge_argv judge_command judge_line",
-        "lint": "RuleFinding lint_rules",
-        "places": "Places is_protected",
-        "plan": (
-            "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "judge": "judge_argv judge_command judge_line",
+            "lint": "RuleFinding lint_rules",
+            "places": "Places is_protected",
+            "plan": (
+                "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
+            ),
+            "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
+            "tier_ledger": "Outcome",
+            "tier_policy": "load_tier_policy read_tier_policy",
+            "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
+            "tiering": "ResumeError StopNotice StopReport Tiers is_stop_command",
+            "tiers": "TierPolicy",
+        },
+        loaded=(
+            "STRICTNESS Decision Dialect Effect Layer Permission Rule Spoke "
+            "command_resource covers decide explain matches matches_in strictest"
         ),
-        "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
-        "tier_ledger": "Outcome",
-        "tier_policy": "load_tier_policy read_tier_policy",
-        "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
-        "tiering": "ResumeError StopNotice StopReport Tiers is_stop_command",
-        "tiers": "TierPolicy",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    _LOADED = (
-        "ONE_TIME STRICTNESS Decision Dialect Effect Layer Permission Rule Spoke command_resource "
-        "covers decide explain matches matches_in strictest"
-    ).split()
-    __all__ = sorted([*_FILE_OF, *_LOADED])
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.permission` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.permission.{file}"), name)
-        globals()[name] = value
-        return value
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skillhouse.permission.rules import ONE_TIME, Decision, Effect, Layer, Permission, Rule, Spoke
+from skillhouse.floor import ONE_TIME
+from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
 from skillhouse.permission.wildcard import matches, matches_in
 
 

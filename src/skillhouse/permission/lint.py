@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skillhouse.permission.rules import ONE_TIME, Effect, Layer, Rule
+from skillhouse.floor import ONE_TIME
+from skillhouse.permission.rules import Effect, Layer, Rule
 from skillhouse.permission.wildcard import covers, matches
 
 ACTIONS = (

@@ -7,55 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES
 from skillhouse.permission.hazards import DEVICES
 from skillhouse.permission.rules import Effect
-
-SECRET_NAMES = (
-    ".env",
-    ".env.*",
-    ".ssh",
-    ".gnupg",
-    ".npmrc",
-    ".netrc",
-    "*.pem",
-    "*.key",
-    "id_*",
-    "id_rsa.*",
-    "id_dsa.*",
-    "id_ecdsa.*",
-    "id_ed25519.*",
-)
-"""Names of files that hold secrets (the sandbox's `SECRETS`; a test compares them)."""
-
-PROTECTED_NAMES = (
-    ".git/hooks",
-    ".git/config",
-    ".git/modules",
-    ".git/worktrees",
-    ".gitmodules",
-    ".bashrc",
-    ".zshrc",
-    ".profile",
-    ".bash_profile",
-    ".bash_login",
-    ".zprofile",
-    ".zshenv",
-    ".gitconfig",
-    ".ripgreprc",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude",
-    ".agents",
-    ".skillhouse",
-    ".codex",
-    ".gemini",
-    ".cursor",
-    ".opencode",
-    "skillhouse.toml",
-    *SECRET_NAMES,
-)
-"""What no command writes, wherever it lies (the sandbox's `PROTECTED`; a test compares them)."""
 
 _START_FILES = (
     ".git",

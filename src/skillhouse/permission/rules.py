@@ -18,11 +18,6 @@ class Effect(enum.StrEnum):
     DENY = "deny"
 
 
-ONE_TIME = frozenset({"shell", "exec-once"})
-"""Actions that a person allows once, each time: no rule and no lasting yes allows one.
-`shell` is a line that only a shell can run; `exec-once` a command that a rule with a wildcard
-covers in words but not in meaning."""
-
 STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
 """The effects, mildest first."""
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
-from skillhouse.floor import StateError
-from skillhouse.permission.tier_clock import InstantClock, tick
+from skillhouse.floor import Clock, StateError
+from skillhouse.permission.tier_clock import tick
 from skillhouse.permission.tier_ledger import STOP_QUERY, stop_text
 from skillhouse.store import STATE, Store
 
@@ -32,7 +32,7 @@ class TierStore:
     file writes all of it to the disk anew: 15 ms a call, and 3 ms without.
     """
 
-    def __init__(self, path: Path, clock: InstantClock) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._kept: _Kept | None = None

@@ -8,10 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, StateError
+from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
 from skillhouse.permission import tier_ledger as ledger
 from skillhouse.permission.rules import Effect
-from skillhouse.permission.tier_clock import InstantClock, system_instant
 from skillhouse.permission.tier_ledger import Outcome
 from skillhouse.permission.tier_state import TierStore
 from skillhouse.permission.tier_values import (
@@ -68,7 +67,7 @@ class Tiers:
         policy: TierPolicy,
         state: Path,
         *,
-        clock: InstantClock = system_instant,
+        clock: Clock = system_clock,
         on_stop: Sequence[Step] = (),
         on_resume: Sequence[Step] = (),
     ) -> None:

@@ -27,25 +27,18 @@ if TYPE_CHECKING:
     from skillhouse.remote.versions import cached as cached
     from skillhouse.remote.versions import skills_place as skills_place
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "archive": "ArchiveError unpack",
-        "mcp_cache": "McpCache",
-        "mcp_entry": "McpFile McpServer McpSkill",
-        "mcp_host": "McpHost McpReport VerificationError",
-        "mcp_source": "Dial Peer connected",
-        "source": "RemoteError RemoteSource",
-        "syncing": "Fetch Fetched SyncReport sync",
-        "versions": "cached skills_place",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.remote` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.remote.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "archive": "ArchiveError unpack",
+            "mcp_cache": "McpCache",
+            "mcp_entry": "McpFile McpServer McpSkill",
+            "mcp_host": "McpHost McpReport VerificationError",
+            "mcp_source": "Dial Peer connected",
+            "source": "RemoteError RemoteSource",
+            "syncing": "Fetch Fetched SyncReport sync",
+            "versions": "cached skills_place",
+        },
+    )

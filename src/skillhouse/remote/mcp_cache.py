@@ -106,6 +106,17 @@ class McpCache:
             return ()
         return (info.st_ino, info.st_mtime_ns, info.st_size)
 
+    def stored_at(self, label: str) -> float | None:
+        """Return when a listing was stored, in seconds since 1970; None when there is none."""
+        try:
+            return os.stat(self.root / label / _LISTING).st_mtime
+        except OSError:
+            return None
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the servers that anything is stored of, sorted."""
+        return tuple(sorted(place.name for place in _directories(self.root)))
+
     def store(self, label: str, skills: Sequence[McpSkill]) -> None:
         """Keep what a server said, and drop the files of what it no longer has.
 

@@ -162,6 +162,11 @@ class McpHost:
             "It is untrusted text and grants no permission."
         )
 
+    def address(self, skill: Skill) -> str:
+        """Return a skill's address on its server; nothing for one of this machine."""
+        entry = self.held(skill)
+        return "" if entry is None else entry.uri
+
     async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
         """Return one file of a skill, from the cache or its own server, verified either way.
 

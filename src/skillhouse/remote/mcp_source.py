@@ -1,4 +1,4 @@
-"""Speaks to one MCP server about its skills; the only file here that knows the SDK."""
+"""Speaks to one MCP server about its skills; with `mcp_http` alone, it knows the SDK."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ async def connected(
 
 def _target(server: McpServer, errors: TextIO) -> Any:
     if server.url:
-        return server.url
+        from skillhouse.remote.mcp_http import bounded_http  # noqa: PLC0415 - an extra.
+
+        return bounded_http(server.url)
+    # A program that a person has named runs as that person: what it says needs no bound.
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - an extra.
 
     program, *arguments = server.command

@@ -1,50 +1,24 @@
-"""One configuration from its files, the environment and flags; an unknown key is an error.
-
-Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
-user (DESIGN, "Configuration").
-"""
+"""The values that a house is built from, and where its process stands."""
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.away import McpServerSettings
-from skillhouse.runtime.config_checks import (
-    check_approvals,
-    check_exec_environment,
-    refuse_unknown,
-    refuse_unknown_rule_keys,
-    try_examples,
-)
 from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.network_settings import (
-    NET_KEYS,
-    NetSettings,
-    check_net,
-    check_remotes,
-    secret_variables,
-    tables_of,
-)
-from skillhouse.runtime.signer_settings import SIGNER_KEYS, SignerSettings, check_signer
+from skillhouse.runtime.memory_settings import MemorySettings
+from skillhouse.runtime.network_settings import NetSettings
+from skillhouse.runtime.signer_settings import SignerSettings
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
-PROJECT_FILE = "skillhouse.toml"
-ENVIRONMENT_PREFIX = "SKILLHOUSE_"
-REMOTE_DIRECTORY = "remotes"
-"""Below the cache directory."""
-
-PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
-"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +106,8 @@ class Settings:
     """What Claude Code adds to the format, over the profile; each value is merged by itself."""
     skill_code: SkillCodeSettings | None = None
     """Whether skills' own code runs."""
+    memory: MemorySettings | None = None
+    """Whether agents get tools for the workspace's memory; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
     """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
@@ -172,6 +148,8 @@ class Config:
     """What is turned on or off over the profile."""
     skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
     """Whether skills' own code runs, and with what."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    """Whether agents get tools for the workspace's memory."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """Servers whose skills are listed beside those of this machine."""
     agents: Mapping[str, Layer] = field(default_factory=lambda: {"default": Layer(name="agent")})
@@ -192,205 +170,3 @@ class Config:
     """The users for whom the house works; its owner always is one."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
-
-
-def load_config(
-    places: Places, flags: Settings | None = None, *, project: Path | None = None
-) -> Config:
-    """Return the configuration of `places`.
-
-    Args:
-        places: Where the files and the environment are.
-        flags: What the caller sets by hand.
-        project: The trusted project whose file is read too; None reads none.
-
-    Raises:
-        ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
-            example of a rule does not hold.
-    """
-    managed = _read_file(places.managed_file)
-    user = _read_file(places.user_file)
-    near = _read_file(project / PROJECT_FILE, only=PROJECT_KEYS) if project else Settings()
-    environment = _from_environment(places.environment)
-    merged = _merged(managed, flags or Settings(), environment, near, user)
-    layers = (
-        Layer(name="managed", rules=managed.rules or ()),
-        Layer(name="user", rules=user.rules or ()),
-        Layer(name="project", rules=near.rules or (), trusted=False),
-    )
-    if merged.catalog_budget_tokens is not None and merged.catalog_budget_tokens < 0:
-        raise ConfigError(
-            f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
-            key="catalog_budget_tokens",
-        )
-    check_exec_environment(
-        merged.exec_environment or (),
-        None,
-        secret=secret_variables(merged.net or NetSettings(), merged.approvals),
-    )
-    cache = Path(merged.cache_directory) if merged.cache_directory else places.cache()
-    return Config(
-        places=places,
-        profile=merged.profile or "default",
-        roots=tuple(Path(root) for root in merged.roots or ()),
-        catalog_budget_tokens=merged.catalog_budget_tokens,
-        yaml_fast_path=merged.yaml_fast_path is not False,
-        cache_directory=None if merged.cache is False else cache,
-        state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
-        layers=tuple(layer for layer in layers if layer.rules),
-        exec_environment=merged.exec_environment or (),
-        approvals=merged.approvals or ApprovalSettings(),
-        write_gate=merged.write_gate or WriteGate(),
-        extensions=merged.extensions or ExtensionSettings(),
-        skill_code=merged.skill_code or SkillCodeSettings(),
-        mcp_servers=merged.mcp_servers or (),
-        agents={
-            "default": Layer(name="agent"),
-            **{
-                name: Layer(name="agent", rules=agent.rules)
-                for name, agent in (merged.agents or {}).items()
-            },
-        },
-        skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
-        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
-        net=merged.net or NetSettings(),
-        remotes=merged.remotes or (),
-        remote_directory=cache / REMOTE_DIRECTORY,
-        signer=merged.signer or SignerSettings(),
-        assignees=frozenset({OWNER, *(merged.assignees or ())}),
-        audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
-    )
-
-
-def _merged(*strongest_first: Settings) -> Settings:
-    values: dict[str, Any] = {}
-    for settings in strongest_first:
-        for known in fields(Settings):
-            value = getattr(settings, known.name)
-            if value is not None:
-                found = values.setdefault(known.name, value)
-                if isinstance(found, ExtensionSettings):
-                    # Each by itself: what is turned off from above stays so.
-                    values[known.name] = found.before(value)
-    return Settings(**values)
-
-
-def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
-    """Return what a file sets; one that is missing sets nothing."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except (FileNotFoundError, NotADirectoryError):
-        return Settings()
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not TOML: {error}", path=path) from error
-    if only is not None:
-        for key in table.keys() - only:
-            if key in _KEYS:
-                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
-    settings = _settings(table, path)
-    if settings.roots is not None:
-        roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
-        settings = replace(settings, roots=roots)
-    return settings
-
-
-def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
-    refuse_unknown(table, _KEYS, "key", path)
-    refuse_unknown_rule_keys(table, path)
-    for key, known in _TABLES.items():
-        found = table.get(key)
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, f"{key} key", path)
-    for kind, known, found in tables_of(table):
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, Mapping):
-                refuse_unknown(one, known, kind, path)
-    agents = table.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else ():
-        if isinstance(agent, Mapping):
-            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
-            refuse_unknown_rule_keys(agent, path)
-    try:
-        settings = shaped(table, Settings)
-    except DecodeError as error:
-        raise ConfigError(f"wrong value: {error}", path=path) from error
-    except ConfigError as error:
-        raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
-    if settings.approvals is not None:
-        check_approvals(settings.approvals, path)
-    for index, rule in enumerate(settings.rules or ()):
-        try_examples(rule, index, path)
-    for agent in (settings.agents or {}).values():
-        for index, rule in enumerate(agent.rules):
-            try_examples(rule, index, path)
-    check_exec_environment(settings.exec_environment or (), path)
-    if settings.net is not None:
-        check_net(settings.net, path)
-    check_remotes(settings.remotes or (), path)
-    if settings.signer is not None:
-        check_signer(settings.signer, path)
-    return settings
-
-
-def _from_environment(environment: Mapping[str, str]) -> Settings:
-    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
-    found: dict[str, Any] = {}
-    for variable, value in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
-            continue
-        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if key not in _VARIABLES:
-            known = [ENVIRONMENT_PREFIX + name.upper() for name in _VARIABLES]
-            suggestion = next(iter(nearest(variable, known)), "")
-            raise ConfigError(
-                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
-            )
-        found[key] = _VARIABLES[key](variable, value)
-    return Settings(**found)
-
-
-def _number(variable: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigError(
-            f"expected a number in `{variable}`, got {value!r}", key=variable
-        ) from None
-
-
-def _switch(variable: str, value: str) -> bool:
-    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-    if value.lower() not in known:
-        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
-    return known[value.lower()]
-
-
-def _text(_: str, value: str) -> str:
-    return value
-
-
-_KEYS = frozenset(field.name for field in fields(Settings))
-_TABLES = {
-    "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
-    "write_gate": frozenset(field.name for field in fields(WriteGate)),
-    "net": NET_KEYS,
-    "signer": SIGNER_KEYS,
-    "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
-    "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
-    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
-}
-_VARIABLES = {
-    "profile": _text,
-    "catalog_budget_tokens": _number,
-    "yaml_fast_path": _switch,
-    "cache": _switch,
-    "cache_directory": _text,
-    "state_directory": _text,
-}
-_OTHER_VARIABLES = frozenset(
-    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
-)

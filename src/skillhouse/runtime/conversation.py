@@ -79,8 +79,10 @@ class Conversation:
         """
         activations = self.activations
         missing = activations.follow(call_ids)
-        if not missing or missing == activations.last.activations:
-            return activations.last if missing else Attachment()
+        if not missing:
+            return Attachment()
+        if missing == activations.last.activations and self._are_listed(missing):
+            return activations.last
         attaching = _Attaching(self._house, self._who)
         shares = _shares(missing, skill_tokens, tokens)
         spare = tokens - sum(shares.values())
@@ -92,6 +94,20 @@ class Conversation:
             self.session().unload(one.file)
         activations.last = attaching.attachment(LOST)
         return activations.last
+
+    def _are_listed(self, activations: Iterable[Activation]) -> bool:
+        """Whether none of these skills has been denied, switched off or removed meanwhile."""
+        view = self._house.view(self._who["agent"])
+        wanted = {one.file for one in activations}
+        listed = (*view.visible.skills, *view.menu.skills.skills)
+        return wanted <= {skill.file for skill in listed}
+
+    def reattachment_sync(self, call_ids: Iterable[str], **bounds: int) -> Attachment:
+        """Do as `reattachment` does, from code that is not asynchronous."""
+        call_ids = tuple(call_ids)
+        if not self.activations.follow(call_ids):
+            return Attachment()
+        return self._house.portal().call(lambda: self.reattachment(call_ids, **bounds))
 
     async def preload(self, names: Iterable[str] | None = None) -> Attachment:
         """Return skills' texts for the first message of this agent, such as one that is started by
@@ -118,6 +134,10 @@ class Conversation:
                 continue
             await attaching.add_file(skill.file, skill.name, "before", 0)
         return attaching.attachment(BEFORE)
+
+    def preload_sync(self, names: Iterable[str] | None = None) -> Attachment:
+        """Do as `preload` does, from code that is not asynchronous."""
+        return self._house.portal().call(lambda: self.preload(names))
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
         """Take a skill out of use; see `Session.unload`."""

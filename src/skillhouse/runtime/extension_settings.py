@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from skillhouse.floor import ConfigError
 from skillhouse.skill import Extensions
 
+DIGEST = r"skilltree1:[0-9a-f]{64}"
 PACKAGES_MAX = 2
 """Directories of packages beside those of a skill: for all skills, and of the host."""
 
@@ -55,15 +57,45 @@ class SkillCodeSettings:
     first: what `site-packages` would hold, for all skills, then of the host (S002-63)."""
     node_packages: tuple[str, ...] = ()
     """Likewise for skills in JavaScript: what `node_modules` would hold."""
+    executor: str = ""
+    """Address of an executor elsewhere, http://HOST:PORT/rpc; "" runs code on this machine."""
+    executor_token: str = ""
+    """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
+    callback: str = "127.0.0.1:0"
+    """Where this house listens for what skills there ask, ADDRESS:PORT; port 0 is a free one."""
+    levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
+    """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
+    says of itself counts only where it is stricter (S002-98)."""
+    in_process: tuple[str, ...] = ()
+    """Digests of the trees of skills in Python that run in this process, without a sandbox."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no place for packages.
+        """Refuse what is no place for packages, no digest, or no executor.
 
         Raises:
-            ConfigError: a directory is relative, or there are too many.
+            ConfigError: a directory is relative, there are too many, or a digest, an address or the
+                place of the token is none.
         """
         for key in ("python_packages", "node_packages"):
             found = getattr(self, key)
             if len(found) > PACKAGES_MAX or not all(os.path.isabs(path) for path in found):
                 message = f"expected at most {PACKAGES_MAX} absolute directories in `{key}`"
                 raise ConfigError(f"{message}, got {list(found)}", key=key)
+        for found in self.in_process:
+            if not re.fullmatch(DIGEST, found):
+                message = f"expected digests as skilltree1:… in `in_process`, got {found!r}"
+                raise ConfigError(message, key="in_process")
+        self._check_executor()
+
+    def _check_executor(self) -> None:
+        kind, _, name = self.executor_token.partition(":")
+        if self.executor_token and (kind not in ("file", "env") or not name):
+            # What was written may be the token itself, so it is not repeated.
+            message = "expected `file:PATH` or `env:NAME` in `executor_token`"
+            raise ConfigError(message, key="executor_token")
+        if bool(self.executor) != bool(self.executor_token):
+            raise ConfigError("expected `executor` and `executor_token` together", key="executor")
+        host, _, port = self.callback.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65_535:
+            message = f"expected ADDRESS:PORT in `callback`, got {self.callback!r}"
+            raise ConfigError(message, key="callback")

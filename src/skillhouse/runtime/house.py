@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from skillhouse import approval, discovery, sandbox
+from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
-from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
@@ -25,13 +23,15 @@ from skillhouse.runtime.management import Management
 from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
-from skillhouse.runtime.policy import Explanation, Policy
+from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skill_code import Found, SkillCode
-from skillhouse.runtime.trust import TrustReport, TrustStore
+from skillhouse.runtime.trust import TrustStore
+from skillhouse.runtime.trusting import ProjectTrust
 from skillhouse.runtime.view import View
+from skillhouse.runtime.watching import watch
 from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 
@@ -56,8 +56,7 @@ class Skillhouse:
         Args:
             config: Where the house stands and what its rules are; read from the files of this
                 place when None.
-            channel: How a person is asked; without one, what needs a yes waits for an answer from
-                the command line or the page, and nothing is done.
+            channel: How a person is asked; without one, what needs a yes waits for an answer.
             checks: What loading a skill needs besides what the rules say.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
@@ -107,6 +106,11 @@ class Skillhouse:
     def roots(self) -> tuple[Root, ...]:
         """All roots of this place, strongest first, whether they exist or not."""
         return self._look.roots
+
+    @property
+    def look(self) -> Look:
+        """What was found when this house last looked."""
+        return self._look
 
     @property
     def index(self) -> SkillIndex:
@@ -181,6 +185,7 @@ class Skillhouse:
         channel: str = "library",
         approval_id: str = "",
         listener: toolbox.Listener | None = None,
+        asker: str = "",
         **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
@@ -193,15 +198,15 @@ class Skillhouse:
             channel: Where the call comes from.
             approval_id: Of an answered approval of this very call, which finds it also without.
             listener: Hears how far the call is.
+            asker: Digest of the skill that asks, where it is not the agent itself.
             ids: The caller's session_id (which parts conversations), message_id, call_id, trace.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
+        await self.skill_code.as_told(self.refresh)
         look = self._now()
-        seen, talk = look.view(agent).visible, ids.get("session_id", "")
-        session = self.sessions.get(agent, user, channel, seen, talk)
         wanted = toolbox.ToolCall(
             name=name,
             arguments=arguments,
@@ -211,6 +216,7 @@ class Skillhouse:
             approval_id=approval_id,
             **ids,
         )
+        session = self.sessions.of(wanted, look.view(agent).visible, asker=asker)
         result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
@@ -222,7 +228,7 @@ class Skillhouse:
         return await invoke(self, name, arguments, approval_id, caller)
 
     def conversation(self, **who: str) -> Conversation:
-        """Return a conversation, for whoever keeps its context; see `Conversation`."""
+        """Return a conversation, for whoever keeps its context; `who` is as of `Conversation`."""
         return Conversation(self, **who)
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
@@ -241,7 +247,7 @@ class Skillhouse:
 
         One thread of this house runs all such calls until `close`.
         """
-        return self._thread().call(lambda: self.call(name, arguments, **options))
+        return self.portal().call(lambda: self.call(name, arguments, **options))
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
@@ -264,7 +270,7 @@ class Skillhouse:
 
     def expected_sandbox(self) -> sandbox.SandboxStatus:
         """Return the sandbox that this machine should offer, without trying it."""
-        return self._thread().call(sandbox.detect)
+        return self.portal().call(sandbox.detect)
 
     def skill(self, reference: str) -> Skill:
         """Return a skill by id, name or directory name; raises as `SkillIndex.get`."""
@@ -304,34 +310,16 @@ class Skillhouse:
             audit=self.audit_log,
         )
 
-    def explain(
-        self, permission: Permission, *, default: Effect = Effect.ASK, agent: str = "default"
-    ) -> Explanation:
-        """Return the decision about anything, every rule that spoke, and the reason in words."""
-        return self.policy.explain(permission, agent=agent, default=default)
-
-    def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
-        """Return the decision about loading a skill; reads a project's skill to see its digest."""
-        return self.policy.explain_skill(skill, agent=agent)
-
-    def trust_report(self) -> TrustReport:
-        """Return how this project's skills stand to what was trusted; reads them."""
-        return self.trust_store.report(self.project, self._look.project_skills())
-
-    def trust(self) -> TrustReport:
-        """Trust this project and its skills as they are now."""
-        self.safeguards.event("trust", user=approval.OWNER, reason=str(self.project))
-        skills, now = self._look.project_skills(), datetime.now(UTC)
-        report = self.trust_store.trust(self.project, skills, now)
-        self.refresh()
-        return report
-
-    def revoke_trust(self) -> bool:
-        """Take the trust in this project back; whether there was any."""
-        self.safeguards.noted("trust-revoked", user=approval.OWNER, reason=str(self.project))
-        revoked = self.trust_store.revoke(self.project)
-        self.refresh()
-        return revoked
+    @cached_property
+    def trusting(self) -> ProjectTrust:
+        """Whether this project is trusted, and as it was when."""
+        return ProjectTrust(
+            self.trust_store,
+            self.project,
+            lambda: self._look.project_skills(),  # noqa: PLW0108 the look of that moment
+            self.safeguards,
+            self.refresh,
+        )
 
     def refresh(self) -> bool:
         """Look anew; whether there is anything else than before.
@@ -348,9 +336,7 @@ class Skillhouse:
     def watch(
         self, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool = False
     ) -> None:
-        """Look anew whenever a file changes, and tell what is different, until `stop` is set.
-
-        What agents see is swapped all at once; calls under way end with what they began with.
+        """Look anew, as `refresh`, whenever a file changes, and tell what is different.
 
         Args:
             announce: Is told of each difference, on this thread.
@@ -360,14 +346,7 @@ class Skillhouse:
         Raises:
             MissingExtraError: the optional part `watch` is not installed.
         """
-        while not stop.is_set():
-            roots = self.roots
-            for _ in discovery.watch(roots, stop=stop, poll=poll):
-                before = self._look
-                if self.refresh():
-                    announce(self._look.since(before))
-                if self.roots != roots:
-                    break
+        watch(self, announce, stop=stop, poll=poll)
 
     def _now(self) -> Look:
         """Return the look that holds, a new one where the profile keeps none."""
@@ -394,7 +373,7 @@ class Skillhouse:
     def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
         return self.approvals.session_grants(session)
 
-    def _thread(self) -> toolbox.Portal:
-        if self._portal is None:
-            self._portal = toolbox.Portal()
+    def portal(self) -> toolbox.Portal:
+        """Return the thread of `call_sync`, which lives until `close`."""
+        self._portal = self._portal or toolbox.Portal()
         return self._portal

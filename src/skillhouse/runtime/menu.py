@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
@@ -13,10 +15,14 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Skill, SkillIndex, read_invocation
+from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+
+ARGUMENTS_SHOWN = 16
+"""Names of arguments that a menu has for one skill."""
+_ARGUMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,8 @@ class Invocable:
     description: str
     argument_hint: str = ""
     """What to write after the name; empty when the skill does not say."""
+    arguments: tuple[str, ...] = ()
+    """Names of what is written there, in order; empty where the skill names none."""
 
 
 class PersonMenu:
@@ -60,6 +68,7 @@ class PersonMenu:
                 name=skill.name if names[skill.name] == 1 else skill.id,
                 description=skill.description,
                 argument_hint=read_invocation(skill, extensions).argument_hint,
+                arguments=_argument_names(skill) if extensions.substitution else (),
             )
             for skill in self.skills.skills
         )
@@ -115,30 +124,35 @@ async def invoke(
         name: The skill.
         arguments: What the person wrote after it.
         approval_id: That of an answered approval of this very start.
-        caller: Agent, user, channel and ids, as far as they are not the usual.
+        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
     """
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
 
-    def run_command(wanted: Mapping[str, Any]) -> Awaitable[toolbox.ToolResult]:
+    def run_command(wanted: Mapping[str, Any], asker: str) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.
-        return house.call("exec", wanted, listener=None, **{**who, "call_id": ""})
+        own = {**who, "call_id": ""}
+        return house.call("exec", wanted, listener=None, asker=asker, **own)
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)
-    names = ("agent", "user", "channel", "session_id")
-    session = house.sessions.get(
-        **{name: who.get(name, "") for name in names}, visible=view.visible
-    )
     call = toolbox.ToolCall(
         name=toolbox.INVOKE,
         arguments={"name": name, "arguments": arguments},
         approval_id=approval_id,
         **who,
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))
+
+
+def _argument_names(skill: Skill) -> tuple[str, ...]:
+    """Return the names that a menu can show; one that it cannot hides those after it as well."""
+    if b"arguments" not in skill.packed_fields:
+        return ()
+    names = argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
+    return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
 
 
 def _is_denied(action: str, name: str, layers: tuple[Layer, ...]) -> bool:

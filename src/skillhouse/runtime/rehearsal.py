@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillhouse.discovery import Catalog
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import (
     CommandVerdict,
     Effect,
@@ -20,7 +21,7 @@ from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_known
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
-from skillhouse.sandbox import PROTECTED, SandboxStatus
+from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
 
 TOOL_DEFAULTS = {
@@ -71,7 +72,7 @@ class Rehearsal:
     mentions: tuple[MentionVerdict, ...] = ()
     sandbox: SandboxStatus | None = None
     """Where commands would run; None when it came to none."""
-    protected: tuple[str, ...] = PROTECTED
+    protected: tuple[str, ...] = PROTECTED_NAMES
     """Paths of the workspace that no command or tool may change."""
 
 
@@ -95,7 +96,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
             content=None,
         )
     skill = house.skill(hits[0].id)
-    explained = house.explain_skill(skill)
+    explained = house.policy.explain_skill(skill)
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     mentions = find_mentions(content.body, frozenset(TOOL_DEFAULTS)) if content else ()
     return Rehearsal(
@@ -135,7 +136,7 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
     workspace = house.config.places.start
     verdict = judge_line(line, rules, Places(workspace, writable=(workspace,)))
     found = [
-        house.explain(
+        house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
         )
         for judged in verdict.commands
@@ -173,7 +174,7 @@ def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
             reasons=judged.reasons,
         )
     default = TOOL_DEFAULTS.get(mention.text, Effect.ASK)
-    found = house.explain(Permission(action=mention.text, resource=""), default=default)
+    found = house.policy.explain(Permission(action=mention.text, resource=""), default=default)
     return MentionVerdict(
         mention=mention,
         effect=found.decision.effect,

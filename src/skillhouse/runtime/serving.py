@@ -22,7 +22,7 @@ async def read_skill_file(
         house: Whose skill it is.
         skill: One that the agent sees.
         relative: POSIX path below its directory, checked when it is opened.
-        caller: Agent, user and channel, as far as they are not the usual.
+        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
@@ -30,8 +30,7 @@ async def read_skill_file(
     who = {"agent": "default", "user": "local", "channel": "library", **caller}
     view = house.view(who["agent"])
     gate = view.file_gate(house.approvals, house.audit_log)
-    session = house.sessions.get(**who, visible=view.visible)
     call = toolbox.ToolCall(
         name=toolbox.SKILL_FILE_TOOL, arguments={"skill": skill.file, "path": relative}, **who
     )
-    return await gate.call(call, session)
+    return await gate.call(call, house.sessions.of(call, view.visible))

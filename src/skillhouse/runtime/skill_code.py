@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,16 +15,25 @@ from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.container import ContainerExecutor
+from skillhouse.runtime.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.reloads import Lacking, Reloads
 from skillhouse.runtime.view import View
 from skillhouse.sandbox import (
+    CellSpec,
     Environment,
     EnvironmentRules,
     Executor,
+    InProcessRunner,
+    RpcError,
+    SandboxError,
     installer_variables,
     prepare,
 )
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+logger = logging.getLogger(__name__)
 
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
@@ -45,7 +55,13 @@ class SkillCode:
         self._call = call
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
-        self._executor: Executor | None = None
+        self._executor: toolbox.Runner | None = None
+        self._here = InProcessRunner(trusted=config.skill_code.in_process)
+        self._looked_at: set[str] = set()
+        self.reloads = Reloads(config.state_directory)
+        """What this process and others found out, and were told to read anew."""
+        self.steps: list[tuple[Path, str]] = []
+        """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
         """What keeps skills' tools from being offered, as of the last look."""
 
@@ -55,15 +71,21 @@ class SkillCode:
         told = self._config.skill_code.enabled
         return self._profile.runs_code if told is None else told
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether an executor elsewhere runs the code, from a directory of its own."""
+        return bool(self._config.skill_code.executor)
+
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
         """Return what is found below the roots, strongest first; nothing of it is run."""
         if not self.is_enabled:
             return ()
+        lacking, self.steps = self.reloads.lacking(), []
         return tuple(
-            (root.scope, result)
+            (root.scope, without(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
-            for result in find_manifests(root.path)
+            for result in find_manifests(root.path, told=self.take_step)
         )
 
     def tools(self, found: Found, view: View) -> tuple[toolbox.SkillCodeTool, ...]:
@@ -74,6 +96,9 @@ class SkillCode:
         `problems` says so.
         """
         in_force = self._in_force(found)
+        self.problems += levels_of_nothing(
+            self._config.skill_code.levels, [manifest for _, _, manifest in in_force]
+        )
         names, clashing = WireNames(), set()
         for _, result, manifest in in_force:
             for spec in manifest.tools:
@@ -103,12 +128,59 @@ class SkillCode:
                 in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
         return list(in_force.values())
 
-    async def executor(self) -> Executor:
-        """Return what runs the code, started with the first call.
+    def take_step(self, directory: Path, step: str) -> None:
+        """Note what was done with a skill's directory."""
+        logger.debug("%s: %s", directory, step)
+        self.steps.append((directory, step))
+
+    async def as_told(self, refresh: Callable[[], object]) -> None:
+        """Look anew, by `refresh`, and let code start anew, where another process reloaded."""
+        if self.is_enabled and self.reloads.is_new():
+            refresh()
+            try:
+                await self.reload()
+            except RpcError as error:
+                # It sees by the digest of each call what is there; and the call says this better.
+                logger.warning("the executor elsewhere was not told to reload: %s", error)
+
+    async def runner(self, digest: str) -> toolbox.Runner:
+        """Return what runs the code of that digest: this process, if the operator says so.
 
         Raises:
             SandboxUnavailableError: no code runs on this machine.
         """
+        if digest in self._config.skill_code.in_process:
+            return self._here
+        return await self.executor()
+
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: CellSpec) -> None:
+        """See which tools the code lacks, once for each digest; each process leaves those out."""
+        if spec.digest in self._looked_at:
+            return
+        self._looked_at.add(spec.digest)
+        try:
+            exported = await (await self.runner(spec.digest)).tool_names(spec)
+            tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
+            if tools:
+                self.reloads.note({skill.directory: Lacking(digest=spec.digest, tools=tools)})
+        except (SandboxError, RpcError, OSError) as error:
+            # The call has its answer; whoever reloads is told what is wrong with the code.
+            logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
+
+    async def executor(self) -> toolbox.Runner:
+        """Return what runs the code, here or where the operator says, from the first call on.
+
+        Raises:
+            SandboxUnavailableError: no code runs on this machine.
+            ConfigError: the executor elsewhere cannot be used as it is configured.
+        """
+        settings = self._config.skill_code
+        if settings.executor:
+            # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
+            if self._executor is None:
+                environment = self._config.places.environment
+                self._executor = ContainerExecutor(settings, environment)
+            return self._executor
         status = await self._cells.status()
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
@@ -134,6 +206,10 @@ class SkillCode:
     async def reload(self, skill: str | None = None) -> None:
         """Let new calls start with the code as it is now; those under way end with the old."""
         self._packages.clear()
+        await self._here.reload(skill)
+        if self._config.skill_code.executor:
+            # One elsewhere runs longer than this house does.
+            await self.executor()
         if self._executor is not None:
             await self._executor.reload(skill)
 
@@ -176,6 +252,7 @@ class SkillCode:
                 if name in handed and name in environment
             },
             shared=tuple(map(Path, shared)),
+            least=least_levels(settings.levels, manifest.name),
         )
 
     def _default(self, scope: str) -> Effect:
@@ -197,6 +274,8 @@ class SkillCode:
                 agent=session.agent,
                 user=session.user,
                 channel=session.channel,
+                session_id=session.id,
+                asker=session.asker,
             )
 
         return ask

@@ -251,6 +251,17 @@ class View:
             ),
             toolbox.FetchTool(network),
             toolbox.WebSearchTool(network),
+            *self._tools_of_memory(workspace),
+        ]
+
+    def _tools_of_memory(self, workspace: toolbox.Workspace) -> list[toolbox.Tool]:
+        """Return the tools for the workspace's memory, where a setting or the profile has them."""
+        told = self._config.memory.enabled
+        if not (self.profile.memory if told is None else told):
+            return []
+        return [
+            toolbox.MemorySearchTool(workspace, self._effect),
+            toolbox.MemoryWriteTool(workspace),
         ]
 
     def _tools_of_skills(self) -> list[toolbox.Tool]:
@@ -263,7 +274,7 @@ class View:
             hidden=SkillIndex(self.hidden, name_match=self.visible.name_match),
             catalog=self.catalog().text if is_in_tool else "",
             profile=self.profile,
-            decide=lambda need, session: self._decide(need, session)[0].effect.value,
+            decide=self._effect,
             listed=frozenset(skill.file for skill in self.listed.skills),
         )
         away = self._policy.elsewhere
@@ -296,6 +307,7 @@ class View:
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
             agreed=safeguards.agreed,
+            telling=self._telling(safeguards.audit_log),
         )
 
     def person_gate(self, run_command: toolbox.RunCommand, safeguards: Safeguards) -> toolbox.Gate:
@@ -305,12 +317,8 @@ class View:
     def attaching_gate(self, safeguards: Safeguards) -> toolbox.Gate:
         """Return the door by which skills come into a context that nobody's call asked for."""
         names = [rule.name for rule in self.profile.tools if rule.kind == "skill"]
-
-        def decide(need: toolbox.Need, session: toolbox.Session) -> str:
-            return self._decide(need, session)[0].effect.value
-
         name = names[0] if names else "skill"
-        return self._inner_gate(toolbox.AttachTool(name, self._menu(), decide), safeguards)
+        return self._inner_gate(toolbox.AttachTool(name, self._menu(), self._effect), safeguards)
 
     def _menu(self) -> toolbox.Menu:
         return toolbox.Menu(
@@ -331,6 +339,7 @@ class View:
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
             agreed=safeguards.agreed,
+            telling=self._telling(safeguards.audit_log),
         )
 
     def file_gate(self, approvals: approval.ApprovalBroker, audit: AuditLog) -> toolbox.Gate:
@@ -344,6 +353,9 @@ class View:
             write_gate=self._config.write_gate,
         )
 
+    def _telling(self, audit: AuditLog) -> toolbox.Telling:
+        return toolbox.Telling.by(self._config.places.environment, audit.preview)
+
     def _decide(self, need: toolbox.Need, session: toolbox.Session) -> tuple[Decision, str]:
         found = self._policy.explain(
             need.permission,
@@ -355,6 +367,9 @@ class View:
             session=approval.session_key(session.agent, session.user, session.channel),
         )
         return found.decision, found.reason
+
+    def _effect(self, need: toolbox.Need, session: toolbox.Session) -> str:
+        return self._decide(need, session)[0].effect.value
 
     def _is_allowed(self, skill: Skill) -> bool:
         found = self._policy.explain_skill(skill, agent=self.agent)

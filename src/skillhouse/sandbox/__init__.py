@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.cell import HostCalls as HostCalls
     from skillhouse.sandbox.cell import wrap_failure as wrap_failure
     from skillhouse.sandbox.cell import wrap_result as wrap_result
+    from skillhouse.sandbox.contained_testing import contained_test as contained_test
     from skillhouse.sandbox.environment_tools import installer_variables as installer_variables
     from skillhouse.sandbox.environments import Environment as Environment
     from skillhouse.sandbox.environments import EnvironmentRules as EnvironmentRules
@@ -27,58 +28,58 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable
-    from skillhouse.sandbox.profile import PROTECTED as PROTECTED
-    from skillhouse.sandbox.profile import SECRETS as SECRETS
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import fits as fits
     from skillhouse.sandbox.rpc import FRAME_BYTES as FRAME_BYTES
     from skillhouse.sandbox.rpc import RpcError as RpcError
+    from skillhouse.sandbox.rpc_client import NoAnswerError as NoAnswerError
     from skillhouse.sandbox.rpc_client import RemoteExecutor as RemoteExecutor
     from skillhouse.sandbox.rpc_client import RemoteHost as RemoteHost
     from skillhouse.sandbox.rpc_client import RpcClient as RpcClient
+    from skillhouse.sandbox.rpc_server import RpcServer as RpcServer
+    from skillhouse.sandbox.rpc_server import check_token as check_token
+    from skillhouse.sandbox.rpc_server import is_loopback as is_loopback
     from skillhouse.sandbox.self_testing import self_test as self_test
+    from skillhouse.sandbox.service import CallContext as CallContext
     from skillhouse.sandbox.service import ServedTool as ServedTool
     from skillhouse.sandbox.service import Shelf as Shelf
     from skillhouse.sandbox.service import core_methods as core_methods
     from skillhouse.sandbox.service import executor_methods as executor_methods
     from skillhouse.sandbox.serving import Method as Method
     from skillhouse.sandbox.serving import respond as respond
+    from skillhouse.sandbox.shelf import DirectoryShelf as DirectoryShelf
     from skillhouse.sandbox.status import Level as Level
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "cell": (
-            "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
-            "wrap_result"
-        ),
-        "environment_tools": "installer_variables",
-        "environments": "Environment EnvironmentRules prepare",
-        "errors": ("SandboxError SandboxUnavailableError"),
-        "executor": ("Executor"),
-        "in_process": ("InProcessRunner"),
-        "launcher": ("BubblewrapLauncher Launcher launcher_for"),
-        "plans": ("plan_argv plan_readable"),
-        "profile": ("Completed Limits PROTECTED SECRETS SandboxProfile fits"),
-        "rpc": ("FRAME_BYTES RpcError"),
-        "rpc_client": ("RemoteExecutor RemoteHost RpcClient"),
-        "self_testing": ("self_test"),
-        "service": ("ServedTool Shelf core_methods executor_methods"),
-        "serving": ("Method respond"),
-        "status": ("Level ProbeResult SandboxStatus detect"),
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.sandbox` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.sandbox.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "cell": (
+                "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
+                "wrap_result"
+            ),
+            "contained_testing": ("contained_test"),
+            "environment_tools": "installer_variables",
+            "environments": "Environment EnvironmentRules prepare",
+            "errors": ("SandboxError SandboxUnavailableError"),
+            "executor": ("Executor"),
+            "in_process": ("InProcessRunner"),
+            "launcher": ("BubblewrapLauncher Launcher launcher_for"),
+            "plans": ("plan_argv plan_readable"),
+            "profile": ("Completed Limits SandboxProfile fits"),
+            "rpc": ("FRAME_BYTES RpcError"),
+            "rpc_client": ("NoAnswerError RemoteExecutor RemoteHost RpcClient"),
+            "rpc_server": ("RpcServer check_token is_loopback"),
+            "self_testing": ("self_test"),
+            "service": ("CallContext ServedTool Shelf core_methods executor_methods"),
+            "serving": ("Method respond"),
+            "shelf": ("DirectoryShelf"),
+            "status": ("Level ProbeResult SandboxStatus detect"),
+        },
+    )

@@ -111,11 +111,14 @@ class CellView:
     """What the interpreter needs, at its own paths."""
     limits: Limits
     forks: bool
-    """True: it may make namespaces for its calls, and sees no /proc, which would show them all."""
+    """True: it may make namespaces for its calls."""
 
 
 def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     """Yield the options that say what a cell sees: no workspace, and no place of the host to write.
+
+    There is no /proc: it would show all calls of a cell that forks, and in `mountinfo`, which no
+    mount can cover for processes to come, where on the host each bind comes from.
 
     Args:
         files: Where bubblewrap reads each file that it makes.
@@ -128,7 +131,7 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     yield from ("--new-session", "--die-with-parent", "--clearenv")
     for name, value in _environment(profile).items():
         yield from ("--setenv", name, value)
-    yield from _own(profile, files, processes=not view.forks)
+    yield from _own(profile, files, processes=False)
     # Its owner could give itself the right to write there, and a later call would see it.
     yield from ("--remount-ro", "/dev")
     for path in view.readable:

@@ -1,25 +1,27 @@
 // What runs in a cell for JavaScript skills: one process, for one call.
 //
-// Started before the call is there, it loads nothing of the skill until then. Its arguments are
-// the descriptor of the socket to the core and the skill's file; messages are JSON-RPC 2.0, each after its length.
+// Its arguments are the descriptor of the socket to the core, the skill's file, and "spare" where it
+// is started before there is a call; it loads nothing of the skill until then. Messages are JSON-RPC
+// 2.0, each after its length. The first one is waited for in a plain read, and a call that asks
+// nothing of the core answers by a plain write: the machinery for sockets takes some milliseconds to
+// load, and half of one at each event.
 'use strict';
 
 const fs = require('fs');
-const net = require('net');
-const { pathToFileURL } = require('url');
+const os = require('os');
 
 const FRAME_BYTES = 8 << 20;
 const TOOL_FAILED = -32000;
 const INVALID_PARAMS = -32602;
 
-const link = new net.Socket({ fd: Number(process.argv[2]), readable: true, writable: true });
+const descriptor = Number(process.argv[2]);
 const entry = process.argv[3];
 const waiting = new Map();
+let link = null;
 let held = Buffer.alloc(0);
 let wanted = 0;
 let number = 0;
 let token = '';
-let started = false;
 
 class Refused extends Error {}
 
@@ -42,8 +44,17 @@ function framed(value) {
   return Buffer.concat([head, data]);
 }
 
+function write(data) {
+  if (link) {
+    link.write(data);
+    return;
+  }
+  let sent = 0;
+  while (sent < data.length) sent += fs.writeSync(descriptor, data, sent);
+}
+
 function tell(method, params) {
-  link.write(framed({ jsonrpc: '2.0', method, params: { ...params, capability: token } }));
+  write(framed({ jsonrpc: '2.0', method, params: { ...params, capability: token } }));
 }
 
 function ask(method, params) {
@@ -52,6 +63,7 @@ function ask(method, params) {
     const id = number;
     waiting.set(id, { resolve, reject });
     const body = { ...params, capability: token };
+    attend();
     link.write(framed({ jsonrpc: '2.0', method, params: body, id }));
   });
 }
@@ -103,24 +115,24 @@ async function loaded(file) {
   } catch (error) {
     const codes = ['ERR_REQUIRE_ESM', 'ERR_REQUIRE_ASYNC_MODULE'];
     if (!codes.includes(error.code) && !(error instanceof SyntaxError)) throw error;
-    return import(pathToFileURL(file).href);
+    return import(require('url').pathToFileURL(file).href);
   }
 }
 
-async function load() {
-  const module = await loaded(entry);
+async function load(file) {
+  const module = await loaded(file);
   const tools = module.tools || (module.default && module.default.tools);
   if (!tools || typeof tools !== 'object') {
-    throw new Refused(`expected an object \`tools\` in ${entry.split('/').pop()}`);
+    throw new Refused(`expected an object \`tools\` in ${file.split('/').pop()}`);
   }
   return tools;
 }
 
-async function run(request) {
+async function run(request, file) {
   const { params } = request;
   token = params.capability;
   Object.assign(process.env, params.context.env);
-  const tools = await load();
+  const tools = await load(file);
   if (request.method === 'tool.list') return Object.keys(tools).sort();
   if (!Object.hasOwn(tools, params.tool) || typeof tools[params.tool] !== 'function') {
     throw new Refused(`the skill exports no tool '${params.tool}'`);
@@ -137,9 +149,14 @@ function text(error) {
   }
 }
 
-function finish(value) {
+function finish(data) {
   // The process ends with its one call, whatever the skill still waits for.
-  link.write(value, () => process.exit(0));
+  if (link) {
+    link.write(data, () => process.exit(0));
+    return;
+  }
+  write(data);
+  process.exit(0);
 }
 
 function answer(id, error, prefix = '') {
@@ -153,7 +170,7 @@ function answer(id, error, prefix = '') {
 async function serve(request) {
   let result;
   try {
-    result = await run(request);
+    result = await run(request, entry);
   } catch (error) {
     answer(request.id, error);
     return;
@@ -169,13 +186,6 @@ async function serve(request) {
 }
 
 function take(message) {
-  if (!started) {
-    started = true;
-    process.on('unhandledRejection', (error) => answer(message.id, error));
-    process.on('uncaughtException', (error) => answer(message.id, error));
-    serve(message);
-    return;
-  }
   const asked = waiting.get(message.id);
   if (asked === undefined) return;
   waiting.delete(message.id);
@@ -183,26 +193,83 @@ function take(message) {
   else asked.resolve(message.result);
 }
 
-link.on('data', (chunk) => {
-  held = held.length ? Buffer.concat([held, chunk]) : chunk;
-  while (held.length >= (wanted || 4)) {
-    if (!wanted) {
-      wanted = 4 + held.readUInt32BE(0);
-      continue;
+function attend() {
+  if (link) return;
+  const net = require('net');
+  link = new net.Socket({ fd: descriptor, readable: true, writable: true });
+  link.on('data', (chunk) => {
+    held = held.length ? Buffer.concat([held, chunk]) : chunk;
+    while (held.length >= (wanted || 4)) {
+      if (!wanted) {
+        wanted = 4 + held.readUInt32BE(0);
+        continue;
+      }
+      const data = held.subarray(4, wanted);
+      held = held.subarray(wanted);
+      wanted = 0;
+      take(JSON.parse(data.toString('utf8')));
     }
-    const data = held.subarray(4, wanted);
-    held = held.subarray(wanted);
-    wanted = 0;
-    take(JSON.parse(data.toString('utf8')));
-  }
-});
-link.on('end', () => process.exit(0));
-link.on('error', () => process.exit(0));
+  });
+  link.on('end', () => process.exit(0));
+  link.on('error', () => process.exit(0));
+}
 
-// Loading a module for the first time takes some milliseconds: where no call waits already, they
-// are spent before it comes.
-setTimeout(() => {
-  if (started) return;
-  fs.writeFileSync('/tmp/warm.js', 'export const tools = {};');
-  loaded('/tmp/warm.js').finally(() => fs.unlinkSync('/tmp/warm.js'));
-}, 10);
+function exactly(size) {
+  const data = Buffer.alloc(size);
+  let got = 0;
+  while (got < size) {
+    const more = fs.readSync(descriptor, data, got, size - got, null);
+    // Nobody calls any more.
+    if (!more) process.exit(0);
+    got += more;
+  }
+  return data;
+}
+
+async function warm() {
+  // What is done for the first time takes some milliseconds: a spare has them before its call.
+  const file = `${process.env.HOME}/warm.js`;
+  fs.writeFileSync(file, 'export const tools = { warm: async (params) => params };');
+  const told = { env: {}, meta: {} };
+  const params = { tool: 'warm', args: {}, context: told, capability: '' };
+  const request = { jsonrpc: '2.0', method: 'tool.execute', params, id: '' };
+  const result = await run(JSON.parse(framed(request).toString('utf8', 4)), file);
+  framed({ jsonrpc: '2.0', result, id: '' });
+  fs.unlinkSync(file);
+  require('net');
+}
+
+function resident() {
+  // Without /proc nothing tells how much it is now; this is the most that it was.
+  return process.resourceUsage().maxRSS * 1024;
+}
+
+function memoryUsage() {
+  const heap = require('v8').getHeapStatistics();
+  return {
+    rss: resident(),
+    heapTotal: heap.total_heap_size,
+    heapUsed: heap.used_heap_size,
+    external: heap.external_memory,
+    arrayBuffers: 0,
+  };
+}
+
+function processors() {
+  // Likewise; programs size their pools by how many there are.
+  const times = { user: 0, nice: 0, sys: 0, idle: 0, irq: 0 };
+  const one = () => ({ model: 'unknown', speed: 0, times: { ...times } });
+  return Array.from({ length: os.availableParallelism() }, one);
+}
+
+async function main() {
+  os.cpus = processors;
+  process.memoryUsage = Object.assign(memoryUsage, { rss: resident });
+  if (process.argv[4] === 'spare') await warm();
+  const request = JSON.parse(exactly(exactly(4).readUInt32BE(0)).toString('utf8'));
+  process.on('unhandledRejection', (error) => answer(request.id, error));
+  process.on('uncaughtException', (error) => answer(request.id, error));
+  serve(request);
+}
+
+main();

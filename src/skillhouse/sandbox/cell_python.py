@@ -72,9 +72,8 @@ class Cell:
     def __init__(self, control: _socket.socket, settings: Any) -> None:
         self.control = control
         self.settings = settings
-        self.calls: dict[
-            int, tuple[int, int]
-        ] = {}  # The descriptor of a process: the number of its call, its id.
+        # By the descriptor of a process: the number of its call, its id.
+        self.calls: dict[int, tuple[int, int]] = {}
         self.own = os.pidfd_open(os.getpid())
         data = bytes.fromhex(settings["seccomp"])
         self.filter = (ctypes.create_string_buffer(data, len(data)), len(data) // 8)
@@ -346,10 +345,10 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 def load(settings: Any) -> Any:
     """Return the tools that the skill exports."""
-
     sys.dont_write_bytecode = True
-    sys.argv = [path := os.path.join("/skill", settings["entry"])]
-    sys.path[:0] = dict.fromkeys([os.path.dirname(path), "/skill", *settings["packages"]])
+    place = settings["skill"]
+    sys.argv = [path := os.path.join(place, settings["entry"])]
+    sys.path[:0] = dict.fromkeys([os.path.dirname(path), place, *settings["packages"]])
     name, suffix = os.path.splitext(os.path.basename(path))
     if suffix != ".py":
         raise RefusedError(f"expected a Python file: {settings['entry']}")

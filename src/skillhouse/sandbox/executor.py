@@ -13,6 +13,13 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from skillhouse.floor import tracing
+from skillhouse.floor.conventions import (
+    SANDBOX_KIND,
+    SANDBOX_LEVEL,
+    SANDBOX_START,
+    SANDBOX_START_SPAN,
+)
 from skillhouse.sandbox.cell import (
     CELL_LIMITS,
     TOOL_SECONDS,
@@ -26,9 +33,10 @@ from skillhouse.sandbox.housing import Housing, housing_for
 from skillhouse.sandbox.node_cell import NodeCell
 from skillhouse.sandbox.profile import Limits
 from skillhouse.sandbox.python_cell import PythonCell
+from skillhouse.sandbox.queues import QUEUE_MAX, Queues
 from skillhouse.sandbox.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.sandbox.snapshot import Snapshots
-from skillhouse.sandbox.status import Level, SandboxStatus
+from skillhouse.sandbox.status import Level, SandboxStatus, untested
 
 MAX_CELLS = 32
 """Cells at one time: an idle one is 15 to 60 MB."""
@@ -68,6 +76,7 @@ class Executor:
         state: Path,
         limits: Limits = CELL_LIMITS,
         max_cells: int = MAX_CELLS,
+        max_waiting: int = QUEUE_MAX,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """Make an executor; cells start with the first call that needs one.
@@ -76,13 +85,18 @@ class Executor:
             status: What `self_test` found.
             state: Directory for private copies of skills' trees.
             limits: Of each cell with all its calls; `seconds` says nothing here.
+            max_cells: At one time; a call beyond waits until one is idle.
+            max_waiting: Calls that may wait for one cell.
+            idle_seconds: After which a cell without a call is closed.
 
         Raises:
             SandboxUnavailableError: no level of the sandbox works here.
         """
         self._housing: Housing = housing_for(status, limits)
         self._level: Level = status.level
+        self._untested = untested(status)
         self._snapshots = Snapshots(state)
+        self._queues = Queues(most=max_waiting)
         self._max_cells = max_cells
         self._idle_seconds = idle_seconds
         self._capabilities = Capabilities()
@@ -119,7 +133,8 @@ class Executor:
         """
         params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
         packed(params)
-        return await self._call(spec, "tool.execute", params, seconds=timeout, host=host)
+        with self._queues.place(_key(spec), spec.skill):
+            return await self._call(spec, "tool.execute", params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return the names of the tools that the skill's code exports, as the code says itself.
@@ -128,7 +143,7 @@ class Executor:
             SandboxError: "skill-failed", the code does not load; and those of `execute`.
         """
         params = {"context": _context(spec, {})}
-        host = _NoHost()
+        host = NoHost()
         result = await self._call(spec, "tool.list", params, seconds=LIST_SECONDS, host=host)
         if result.kind != "ok":
             raise SandboxError("skill-failed", f"`{spec.skill}`: {result.error}")
@@ -173,6 +188,9 @@ class Executor:
     async def _call(
         self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: Any
     ) -> CellResult:
+        if (why := self._untested.get(spec.language)) is not None:
+            message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
+            raise SandboxError("cell-untested", message)
         for is_last in (False, True):
             async with self._cell(spec) as cell:
                 # The turn may have been long in coming, and the cell have died meanwhile. Nothing
@@ -269,8 +287,16 @@ class Executor:
         self._cells[key] = held
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        began = time.monotonic()
         try:
-            await cell.start()
+            with tracing.span(SANDBOX_START_SPAN) as told:
+                await cell.start()
+                told.set({SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)})
+            tracing.observe(
+                SANDBOX_START,
+                time.monotonic() - began,
+                {SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)},
+            )
         except BaseException as error:
             failure = error if isinstance(error, Exception) else None
             held.failure = failure or RpcError(UNAVAILABLE, "the start of the cell was cancelled")
@@ -312,7 +338,7 @@ class Executor:
                     self._retire(held)
 
 
-class _NoHost:
+class NoHost:
     """What code may ask that is only loaded: nothing."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import shutil
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import anyio
 
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE, CellView
 from skillhouse.sandbox.cell import SHARED_MAX, CellSpec
-from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.cgroup import CgroupPlace
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
-from skillhouse.sandbox.profile import Completed, Limits
+from skillhouse.sandbox.profile import MIB, Completed, Limits
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import Level, SandboxStatus, find_program, surroundings
+from skillhouse.sandbox.seccomp_alone import alone_program
+from skillhouse.sandbox.status import Level, SandboxStatus, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
+NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
+"""Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
 """Where a cell sees the script that it runs."""
 IDLE_WATCH_SECONDS = 0.5
 """Pause between two looks at a cell without control group in which no call runs."""
+CONTAINED_BYTES = 320 * MIB
+"""Memory of a cell in a container of its own, whose 512 MiB hold what runs it as well (S002-90)."""
+CONTAINED_FILE_BYTES = 32 * MIB
+"""Of all files of such a cell: its /tmp is memory too."""
+_PR_SET_DUMPABLE = 4
 CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
 
@@ -40,12 +51,15 @@ class Housing:
     """The means of this machine; made once for all cells."""
 
     program: Path
+    """bubblewrap; for `Level.CONTAINER` the interpreter of what confines itself."""
     place: CgroupPlace | None
     limits: Limits
     call_filter: bytes
     """For the code of skills."""
     cell_filter: bytes
     """For the process that gives each call its own namespaces."""
+    is_contained: bool = False
+    """True: the container is the outer boundary, and there are no namespaces."""
 
     def guard(self) -> CellGuard:
         if self.place is None:
@@ -59,15 +73,9 @@ def housing_for(status: SandboxStatus, limits: Limits) -> Housing:
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
-    around = surroundings()
-    program = find_program(around)
-    if status.level is Level.NONE or program is None:
-        raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is Level.CGROUP else None
-    if status.level is Level.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
-        sweep(place)
+    if status.level is Level.CONTAINER:
+        return _contained(limits)
+    around, program, place = means_of(status)
     return Housing(
         program=program,
         place=place,
@@ -75,6 +83,34 @@ def housing_for(status: SandboxStatus, limits: Limits) -> Housing:
         call_filter=filter_program(around.machine, shared_objects=False),
         cell_filter=filter_program(around.machine, namespaces=True),
     )
+
+
+def _contained(limits: Limits) -> Housing:
+    protect_self()
+    machine = surroundings().machine
+    return Housing(
+        program=Path(interpreter()[0]),
+        place=None,
+        limits=dataclasses.replace(
+            limits,
+            seconds=float("inf"),
+            memory_bytes=min(limits.memory_bytes, CONTAINED_BYTES),
+            file_bytes=min(limits.file_bytes, CONTAINED_FILE_BYTES),
+        ),
+        call_filter=filter_program(machine, shared_objects=False),
+        cell_filter=alone_program(machine),
+        is_contained=True,
+    )
+
+
+def protect_self() -> None:
+    """Let nobody of the same user read this process's memory, variables and descriptors.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
@@ -112,15 +148,44 @@ class RlimitCellGuard(RlimitGuard, CellGuard):
         await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
 
 
+class Inhabited(Protocol):
+    """What a cell lives in: `Habitat`, or `contained.ContainedHabitat`."""
+
+    completed: Completed | None
+    failure: SandboxError | None
+    gone: asyncio.Event
+
+    def start(self, kind: socket.SocketKind) -> socket.socket: ...
+
+    async def end(self) -> None: ...
+
+    async def end_when_closed(self) -> None: ...
+
+    def said(self, max_bytes: int) -> bytes: ...
+
+    def begin_call(self) -> None: ...
+
+    def end_call(self) -> None: ...
+
+    def limit(self) -> str: ...
+
+    def how(self) -> str: ...
+
+    def settings(self) -> Mapping[str, Any]: ...
+
+
 class Habitat:
     """One bubblewrap with what runs in it, from its start until nothing of it is left."""
 
-    def __init__(self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool) -> None:
+    def __init__(
+        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+    ) -> None:
         """Prepare it; `start` spawns.
 
         Args:
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
+            is_spare: True for one call's own that is to be ready before there is a call.
 
         Raises:
             SandboxError: a control group or the program for the language is missing.
@@ -129,6 +194,7 @@ class Habitat:
         self._spec = spec
         self._tree = tree
         self._forks = forks
+        self._is_spare = is_spare
         self._guard = housing.guard()
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
@@ -184,6 +250,11 @@ class Habitat:
 
     def said(self, max_bytes: int) -> bytes:
         return self._run.said(max_bytes) if self._run else b""
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what a process that forks is told of its place."""
+        skill, packages = places(self._spec)
+        return {"namespaces": True, "skill": skill, "packages": [place for _, place in packages]}
 
     def begin_call(self) -> None:
         self._guard.active += 1
@@ -244,11 +315,19 @@ class Habitat:
         if self._forks:
             program, readable = interpreter()
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
-        node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
-        if node is None:
-            message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
-            raise SandboxError("exec-not-found", message)
-        # Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms.
-        flags = ("--disable-proto=delete", "--no-addons", "--no-warnings")
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
-        return (node, *flags, SCRIPT_PLACE, str(descriptor), entry), ()
+        spare = ("spare",) if self._is_spare else ()
+        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
+
+
+def node_program() -> str:
+    """Return the path of Node.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+    if node is None:
+        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
+        raise SandboxError("exec-not-found", message)
+    return node

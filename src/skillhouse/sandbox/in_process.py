@@ -110,6 +110,22 @@ class InProcessRunner:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
         return CellResult(kind="ok", value=value, seconds=seconds)
 
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
+        """Return the names of the tools that the code exports; see `Executor.tool_names`.
+
+        Raises:
+            SandboxError: as `execute`.
+        """
+        return tuple(sorted(map(str, self._tools(spec))))
+
+    async def reload(self, skill: str | None) -> None:
+        """Let new calls import anew; memory of what was imported may stay taken (S002-60)."""
+        self._loaded.clear()
+
+    async def close(self) -> None:
+        """Let go of what was imported."""
+        self._loaded.clear()
+
     def _tools(self, spec: CellSpec) -> Any:
         is_named = spec.digest in self._trusted and tree_digest(spec.directory) == spec.digest
         if not is_named or spec.language != "python":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -12,15 +13,16 @@ from typing import Protocol
 import anyio
 
 from skillhouse.sandbox import bridge, bubblewrap
-from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.cgroup import CgroupPlace
+from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.placeholder import Stash
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shield import Shield, shield
-from skillhouse.sandbox.status import Level, SandboxStatus, find_program, surroundings
+from skillhouse.sandbox.status import Level, SandboxStatus
 
 
 class Launcher(Protocol):
@@ -76,6 +78,7 @@ class BubblewrapLauncher:
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
         """See `Launcher.run`."""
+        asked_at = time.monotonic()
         _check_argv(argv)
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
@@ -85,12 +88,13 @@ class BubblewrapLauncher:
         ) as covers:
             guard = self._guard(profile)
             try:
-                return await Run(
-                    self._command(argv, profile, covers, cwd), guard, profile.limits
-                ).complete(stdin)
+                run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
+                done = await run.complete(stdin)
             finally:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
+        started = None if run.began_at is None else run.began_at - asked_at
+        return dataclasses.replace(done, start_seconds=started)
 
     def _guard(self, profile: SandboxProfile) -> Guard:
         if self._place is None:
@@ -161,15 +165,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
-    around = surroundings()
-    program = find_program(around)
-    if status.level is Level.NONE or program is None:
-        raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is Level.CGROUP else None
-    if status.level is Level.CGROUP:
-        if place is None:
-            raise SandboxUnavailableError(("the control group is gone",), status.hint)
-        sweep(place)
+    around, program, place = means_of(status)
     return BubblewrapLauncher(
         program,
         filter_program(around.machine),

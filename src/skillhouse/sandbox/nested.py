@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from skillhouse.sandbox.profile import SECRETS, names_like
+from skillhouse.floor import SECRET_NAMES
+from skillhouse.sandbox.profile import names_like
 
 DIRECTORIES_MAX = 500
 """Directories that are looked into before a run, nearest first."""
@@ -35,7 +36,7 @@ def nested(workspace: str, protected: Sequence[str]) -> Found:
     Links are not followed, and protected directories are not entered.
     """
     is_protected = names_like(tuple(p for p in protected if "/" not in p)).fullmatch
-    is_secret = names_like(SECRETS).fullmatch
+    is_secret = names_like(SECRET_NAMES).fullmatch
     found = Found()
     waiting = deque([""])
     directories = entries = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -22,10 +23,14 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
+from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue
-from skillhouse.sandbox.housing import Habitat, Housing
+from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.housing import Housing, Inhabited
 from skillhouse.sandbox.outcome import Outcome, attempt
 
+OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
+"""What V8 says before it aborts."""
 SPARES = 1
 """Processes that wait for a call: each is some 45 MB (issue "executor": idle cell at most 60)."""
 
@@ -52,11 +57,14 @@ class NodeCell:
 
     async def start(self) -> bool:
         """Start the first process; it need not be ready to be told its call."""
-        self._spares.append(self._worker())
+        self._spares.append(self._worker(is_spare=False))
         return True
 
-    def _worker(self) -> Worker:
-        return Worker(Habitat(self._housing, self._spec, tree=self._tree, forks=False))
+    def _worker(self, *, is_spare: bool) -> Worker:
+        habitat = habitat_for(
+            self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
+        )
+        return Worker(habitat)
 
     async def call(
         self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
@@ -81,7 +89,8 @@ class NodeCell:
                     kind, error = await worker.explain(outcome)
         finally:
             self._end(worker).add_done_callback(self._release)
-            self._refill()
+            # Not before the answer is on its way: to start a process takes a millisecond.
+            asyncio.get_running_loop().call_soon(self._refill)
         return CellResult(
             value=outcome.value,
             error=error,
@@ -96,7 +105,7 @@ class NodeCell:
             if not worker.habitat.gone.is_set():
                 return worker
             self._end(worker)
-        return self._worker()
+        return self._worker(is_spare=False)
 
     def _end(self, worker: Worker) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(worker.close())
@@ -108,8 +117,10 @@ class NodeCell:
         self.turns.release()
 
     def _refill(self) -> None:
-        while not self._closed and len(self._spares) < SPARES:
-            self._spares.append(self._worker())
+        # The next call makes its own, and tells what is wrong.
+        with contextlib.suppress(SandboxError, OSError):
+            while not self._closed and len(self._spares) < SPARES:
+                self._spares.append(self._worker(is_spare=True))
 
     async def close(self) -> None:
         """End what waits, and return when nothing is left; calls are to have ended before."""
@@ -124,7 +135,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Habitat) -> None:
+    def __init__(self, habitat: Inhabited) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 
@@ -139,6 +150,12 @@ class Worker:
             said = f": {outcome.error}" if outcome.error else ""
             return "resource-limit", f"the limit of {limit} was met{said}"
         if outcome.kind == "crashed":
+            ended = habitat.completed
+            aborted = ended is not None and ended.signal == signal.SIGABRT
+            if aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+                # Without a control group V8 itself meets the limit. A skill that only prints this
+                # calls its own end by another name.
+                return "resource-limit", "the limit of memory was met"
             return outcome.kind, f"{habitat.how()} before it answered"
         return outcome.kind, outcome.error
 

@@ -63,6 +63,8 @@ class Run:
         self._output = {"stdout": bytearray(), "stderr": bytearray()}
         self._status = bytearray()
         self._limit = ""
+        self.began_at: float | None = None
+        """When bubblewrap said that there is a process inside, on the monotonic clock."""
         self._init: int | None = None
         """Descriptor of the first process inside. When it is gone, so is every other one there
         (pid_namespaces(7))."""
@@ -169,6 +171,7 @@ class Run:
         async for chunk in self._pipes.chunks("status"):
             self._status += chunk
             if init := self._find_init():
+                self.began_at = time.monotonic()
                 # One that has died already needs no limits.
                 with contextlib.suppress(ProcessLookupError):
                     for kind, value in self._guard.inner_limits.items():

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
+from skillhouse.floor import PROTECTED_NAMES
+
 MIB = 1 << 20
 
 EXEC_SECONDS = 60.0
@@ -20,59 +22,6 @@ OUTPUT_BYTES = 262_144
 """Output of a run, both streams together (DESIGN, bounds: tool output 256 KiB)."""
 FILE_BYTES = 512 * MIB
 """Largest file that a run may write, and size of its /tmp (issue "sandbox": 512 MiB)."""
-
-SECRETS = (
-    ".env",
-    ".env.*",
-    ".ssh",
-    ".gnupg",
-    ".npmrc",
-    ".netrc",
-    "*.pem",
-    "*.key",
-    # The names that ssh-keygen gives, their copies, and any other without an ending: `id_map.py`
-    # is a program.
-    "id_*",
-    "id_rsa.*",
-    "id_dsa.*",
-    "id_ecdsa.*",
-    "id_ed25519.*",
-)
-"""Protected paths that a run may not even read where they exist; see `fits` for `*`."""
-
-PROTECTED = (
-    # What git runs or is told by: on the host, the next `git status` would act on it. A
-    # submodule's or linked worktree's own configuration lies below modules and worktrees.
-    ".git/hooks",
-    ".git/config",
-    ".git/modules",
-    ".git/worktrees",
-    ".gitmodules",
-    # What shells and tools read when they start (sandbox-runtime, "mandatory deny paths").
-    ".bashrc",
-    ".zshrc",
-    ".profile",
-    ".bash_profile",
-    ".bash_login",
-    ".zprofile",
-    ".zshenv",
-    ".gitconfig",
-    ".ripgreprc",
-    # What editors and agents take orders from.
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".claude",
-    ".agents",
-    ".skillhouse",
-    ".codex",
-    ".gemini",
-    ".cursor",
-    ".opencode",
-    "skillhouse.toml",
-    *SECRETS,
-)
-"""Paths below the workspace that a run can never change or create, whether or not they exist."""
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -115,7 +64,7 @@ class SandboxProfile:
     _: KW_ONLY
     readable: tuple[Path, ...] = ()
     """Directories (skills) that can be read, at their own paths."""
-    protected: tuple[str, ...] = PROTECTED
+    protected: tuple[str, ...] = PROTECTED_NAMES
     """Paths relative to the workspace; a name at the top may hold `*`, and then means those
     that exist."""
     hidden: tuple[str, ...] = ()
@@ -146,3 +95,5 @@ class Completed:
     limit: str = ""
     """The limit that ended the run: "time", "memory", "processes", "output" or ""."""
     duration_seconds: float
+    start_seconds: float | None = None
+    """From the call to the first process inside; None where that is not known."""

@@ -28,9 +28,10 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
+from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue, Output
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.housing import Habitat, Housing, places
+from skillhouse.sandbox.housing import Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 from skillhouse.sandbox.process import GRACE_SECONDS
 
@@ -65,7 +66,7 @@ class PythonCell:
         self._housing = housing
         self._spec = spec
         self._capabilities = capabilities
-        self._habitat = Habitat(housing, spec, tree=tree, forks=True)
+        self._habitat = habitat_for(housing, spec, tree=tree, forks=True)
         self._control: socket.socket | None = None
         self._listener: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -90,10 +91,9 @@ class PythonCell:
         self._control = self._habitat.start(socket.SOCK_SEQPACKET)
         settings = {
             "seccomp": self._housing.call_filter.hex(),
-            "namespaces": True,
             "writable": writable(self._housing.limits),
             "entry": self._spec.entry,
-            "packages": [place for _, place in places(self._spec)[1]],
+            **self._habitat.settings(),
         }
         self._control.send(json.dumps(settings).encode())
         self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))

@@ -17,6 +17,7 @@ _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP_EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _JUMP_AT_LEAST = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 _JUMP_ANY_BIT = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+_AND = 0x54  # BPF_ALU | BPF_AND | BPF_K
 _RETURN = 0x06  # BPF_RET | BPF_K
 # linux/seccomp.h
 _ALLOW = 0x7FFF0000
@@ -38,6 +39,11 @@ _FAMILIES = (2, 10, 16)
 abstract ones where the network is the host's; socketpair needs no `socket`. Not AF_VSOCK: no
 namespace holds it."""
 _AF_UNIX = 1
+_PAIR_KINDS = (1, 5)
+"""SOCK_STREAM and SOCK_SEQPACKET: the ends of such a pair stay connected to each other. Those of a
+datagram pair can be turned to any name by `connect` or `sendto`."""
+_SOCKET_KIND_BITS = 0xF
+"""SOCK_TYPE_MASK of linux/net.h."""
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226)."""
 
@@ -98,6 +104,9 @@ _REFUSED: Mapping[str, tuple[int, int | None]] = {
     "nfsservctl": (180, 42),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
+    # They tell without /proc what `mountinfo` would: where on the host each bind comes from.
+    "statmount": (457, 457),
+    "listmount": (458, 458),
     "lsm_set_self_attr": (460, 460),
     "iopl": (172, None),
     "ioperm": (173, None),
@@ -144,12 +153,17 @@ class Architecture:
     column: int
     clone: int
     socket: int
+    socketpair: int
     ioctl: int
 
 
 ARCHITECTURES = {
-    "x86_64": Architecture(audit=0xC000003E, column=0, clone=56, socket=41, ioctl=16),
-    "aarch64": Architecture(audit=0xC00000B7, column=1, clone=220, socket=198, ioctl=29),
+    "x86_64": Architecture(
+        audit=0xC000003E, column=0, clone=56, socket=41, socketpair=53, ioctl=16
+    ),
+    "aarch64": Architecture(
+        audit=0xC00000B7, column=1, clone=220, socket=198, socketpair=199, ioctl=29
+    ),
 }
 """By `platform.machine()`; on another machine there is no sandbox."""
 
@@ -182,22 +196,15 @@ def program(
     architecture = ARCHITECTURES[machine]
     column = architecture.column
     families = (*_FAMILIES, _AF_UNIX) if unix_sockets else _FAMILIES
-    code: list[_Instruction] = [
-        (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQUAL, 1, 0, architecture.audit),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    if machine == "x86_64":
-        # x32 shares the architecture's mark and would pass every comparison below.
-        code += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
+    code = instructions(machine)
     refused = dict(_REFUSED) if shared_objects else {**_REFUSED, **_SHARED_OBJECTS}
     for name in _MAKES_NAMESPACES if namespaces else ():
         del refused[name]
-    code += _answers(_numbers(refused, column), errno.EPERM)
-    code += _answers(_numbers(_ABSENT, column), errno.ENOSYS)
+    code += refusing(_numbers(refused, column), errno.EPERM)
+    code += refusing(_numbers(_ABSENT, column), errno.ENOSYS)
     code += _call(architecture.clone, _any_bit(0, _NEW_NAMESPACES))
     code += _call(architecture.socket, _other_than(0, families))
+    code += _call(architecture.socketpair, _pair())
     code += _call(architecture.ioctl, _one_of(1, _TERMINAL_INPUT))
     for table, test in ((_MODE_ARGUMENT, _setid), (_OPEN_ARGUMENTS, _creates_setid)):
         for row in table.values():
@@ -207,11 +214,25 @@ def program(
     return b"".join(struct.pack("=HBBI", *line) for line in code)
 
 
+def instructions(machine: str) -> list[_Instruction]:
+    """Return how every filter begins: calls of other machines end the process."""
+    code: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JUMP_EQUAL, 1, 0, ARCHITECTURES[machine].audit),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        # x32 shares the architecture's mark and would pass every comparison below.
+        code += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL)]
+    return code
+
+
 def _numbers(table: Mapping[str, tuple[int, int | None]], column: int) -> list[int]:
     return [number for row in table.values() if (number := row[column]) is not None]
 
 
-def _answers(numbers: Iterable[int], code: int) -> list[_Instruction]:
+def refusing(numbers: Iterable[int], code: int) -> list[_Instruction]:
     """Return instructions that answer each call of `numbers` with the error `code`.
 
     The kernel tries a filter with every call's number when it is loaded, so groups of rules are
@@ -257,6 +278,20 @@ def _other_than(place: int, values: tuple[int, ...]) -> list[_Instruction]:
     tests = [(_JUMP_EQUAL, len(values) - number, 0, value) for number, value in enumerate(values)]
     refused = (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
     return [_argument(place), *tests, refused, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _pair() -> list[_Instruction]:
+    """Return the test of a socketpair: AF_UNIX, and of `_PAIR_KINDS`."""
+    kinds = [(_JUMP_EQUAL, 0, 1, kind) for kind in _PAIR_KINDS]
+    return [
+        _argument(0),
+        (_JUMP_EQUAL, 1, 0, _AF_UNIX),
+        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),
+        _argument(1),
+        (_AND, 0, 0, _SOCKET_KIND_BITS),
+        *(line for test in kinds for line in (test, (_RETURN, 0, 0, _ALLOW))),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+    ]
 
 
 def _creates_setid(place: int) -> list[_Instruction]:

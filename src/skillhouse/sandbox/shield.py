@@ -25,10 +25,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from skillhouse.floor import SECRET_NAMES
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.nested import Found, nested
+from skillhouse.sandbox.nested import REPOSITORY, Found, nested
 from skillhouse.sandbox.placeholder import Stash, is_placeholder
-from skillhouse.sandbox.profile import SECRETS, fits
+from skillhouse.sandbox.profile import fits
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
@@ -39,6 +40,9 @@ BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
 (5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
 make the word mean a file to git."""
+
+POINTER_BYTES = 8_192
+"""How much of a `.git` file is read: more than a path can have."""
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +98,7 @@ async def shield(
         try:
             try:
                 protected = tuple(protected)
-                _survey(found, protected, frozenset((*SECRETS, *hidden)))
+                _survey(found, protected, frozenset((*SECRET_NAMES, *hidden)))
                 _survey_below(found, nested(workspace, protected))
                 _place(found.missing, stash)
             except OSError as error:
@@ -129,7 +133,7 @@ def _locked(handle: int, kind: int) -> bool:
 
 def _survey(found: Shield, protected: Iterable[str], secrets: frozenset[str]) -> None:
     names = frozenset(os.listdir(found.workspace))
-    for pattern in (*protected, *sorted(secrets.difference(SECRETS))):
+    for pattern in (*protected, *sorted(secrets.difference(SECRET_NAMES))):
         secret = pattern in secrets
         if "*" in pattern:
             for name in sorted(name for name in names if fits(pattern, name)):
@@ -200,6 +204,29 @@ def _cover(found: Shield, path: str, mode: int, *, secret: bool) -> None:
         found.covers[path] = Cover.EMPTY_DIRECTORY if is_directory else Cover.EMPTY_FILE
     elif found.covers.get(path) in (None, Cover.PIN):
         found.covers[path] = Cover.READ_ONLY
+        if not is_directory and os.path.basename(path) == ".git":
+            _look_where_it_points(found, path)
+
+
+def _look_where_it_points(found: Shield, path: str) -> None:
+    """Note the repository that a `.git` file leads to, where it lies in the workspace.
+
+    Its directories are pinned, so that nothing else can be put where the file points.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = os.fsdecode(file.read(POINTER_BYTES))
+        target = os.path.realpath(os.path.join(os.path.dirname(path), text[7:].strip()))
+        is_there = os.path.isdir(target)
+    except (OSError, ValueError):
+        return
+    if not (text.startswith("gitdir:") and is_there and target.startswith(f"{found.workspace}/")):
+        return
+    parts = target[len(found.workspace) + 1 :].split("/")
+    for number in range(1, len(parts) + 1):
+        found.covers.setdefault("/".join((found.workspace, *parts[:number])), Cover.PIN)
+    for name in REPOSITORY:
+        _look(found, (name[1:],), secret=False, place="/".join(parts))
 
 
 def _look_through(found: Shield, path: str, *, secret: bool) -> None:

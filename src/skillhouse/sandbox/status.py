@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from skillhouse.sandbox.seccomp import ARCHITECTURES
 OLDEST = (0, 8, 0)
 """First bubblewrap with --disable-userns (its NEWS)."""
 PROGRAM = "bwrap"
+CELL_STARTS = "_cell_starts"
+"""End of the name, after the language, of the probes whose failure shows no hole: without a cell
+no code of its language is run."""
 
 INSTALL_HINT = (
     "install bubblewrap 0.8 or later: apt-get install bubblewrap, dnf install bubblewrap or "
@@ -55,6 +59,9 @@ class Level(enum.StrEnum):
 
     CGROUP = "bubblewrap+seccomp+cgroup"
     RLIMITS = "bubblewrap+seccomp+rlimits"
+    CONTAINER = "container+landlock+seccomp"
+    """For skills' tools only, and only where an operator says that this is a container of its own;
+    nothing here finds it by itself (docs/decisions/0126-container-level.md)."""
     NONE = "none"
 
 
@@ -79,6 +86,15 @@ class SandboxStatus:
     """What `self_test` tried at this level; empty after `detect`."""
     hint: str = ""
     """How to get a better one."""
+
+
+def untested(status: SandboxStatus) -> Mapping[str, str]:
+    """Return why, for each language whose cell did not start when the self-test tried it."""
+    return {
+        probe.name.removesuffix(CELL_STARTS): probe.detail
+        for probe in status.probes
+        if probe.name.endswith(CELL_STARTS) and not probe.passed
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,45 +8,13 @@ is set right again until that day has come, or a person accepts it.
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
+from skillhouse.floor import Moment
 from skillhouse.signer.errors import SignerError
 
 TOLERANCE_MS = 300_000
 """How far a clock may be set while the machine runs, in all (reference/security.md, 4.3: 5 min)."""
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_PROCESS = secrets.token_hex(16)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """One look at both clocks, in milliseconds."""
-
-    wall_ms: int
-    running_ms: int
-    """Time since the machine started, sleep included; nobody can set it."""
-    boot: str
-    """Which start of the machine that was."""
-
-
-Clock = Callable[[], Moment]
-
-
-def system_clock() -> Moment:
-    """Return this moment; where boots have no name, this process takes the place of one."""
-    wall_ms = time.time_ns() // 1_000_000
-    try:
-        boot = _BOOT_ID.read_text().strip()
-        running = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-    except (OSError, AttributeError):
-        boot, running = _PROCESS, time.monotonic_ns()
-    return Moment(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
 
 
 def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -> int:

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.signer.clock import Clock, system_clock
+from skillhouse.floor import Clock, system_clock
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
 from skillhouse.store import STATE, Store

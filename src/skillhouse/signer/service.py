@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.floor import Clock, system_clock
 from skillhouse.signer import keystore, lifecycle, unlocking
-from skillhouse.signer.clock import Clock, accept_clock, system_clock, trusted_now
+from skillhouse.signer.clock import accept_clock, trusted_now
 from skillhouse.signer.counters import check_terms, count, gather_future
 from skillhouse.signer.crypto import (
     key_id,

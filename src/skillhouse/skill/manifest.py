@@ -39,6 +39,9 @@ _MARKS = {JAVASCRIPT_FILE: b"owliabot", PYTHON_FILE: b"skillhouse"}
 _CLAIMS = {JAVASCRIPT_FILE: "a field `owliabot`", PYTHON_FILE: "a table `[tool.skillhouse]`"}
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
+Told = Callable[[Path, str], None]
+"""Hears of a directory which step of its start was taken: read, parsed, validated (S002-52)."""
+
 
 def has_manifest(directory: Path) -> bool:
     """Whether a file here seems to say that this is an executable skill; `read_manifest` is sure.
@@ -55,17 +58,24 @@ def has_manifest(directory: Path) -> bool:
     return False
 
 
-def read_manifest(directory: Path) -> ManifestResult:
+def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResult:
     """Return what the manifest in `directory` says; never raises for what is there.
 
     The result has neither a manifest nor findings for a Markdown skill without tools of its own.
+
+    Args:
+        directory: Of the skill.
+        told: Hears each step that was taken with success.
     """
     place = Path(directory)
+    say = told or _unheard
     claims: list[tuple[str, Written | None, list[Finding]]] = []
     silent: list[str] = []
     for file, read in _READERS.items():
         try:
-            written = read(_text(place, file))
+            text = _text(place, file)
+            say(place, "read")
+            written = read(text)
         except FileNotFoundError:
             continue
         except RefusedError as refusal:
@@ -74,6 +84,7 @@ def read_manifest(directory: Path) -> ManifestResult:
             if written is None:
                 silent.append(file)
             else:
+                say(place, "parsed")
                 claims.append((file, written, []))
     if not claims:
         return _nothing(place, silent)
@@ -84,6 +95,8 @@ def read_manifest(directory: Path) -> ManifestResult:
     manifest = None
     if written is not None and not findings:
         manifest, findings = _judged(place, written)
+        if manifest is not None:
+            say(place, "validated")
     found = placed(findings, place / file)
     for other, _, more in claims[1:]:
         found += placed(more, place / other)
@@ -91,7 +104,7 @@ def read_manifest(directory: Path) -> ManifestResult:
 
 
 def find_manifests(
-    root: Path, *, max_directories: int = DIRECTORIES_MAX
+    root: Path, *, max_directories: int = DIRECTORIES_MAX, told: Told | None = None
 ) -> tuple[ManifestResult, ...]:
     """Return what was found in each directory directly below `root`, sorted by name (S002-6).
 
@@ -112,13 +125,17 @@ def find_manifests(
     results = [
         result
         for name in names[:max_directories]
-        if (result := read_manifest(root / name)).manifest is not None
+        if (result := read_manifest(root / name, told=told)).manifest is not None
         or (result.diagnostics and _is_claimed(result))
     ]
     if len(names) > max_directories:
         message = f"stopped after {max_directories} directories; narrow the root"
         results.append(_only(root, Finding("scan-limit", message), root))
     return _without_twins(results)
+
+
+def _unheard(directory: Path, step: str) -> None:
+    """Nobody asked for the steps."""
 
 
 def _is_entered(entry: os.DirEntry[str]) -> bool:

@@ -284,6 +284,8 @@ class Profile:
     extensions: Extensions = field(default_factory=Extensions)
     runs_code: bool = False
     """Whether tools that skills bring are offered and their code is run, in cells."""
+    memory: bool = False
+    """Whether agents get tools for the workspace's memory."""
 
     def scope(self, name: str) -> ScopeRule:
         """Return the rule of a scope.

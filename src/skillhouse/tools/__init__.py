@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import InvokeTool as InvokeTool
     from skillhouse.tools.invoking import Menu as Menu
     from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
+    from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
+    from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
+    from skillhouse.tools.telling import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
@@ -83,51 +87,47 @@ if TYPE_CHECKING:
     from skillhouse.tools.workspace import Workspace as Workspace
     from skillhouse.tools.write_gate import WriteGate as WriteGate
 else:
-    import importlib
+    from skillhouse.floor.lazy import lazy_face
 
-    _FILES = {
-        "activation": (
-            "ATTACHED_SKILL_TOKENS ATTACHED_TOKENS Activation Activations Attachment LeftOut "
-            "tokens_of"
-        ),
-        "agreed": "Agreed",
-        "asset_tools": "AssetTool AssetsTool ScriptPathTool",
-        "assets": (
-            "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset script_path"
-        ),
-        "attaching": "AttachTool Way",
-        "call": (
-            "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool ToolCall "
-            "ToolResult UnknownToolError"
-        ),
-        "command": "ExecTool",
-        "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
-        "files": "EditTool ListTool ReadTool WriteTool",
-        "gate": "Gate",
-        "invoking": "INVOKE InvokeTool Menu RunCommand",
-        "need": "UNBOUND Judged Need",
-        "portal": "Portal",
-        "rendering": "render_content result_data",
-        "serving": "SKILL_FILE_TOOL SkillFileTool",
-        "session": "Session Sessions SkillCheck",
-        "skill_code": "Ask CodeSkill SkillCodeTool Workshop cell_of",
-        "skill_gate": "SkillGate",
-        "skill_tools": "tool_about_skills",
-        "skills": "SearchTool Shown SkillTool search_skills",
-        "wording": "OUR_WORDS said",
-        "sign": "SignTool",
-        "tier_gate": "TierGate",
-        "web": "FetchTool WebSearchTool",
-        "workspace": "Workspace",
-        "write_gate": "WriteGate",
-    }
-    _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
-    __all__ = sorted(_FILE_OF)
-
-    def __getattr__(name):
-        file = _FILE_OF.get(name)
-        if file is None:
-            raise AttributeError(f"module `skillhouse.tools` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.tools.{file}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_face(
+        __name__,
+        {
+            "activation": (
+                "ATTACHED_SKILL_TOKENS ATTACHED_TOKENS Activation Activations Attachment LeftOut "
+                "tokens_of"
+            ),
+            "agreed": "Agreed",
+            "asset_tools": "AssetTool AssetsTool ScriptPathTool",
+            "assets": (
+                "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset "
+                "script_path"
+            ),
+            "attaching": "AttachTool Way",
+            "call": (
+                "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
+                "ToolCall ToolResult UnknownToolError"
+            ),
+            "command": "ExecTool",
+            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
+            "files": "EditTool ListTool ReadTool WriteTool",
+            "gate": "Gate",
+            "invoking": "INVOKE InvokeTool Menu RunCommand",
+            "memory": "MemorySearchTool MemoryWriteTool",
+            "need": "UNBOUND Judged Need",
+            "portal": "Portal",
+            "rendering": "render_content result_data",
+            "serving": "SKILL_FILE_TOOL SkillFileTool",
+            "session": "Session Sessions SkillCheck",
+            "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
+            "skill_gate": "SkillGate",
+            "skill_tools": "tool_about_skills",
+            "skills": "SearchTool Shown SkillTool search_skills",
+            "wording": "OUR_WORDS said",
+            "sign": "SignTool",
+            "telling": "Telling",
+            "tier_gate": "TierGate",
+            "web": "FetchTool WebSearchTool",
+            "workspace": "Workspace",
+            "write_gate": "WriteGate",
+        },
+    )

@@ -162,6 +162,19 @@ class Activations:
         self._lost = frozenset(one.file for one in missing)
         return missing
 
+    def present(self, results: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the ids of calls whose results are still in the context, for `follow`.
+
+        Frameworks clear a result and keep its place: what is shorter than what was given is gone.
+
+        Args:
+            results: Of each result in the context, the call's id and the text.
+        """
+        given = {one.call_id: one.tokens for one in self._newest.values()}
+        return tuple(
+            call_id for call_id, text in results if tokens_of(text) >= given.get(call_id, 0)
+        )
+
     def is_held(self, content: SkillContent, arguments: str = "") -> bool:
         """Whether the model has all of this very text, as far as somebody follows its context."""
         found = self._newest.get(content.skill.file)

@@ -110,6 +110,19 @@ def rule_hint(case: Case) -> str:
     return f"; a rule that allows `{wanted.permission.action} {rules[0]}` would let it through"
 
 
+def ways_to_answer(request: ApprovalRequest, page: str) -> str:
+    """Return where a person answers an open question, in words for who waits for it.
+
+    Args:
+        request: The question, as it is kept.
+        page: Address of the page of `skillhouse up`; empty where it is not known.
+    """
+    opened = f"open {page}/approvals/{request.id}" if page else "open the page of `skillhouse up`"
+    if request.is_for_page:
+        return opened
+    return f"{opened} or run `skillhouse approvals approve {request.id}`"
+
+
 def _planned(case: Case) -> Plan:
     assert case.plan is not None  # noqa: S101 - nobody is asked about a call without a plan.
     return case.plan

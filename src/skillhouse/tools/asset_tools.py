@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.skill import Skill, ToolRule
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, object_schema
 from skillhouse.tools.elsewhere import fetched, files_elsewhere
 from skillhouse.tools.session import Session
 from skillhouse.tools.skills import CATEGORY, Shown, SkillReference
+from skillhouse.tools.traits import skill_traits
 from skillhouse.tools.wording import said
 
 _SKILL = {"type": "string", "description": "the skill's name"}
@@ -68,9 +70,11 @@ class AssetTool(_AboutASkill):
                 text = read_asset(skill, relative, self._profile)
             except AssetError as error:
                 return Output(text=str(error), failed=True)
-            return Output(text=text, data=_about(skill, path=relative))
+            traits = {SKILL_RESOURCE_NAME: relative}
+            return Output(text=text, data=_about(skill, path=relative), traits=traits)
 
-        return Plan(needs=session.needs_of(skill), run=run)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
 
 
 class ScriptPathTool(_AboutASkill):
@@ -95,7 +99,8 @@ class ScriptPathTool(_AboutASkill):
             session.loaded[skill.file] = skill.directory
             return Output(text=str(path), data=_about(skill, path=str(path)))
 
-        return Plan(needs=session.needs_of(skill), run=run)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
 
 
 class AssetsTool(_AboutASkill):
@@ -119,7 +124,8 @@ class AssetsTool(_AboutASkill):
                 data={**_about(skill), "paths": list(paths)},
             )
 
-        return Plan(needs=session.needs_of(skill), run=run)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
 
 
 def _about(skill: Skill, **more: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from skillhouse.tools.activation import (
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.invoking import Menu, Written, with_body
-from skillhouse.tools.need import Need
+from skillhouse.tools.need import UNBOUND, Need
 from skillhouse.tools.rendering import render_content
 from skillhouse.tools.session import Session
 
@@ -144,9 +144,10 @@ class AttachTool:
 
 def _vouched(before: Activation | None, tree: str) -> Activation | None:
     """Return the activation whose yes still holds for the same files, if there is one."""
-    if before is None or not before.is_approved or before.is_restored or before.tree != tree:
+    if before is None or not before.is_approved or before.is_restored:
         return None
-    return before
+    # A yes to a skill whose files cannot all be digested holds once (UNBOUND).
+    return before if before.tree == tree != UNBOUND else None
 
 
 def _again(skill: Skill) -> Need:
@@ -171,8 +172,8 @@ async def _filled(
         raise RefusedError(str(error)) from error
 
 
-async def _not_again(wanted: Mapping[str, Any]) -> ToolResult:
-    del wanted
+async def _not_again(wanted: Mapping[str, Any], asker: str) -> ToolResult:
+    del wanted, asker
     return ToolResult(content="commands are not run again", status="pending")
 
 

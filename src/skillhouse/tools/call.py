@@ -87,6 +87,8 @@ class Output:
     """Facts for the audit log; texts and integers only."""
     activation: Activation | None = None
     """The skill whose text this is."""
+    traits: Mapping[str, str | int] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`; no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,8 @@ class Plan:
     """What it spends, as currency and amount, decoded by us; None when nobody can know."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
+    traits: Mapping[str, str] = field(default_factory=dict)
+    """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 
 class Tool(Protocol):

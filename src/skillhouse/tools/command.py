@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import digest, encode
+from skillhouse.floor import PROTECTED_NAMES, digest, encode
+from skillhouse.floor.conventions import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
     CommandPlan,
     CommandVerdict,
@@ -29,7 +30,6 @@ from skillhouse.permission import (
     plan_text,
 )
 from skillhouse.sandbox import (
-    PROTECTED,
     Completed,
     Launcher,
     Limits,
@@ -43,6 +43,7 @@ from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.command_needs import needs_of, shell_need
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import command_inside
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
@@ -139,7 +140,7 @@ class ExecTool:
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
-            protected=(*PROTECTED, *self._workspace.protected),
+            protected=(*PROTECTED_NAMES, *self._workspace.protected),
             hidden=self._workspace.hidden,
             environment=self._environment,
             limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
@@ -154,10 +155,12 @@ class ExecTool:
                 launcher = await self._launcher()
                 async with way as socket:
                     reaching = replace(profile, proxy_socket=socket)
-                    done = await launcher.run(work.argv, reaching, cwd=self._workspace.root)
+                    running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
+                    done = await command_inside(running, str(launcher.level))
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
-            return _output(done, launcher.level, network=_NETWORK[network])
+            output = _output(done, launcher.level, network=_NETWORK[network])
+            return replace(output, traits=_traits(work, done))
 
         facts = (("network", _NETWORK[network]), *work.facts)
         return Plan(needs=(*work.needs, *session.acting.values()), run=run, facts=facts)
@@ -216,6 +219,12 @@ def _shell() -> str:
 
 def _digest(plan: CommandPlan) -> str:
     return digest(encode(plan.value()))
+
+
+def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:
+    """Return what telemetry may know: a program that was there to be run is no content."""
+    found: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
+    return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
 
 
 def _output(done: Completed, level: str, *, network: str) -> Output:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.floor import SkillError, SkillhouseError
+from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.traits import skill_traits
 
 SKILL_CODE = "skill_code"
 """What rules call running a command while a skill of another server is in use."""
@@ -40,6 +42,10 @@ class Elsewhere(Protocol):
 
     def origin(self, skill: Skill) -> str:
         """Return what a model is told of where it comes from."""
+        ...
+
+    def address(self, skill: Skill) -> str:
+        """Return its address there; nothing for one of this machine."""
         ...
 
     def binding(self, skill: Skill) -> str | None:
@@ -174,6 +180,8 @@ class SkillResourceTool:
                 text=f"{origin}\nFile: {path}\n\n{text}",
                 data={"id": skill.id, "path": str(path)},
                 detail={"skill": skill.id, "file": relative},
+                traits={SKILL_RESOURCE_NAME: relative},
             )
 
-        return Plan(needs=session.needs_of(skill), run=run)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, traits=traits)

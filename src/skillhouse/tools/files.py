@@ -142,12 +142,12 @@ class WriteTool:
         relative = self._workspace.writable(arguments["path"], session)
         content: str = arguments["content"]
         data = content.encode()
-        before = _before(self._workspace, relative)
+        before = held_before(self._workspace, relative)
         expected = None if before is None else digest(before)
 
         async def run() -> Output:
             # INVARIANT: what is replaced is what a person was shown as replaced.
-            _replace(self._workspace, relative, data, expected=expected)
+            replaced(self._workspace, relative, data, expected=expected)
             return Output(
                 text=f"wrote {len(data)} bytes to {relative}",
                 data={"path": relative, "bytes": len(data)},
@@ -157,7 +157,7 @@ class WriteTool:
         return Plan(
             needs=(write_need(self._workspace, relative),),
             run=run,
-            facts=_facts(before, content, relative),
+            facts=change_facts(before, content, relative),
         )
 
 
@@ -197,7 +197,7 @@ class EditTool:
         expected = digest(before.encode())
 
         async def run() -> Output:
-            _replace(self._workspace, relative, after.encode(), expected=expected)
+            replaced(self._workspace, relative, after.encode(), expected=expected)
             return Output(
                 text=f"replaced {count} in {relative}",
                 data={"path": relative, "replaced": count},
@@ -207,7 +207,7 @@ class EditTool:
         return Plan(
             needs=(write_need(self._workspace, relative),),
             run=run,
-            facts=_facts(before.encode(), after, relative),
+            facts=change_facts(before.encode(), after, relative),
         )
 
 
@@ -227,7 +227,7 @@ def write_need(workspace: Workspace, relative: str) -> Need:
     )
 
 
-def _before(workspace: Workspace, relative: str) -> bytes | None:
+def held_before(workspace: Workspace, relative: str) -> bytes | None:
     """Return what a file holds that is about to be replaced, at most `READ_MAX + 1` bytes.
 
     None is no file, or one that nobody may read.
@@ -248,7 +248,7 @@ def _before(workspace: Workspace, relative: str) -> bytes | None:
         return file.read(READ_MAX + 1)
 
 
-def _facts(before: bytes | None, after: str, relative: str) -> tuple[tuple[str, str], ...]:
+def change_facts(before: bytes | None, after: str, relative: str) -> tuple[tuple[str, str], ...]:
     """Return what a person sees of a change: a difference, as long as both are texts."""
     if before is None:
         return (("difference", f"a new file of {len(after.encode())} bytes: `{relative}`"),)
@@ -284,7 +284,7 @@ def _mark(entry: os.DirEntry[str]) -> str:
     return "/" if entry.is_dir(follow_symlinks=False) else ""
 
 
-def _replace(workspace: Workspace, relative: str, data: bytes, *, expected: str | None) -> None:
+def replaced(workspace: Workspace, relative: str, data: bytes, *, expected: str | None) -> None:
     """Put `data` in the place of a file in one step, or leave it as it was.
 
     Raises:

@@ -16,7 +16,7 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.permission import Decision, Effect, Outcome
 from skillhouse.tools.agreed import Agreed
-from skillhouse.tools.approving import bound, question, rule_hint
+from skillhouse.tools.approving import bound, question, rule_hint, ways_to_answer
 from skillhouse.tools.call import (
     Listener,
     Output,
@@ -30,9 +30,10 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.case import Case, raised
 from skillhouse.tools.need import Judged, Need
-from skillhouse.tools.progress import telling
+from skillhouse.tools.progress import relayed
 from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import Telling, Told, deciding, waiting
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate
 from skillhouse.tools.write_gate import WriteGate
 
@@ -54,6 +55,7 @@ class Gate:
         write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
         tiers: TierGate | None = None,
         agreed: Agreed | None = None,
+        telling: Telling = Telling(),  # noqa: B008 - it never changes.
     ) -> None:
         """Take the tools, and everybody who has a say.
 
@@ -66,6 +68,7 @@ class Gate:
             write_gate: Who may change anything.
             tiers: The tier policy, and whether everything is stopped.
             agreed: Hands the yeses that were taken here to the tools that need them.
+            telling: Says to telemetry what is done, and no content unless it is told to.
         """
         self.tools = {tool.name: tool for tool in tools}
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
@@ -78,6 +81,7 @@ class Gate:
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
         self._agreed = agreed or Agreed()
+        self._telling = telling
         self._validators = {
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
         }
@@ -94,11 +98,17 @@ class Gate:
             UnknownToolError: no tool has that name.
         """
         tool = self._tool(call.name)
-        call = replace(call, name=tool.name)
+        call = _identified(replace(call, name=tool.name))
+        with self._telling.of(tool, call, listener) as told:
+            return told.ended(await self._through(tool, told.call, session, told))
+
+    async def _through(
+        self, tool: Tool, call: ToolCall, session: Session, told: Told
+    ) -> ToolResult:
         wrong = self._wrong_arguments(tool, call.arguments)
         if wrong:
             return ToolResult(content=wrong, status="error")
-        case = self._worked_out(tool, _identified(call), session)
+        case = self._worked_out(tool, call, session, told)
         if isinstance(case, ToolResult):
             return case
         with self._tiers.account(case.verdict) as account:
@@ -106,34 +116,35 @@ class Gate:
                 case = await self._asked(tool, case, session, account)
                 if isinstance(case, ToolResult):
                     return case
-            return await self._run(tool, case, session, account, listener)
+            return await self._run(tool, case, session, account, told)
 
-    def _worked_out(self, tool: Tool, call: ToolCall, session: Session) -> Case | ToolResult:
+    def _worked_out(
+        self, tool: Tool, call: ToolCall, session: Session, told: Told
+    ) -> Case | ToolResult:
         """Return the call with all that is decided about it, or the refusal."""
         case = Case(call=call, verdict=self._tiers.stopped())
         if case.verdict is not None:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         try:
-            case = replace(case, plan=(plan := tool.plan(call.arguments, session)))
+            case = replace(case, plan=(plan := _planned(tool, call, session)))
         except RefusedError as refused:
             return self._recorder.refuse(case, str(refused), refused.status)
         except OSError as error:
             return self._recorder.refuse(case, _said(tool, error), "error")
-        case = replace(case, judged=self._judge(plan.needs, session))
+        told.plan(plan)
+        with deciding() as decided:
+            case = replace(case, judged=self._judge(plan.needs, session))
+            if case.denied is None:
+                case = replace(case, verdict=self._tiers.judge(call, plan))
+            decided(case)
         if case.denied is not None:
             return self._recorder.refuse(case, f"denied: {case.denied.reason}", "denied")
-        case = replace(case, verdict=self._tiers.judge(call, plan))
         if case.verdict is not None and case.verdict.effect is Effect.DENY:
             return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
         return raised(case)
 
     async def _run(
-        self,
-        tool: Tool,
-        case: Case,
-        session: Session,
-        account: Account,
-        listener: Listener | None,
+        self, tool: Tool, case: Case, session: Session, account: Account, told: Told
     ) -> ToolResult:
         """Record, run, record."""
         plan, approval = case.plan, case.approval
@@ -153,11 +164,12 @@ class Gate:
         output = Output(text="cancelled", failed=True)
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                output = await _ran(tool, plan, listener)
+                output = await _ran(tool, plan, told.listener)
             account.ended(output, signs=case.level == "sign")
         finally:
             # Also when the call is cancelled: what was begun has an outcome.
             self._recorder.outcome(case, intent, output, time.monotonic() - began)
+            told.output(output)
         if output.activation is not None and not output.failed:
             session.activations.note(
                 output.activation, call_id=case.call.call_id, is_approved=approval is not None
@@ -208,14 +220,14 @@ class Gate:
     ) -> Case | ToolResult:
         """Get a yes to the exact call and use it up; without one, return what the model is told."""
         asked = question(case, self._place)
-        settled = await self._approvals.settle(asked, case.call.approval_id)
+        settled = await waiting(self._approvals.settle(asked, case.call.approval_id))
         case = replace(case, approval=settled.approval)
         if settled.approval is None or settled.status != "approved":
             return self._unapproved(case, settled, account)
         try:
             # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
             # never runs anything but what was shown (decision 8).
-            plan = tool.plan(case.call.arguments, session)
+            plan = _planned(tool, case.call, session)
             now = raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
@@ -231,14 +243,10 @@ class Gate:
         hint = rule_hint(case)
         found = settled.approval
         if settled.status == "pending" and found is not None:
-            how = (
-                "on the page of `skillhouse up`"
-                if found.request.is_for_page
-                else f"with `skillhouse approvals approve {found.id}`"
-            )
+            how = ways_to_answer(found.request, self._approvals.page)
             text = (
-                f"not approved yet: {why}; nothing was done. A person can answer {how}; then "
-                f"repeat the same call{hint}"
+                f"not approved yet: {why}; nothing was done. Approval {found.id} waits for a "
+                f"person, who can {how}; then repeat the same call{hint}"
             )
             return self._recorder.refuse(case, text, "pending")
         if found is not None:
@@ -247,12 +255,21 @@ class Gate:
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
 
 
+def _planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
+    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    plan = tool.plan(call.arguments, session)
+    if not session.asker:
+        return plan
+    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
+    return replace(plan, needs=tuple(needs))
+
+
 async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:
     """Run a plan; what it cannot do is an output that says so."""
     try:
         if listener is None or plan.run_telling is None:
             return await plan.run()
-        async with telling(listener) as say:
+        async with relayed(listener) as say:
             return await plan.run_telling(say)
     except RefusedError as refused:
         return Output(text=str(refused), failed=True)

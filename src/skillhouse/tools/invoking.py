@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
+from skillhouse.floor import (
+    AmbiguousSkillError,
+    SkillError,
+    TreeError,
+    UnknownSkillError,
+    tree_digest,
+)
 from skillhouse.skill import (
     ARGUMENTS_MAX,
     COMMANDS_MAX,
@@ -26,7 +32,7 @@ from skillhouse.skill import (
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
-from skillhouse.tools.need import Need
+from skillhouse.tools.need import UNBOUND, Need
 from skillhouse.tools.rendering import render_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.wording import said
@@ -37,8 +43,9 @@ COMMAND_OUTPUT_MAX = 16_384
 """Characters of one command's output that take its place; the whole text has the bound of every
 tool's."""
 
-RunCommand = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
-"""Makes one call of the tool `exec` as the agent would: decided, asked about and recorded."""
+RunCommand = Callable[[Mapping[str, Any], str], Awaitable[ToolResult]]
+"""Makes one call of the tool `exec` as the agent would: decided, asked about and recorded. Takes
+its arguments, and the digest of the skill whose command it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +194,18 @@ class Written:
         call = self._call(command)
         if call is None:
             return "denied", f"`{_line(command)}` needs a shell, and there is none", ""
-        result = await run_command(call)
+        result = await run_command(call, self._digest())
         # A no is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
         self._is_stopped = result.status == "denied"
         return result.status, result.content, result.approval_id or ""
+
+    def _digest(self) -> str:
+        """Return the digest of the skill, whose files may have changed since the last command."""
+        try:
+            return tree_digest(self._content.skill.directory)
+        except (TreeError, OSError):
+            return UNBOUND
 
     def _call(self, command: str) -> Mapping[str, Any] | None:
         """Return the arguments of `exec` for a command; None where it takes no such command."""

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def telling(
+async def relayed(
     listener: Listener,
     *,
     pause_seconds: float = PAUSE_SECONDS,

@@ -79,6 +79,7 @@ class Recorder:
 def _draft(case: Case, **values: Any) -> AuditDraft:
     call, verdict, plan = case.call, case.verdict, case.plan
     skill = next((j.need for j in case.judged if j.need.permission.action == "skill"), None)
+    digest = next((j.need.skill_digest for j in case.judged if j.need.skill_digest), "")
     tier = verdict.effective_tier.value if verdict else ""
     decided = values["kind"] != "outcome"
     return AuditDraft(
@@ -98,7 +99,7 @@ def _draft(case: Case, **values: Any) -> AuditDraft:
         session_key=plan.session_key if plan else "",
         amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
         skill=skill.permission.resource if skill else "",
-        skill_digest=skill.skill_digest if skill and skill.skill_digest != UNBOUND else "",
+        skill_digest=digest if digest != UNBOUND else "",
         confirmation=_confirmation(case) if decided else None,
         **values,
     )

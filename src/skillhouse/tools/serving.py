@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PathError, SkillError, digest, read_beneath
+from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.skill import Extensions, Skill, current_invocation, load_listing
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.session import Session
+from skillhouse.tools.traits import skill_traits
 
 SKILL_FILE_TOOL = "skill_file"
 """What the log calls such a read; rules see the skill, as when a model loads it."""
@@ -50,10 +52,12 @@ class SkillFileTool:
                 text=f"{len(data)} bytes",
                 data={"bytes": data},
                 detail={"skill": skill.id, "file": relative, "digest": digest(data)},
+                traits={SKILL_RESOURCE_NAME: relative},
             )
 
         facts = (("skill", skill.id), ("file", relative))
-        return Plan(needs=session.needs_of(skill), run=run, facts=facts)
+        traits = skill_traits(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, facts=facts, traits=traits)
 
     def _check_model_may(self, skill: Skill) -> None:
         """Refuse a skill that has become one for people alone since it was listed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,11 @@ from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
 if TYPE_CHECKING:
+    from skillhouse.tools.call import ToolCall
     from skillhouse.tools.elsewhere import Elsewhere
+
+SESSIONS_MAX = 1_000
+"""Conversations that are kept; beyond that the one that was used longest ago starts anew."""
 
 SkillCheck = Callable[[Skill], Need | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
@@ -25,6 +30,8 @@ class Session:
     agent: str
     user: str
     channel: str
+    id: str = ""
+    """The caller's own id of it; empty where the caller has one conversation only."""
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
     skill_need: Callable[[Skill], Need]
@@ -39,6 +46,9 @@ class Session:
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
     """Which skills' texts it was given."""
+    asker: str = ""
+    """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
+    A lasting yes to it is one to these bytes alone (decision 7)."""
 
     def needs_of(self, skill: Skill) -> tuple[Need, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -69,12 +79,8 @@ class Session:
         return gone
 
 
-SESSIONS_MAX = 1_000
-"""Conversations of a house that are kept; the one that was longest silent goes first."""
-
-
 class Sessions:
-    """The sessions of a house, by agent, user, channel and the caller's id of a conversation."""
+    """The sessions of a house, by agent, user, channel and the caller's id of the conversation."""
 
     def __init__(
         self,
@@ -85,26 +91,40 @@ class Sessions:
         self._elsewhere = elsewhere
         self._skill_need = skill_need
         self._checks = checks
-        self._sessions: dict[tuple[str, str, str, str], Session] = {}
+        self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
+
+    def of(self, call: ToolCall, visible: SkillIndex, *, asker: str = "") -> Session:
+        """Return the session that a call is a part of, with what it may see now, for who asks."""
+        who = (call.agent, call.user, call.channel, visible)
+        session = self.get(*who, session_id=call.session_id)
+        return replace(session, asker=asker) if asker else session
 
     def get(
-        self, agent: str, user: str, channel: str, visible: SkillIndex, session_id: str = ""
+        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
     ) -> Session:
         """Return the session of this conversation, with what it may see now."""
         key = (agent, user, channel, session_id)
-        session = self._sessions.pop(key, None)
+        session = self._sessions.get(key)
         if session is None:
             session = Session(
                 agent=agent,
                 user=user,
                 channel=channel,
+                id=session_id,
                 visible=visible,
                 skill_need=self._skill_need,
                 checks=self._checks,
                 elsewhere=self._elsewhere,
             )
-        self._sessions[key] = session
-        while len(self._sessions) > SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
+            self._sessions[key] = session
+            if len(self._sessions) > SESSIONS_MAX:
+                self._forget()
+        self._sessions.move_to_end(key)
         session.visible = visible
         return session
+
+    def _forget(self) -> None:
+        """Drop the oldest session; last of all one in which a skill of another server is in use,
+        since its commands would need less afterwards."""
+        older = list(self._sessions)[:-1]
+        del self._sessions[next((k for k in older if not self._sessions[k].acting), older[0])]

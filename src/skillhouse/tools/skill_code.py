@@ -5,28 +5,41 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from skillhouse.floor import TreeError, tree_digest, wire_name
+from skillhouse.approval import Level
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
+from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
-    Executor,
     HostCalls,
     RpcError,
     SandboxError,
+    SandboxUnavailableError,
     wrap_failure,
     wrap_result,
 )
 from skillhouse.skill import SkillManifest, ToolSpec
-from skillhouse.tools.call import Output, Plan, RefusedError, Say, ToolResult, UnknownToolError
+from skillhouse.tools.call import (
+    TRANSACTION_PAGE,
+    Output,
+    Plan,
+    RefusedError,
+    Say,
+    ToolResult,
+    UnknownToolError,
+)
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
+from skillhouse.tools.telling import code_inside
 
+LEVELS: tuple[Level, ...] = ("read", "write", "sign")
+"""From the mildest to the strictest."""
 ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
 DENIED_BY_GATE = -32_001
@@ -51,6 +64,13 @@ class CodeSkill:
     """The declared variables that the operator hands to this skill, with their values."""
     shared: tuple[Path, ...] = ()
     """The operator's directories of packages, nearest first."""
+    least: Mapping[str, Level] = field(default_factory=dict)
+    """The operator's least level of a tool, by its name, or of all by ""."""
+
+    def level_of(self, spec: ToolSpec) -> Level:
+        """Return a tool's level: the strictest that anybody says."""
+        said = (spec.level, self.least.get(spec.name), self.least.get(""))
+        return max((level for level in said if level is not None), key=LEVELS.index)
 
 
 def cell_of(
@@ -72,15 +92,40 @@ def cell_of(
     )
 
 
+class Runner(Protocol):
+    """Runs tools: `sandbox.Executor`, or what asks one elsewhere."""
+
+    async def execute(
+        self,
+        spec: CellSpec,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+    ) -> CellResult: ...
+
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]: ...
+
+    async def reload(self, skill: str | None) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Workshop(Protocol):
     """What runs skills' code."""
 
-    async def executor(self) -> Executor:
-        """Return what runs it.
+    async def runner(self, digest: str) -> Runner:
+        """Return what runs the code of that digest.
 
         Raises:
             SandboxUnavailableError: no code runs on this machine.
         """
+        ...
+
+    async def look_at_exports(self, skill: CodeSkill, spec: CellSpec) -> None:
+        """See which tools the code lacks, once for each digest: they are not offered any more."""
         ...
 
     async def packages(self, skill: CodeSkill) -> Path | None:
@@ -108,7 +153,7 @@ class SkillCodeTool:
         self.description = spec.description
         self.schema: Mapping[str, Any] = {"properties": {}, **spec.parameters}
         self.skill = skill
-        self.level = spec.level
+        self.level = skill.level_of(spec)
         self._spec = spec
         self._workshop = workshop
         self._ask = ask
@@ -123,7 +168,7 @@ class SkillCodeTool:
             ) from error
 
         async def run(say: Say = _unheard) -> Output:
-            host = _Host(self._ask(session), say)
+            host = _Host(self._ask(replace(session, asker=digest)), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
@@ -139,13 +184,23 @@ class SkillCodeTool:
         facts = (
             ("skill", f"{self.skill.manifest.name} {self.skill.manifest.version}".strip()),
             ("directory", str(self.skill.directory)),
-            ("may", {"read": "read", "write": "change things", "sign": "sign"}[self._spec.level]),
+            ("may", {"read": "read", "write": "change things", "sign": "sign"}[self.level]),
         )
-        return Plan(needs=(self._need(digest),), run=run, run_telling=run, facts=facts)
+        return Plan(
+            needs=(self._need(digest),),
+            run=run,
+            run_telling=run,
+            facts=facts,
+            page=TRANSACTION_PAGE if self.level == "sign" else "",
+            traits={
+                SKILL_NAME: self.skill.manifest.name,
+                SKILL_SOURCE: self.skill.directory.as_uri(),
+            },
+        )
 
     def _need(self, digest: str) -> Need:
         """Return the permission: a skill's own word about its level never makes it milder."""
-        level = self._spec.level
+        level = self.level
         default = self.skill.default if level == "read" else Effect.ASK
         why = (
             f"no rule speaks, and skills of scope {self.skill.scope} are {default.value}"
@@ -166,7 +221,7 @@ class SkillCodeTool:
     ) -> CellResult:
         manifest = self.skill.manifest
         try:
-            executor = await self._workshop.executor()
+            runner = await self._workshop.runner(digest)
             packages = await self._workshop.packages(self.skill)
             spec = cell_of(
                 self.skill, digest, packages=packages, agent=session.agent, user=session.user
@@ -180,10 +235,16 @@ class SkillCodeTool:
             }
             milliseconds = self._spec.timeout_ms
             seconds = TOOL_SECONDS if milliseconds is None else milliseconds / 1_000
-            return await executor.execute(
-                spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+            result = await code_inside(
+                runner.execute(
+                    spec, self._spec.name, arguments, meta=meta, timeout=seconds, host=host
+                ),
+                manifest.language,
             )
-        except (SandboxError, RpcError) as error:
+            if result.kind == "error":
+                await self._workshop.look_at_exports(self.skill, spec)
+            return result
+        except (SandboxError, SandboxUnavailableError, RpcError, ConfigError) as error:
             raise RefusedError(f"`{self.full_name}`: {error}") from error
 
 

@@ -26,6 +26,7 @@ from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
 from skillhouse.tools.rendering import render_content, result_data
 from skillhouse.tools.session import Session
+from skillhouse.tools.traits import skill_traits
 from skillhouse.tools.wording import said
 
 CATEGORY = "builtin"
@@ -137,6 +138,7 @@ class SkillTool:
     """Loads the instructions of one skill."""
 
     durable = False
+    loads_skills = True
     category = CATEGORY
     reads_only = True
 
@@ -203,7 +205,8 @@ class SkillTool:
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
         title = said(profile.messages, "question_title", name=skill.name)
-        return Plan(needs=needs, run=run, facts=tuple(facts), title=title)
+        traits = skill_traits(skill, session)
+        return Plan(needs=needs, run=run, facts=tuple(facts), title=title, traits=traits)
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         """Return the data of a call that was refused before it ran, in the profile's shape."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from skillhouse.floor import PathError, confine, open_beneath
-from skillhouse.sandbox import SECRETS, fits
+from skillhouse.floor import SECRET_NAMES, PathError, confine, open_beneath
+from skillhouse.sandbox import fits
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded
 from skillhouse.tools.session import Session
@@ -229,4 +229,4 @@ def refusal(error: PathError, path: str = "") -> RefusedError:
 
 def _is_secret(relative: Path) -> bool:
     """Whether a part of the path has a name that secrets have, at any depth."""
-    return any(fits(pattern, part) for part in relative.parts for pattern in SECRETS)
+    return any(fits(pattern, part) for part in relative.parts for pattern in SECRET_NAMES)

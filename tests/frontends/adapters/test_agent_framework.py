@@ -22,6 +22,9 @@ from tests.frontends.adapters.houses import FALCONS, answers, open_house, writte
 from skillhouse.frontends.adapters.agent_framework import skillhouse_provider
 from skillhouse.runtime import Skillhouse
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 class Script(FunctionInvocationLayer[Any], BaseChatClient[Any]):
     """Calls tools one after the other, then says `LAST`; keeps what it was offered."""

@@ -19,6 +19,9 @@ from skillhouse.frontends.adapters.anthropic import (
     skillhouse_tools,
 )
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 def client_of(*turns: list[tuple[str, Any]]) -> tuple[Anthropic, list[dict[str, Any]]]:
     """Return the package's client before a server of this test's, and the requests it gets."""

@@ -30,6 +30,9 @@ from skillhouse.floor import ConfigError
 from skillhouse.frontends.adapters.claude_agent import skillhouse_options
 from skillhouse.permission import Effect, Rule
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 OURS = "mcp__skillhouse__"
 
 

@@ -21,6 +21,9 @@ from tests.frontends.adapters.houses import FALCONS, answers, open_house, writte
 from skillhouse.frontends.adapters.langchain import skillhouse_middleware, skillhouse_tools
 from skillhouse.runtime import Skillhouse
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 

@@ -21,6 +21,9 @@ from skillhouse.frontends.adapters.openai import (
     skillhouse_tools,
 )
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 
 def client_of(*calls: tuple[str, Any], chat: bool = False) -> tuple[OpenAI, list[dict[str, Any]]]:
     """Return the package's client before a server of this test's, and the requests it gets."""

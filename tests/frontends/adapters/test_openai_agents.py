@@ -22,6 +22,7 @@ from skillhouse.frontends.adapters.openai_agents import skillhouse_tools
 from skillhouse.runtime import Skillhouse
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("loop"),
     # `Runner.run_sync` takes one loop for all its runs, and ends that loop's generators after each.
     pytest.mark.filterwarnings("ignore:asynchronous generator:ResourceWarning"),

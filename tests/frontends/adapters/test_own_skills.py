@@ -10,6 +10,9 @@ import pytest
 from tests.frontends.adapters.guide import GUIDE
 from tests.runtime.places import write_skill
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 OWN = {
     "Pydantic AI": """
 from pydantic_ai_skills import SkillsCapability

@@ -24,7 +24,7 @@ from tests.frontends.adapters.houses import FALCONS, answers, open_house, writte
 from skillhouse.frontends.adapters.pydantic_ai import skillhouse_toolset
 from skillhouse.runtime import Skillhouse
 
-pytestmark = pytest.mark.usefixtures("loop")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("loop")]
 
 
 class Script:

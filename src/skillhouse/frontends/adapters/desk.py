@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from skillhouse.approval import Answer, ApprovalRequest, session_key
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.adapters.keeping import calling_ids, sendable
 from skillhouse.permission import Effect
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Conversation, Skillhouse
 from skillhouse.tools import Judged, Listener, Need, ToolResult
 
 V = TypeVar("V")
@@ -49,7 +50,7 @@ class Desk:
         return [
             Shown(
                 name=tool.name,
-                description=_sendable(tool.description),
+                description=sendable(tool.description),
                 # Frameworks change what they are given; the gate's own stays as it is.
                 schema=copy.deepcopy(dict(tool.schema)),
             )
@@ -62,7 +63,7 @@ class Desk:
         Args:
             offered: Names of the tools that the model is offered; all of them when None.
         """
-        return _sendable(self.house.system_prompt(agent=self.agent, offered=offered))
+        return sendable(self.house.system_prompt(agent=self.agent, offered=offered))
 
     async def call(
         self,
@@ -78,7 +79,7 @@ class Desk:
         `listener` and `ids` are as of `Skillhouse.call`.
         """
         try:
-            asked = {**ids, **self._caller(approval_id)}
+            asked = {**self._caller(approval_id), **ids}
             return self._told(await self.house.call(name, arguments, listener=listener, **asked))
         except SkillhouseError as error:
             return _failed(str(error))
@@ -111,9 +112,9 @@ class Desk:
         return {
             "approval_id": result.approval_id,
             "tool": request.tool,
-            "title": _sendable(request.title),
-            "reasons": [_sendable(reason) for reason in request.reasons],
-            "facts": [[_sendable(label), _sendable(fact)] for label, fact in request.facts],
+            "title": sendable(request.title),
+            "reasons": [sendable(reason) for reason in request.reasons],
+            "facts": [[sendable(label), sendable(fact)] for label, fact in request.facts],
         }
 
     def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
@@ -124,14 +125,19 @@ class Desk:
         """
         try:
             tool = next(tool for tool in self.house.tools(agent=self.agent) if tool.name == name)
-            seen = self.house.view(self.agent).visible
-            session = self.house.sessions.get(self.agent, self.user, self.channel, seen)
+            session = self.conversation(calling_ids().get("session_id", "")).session()
             plan = tool.plan(getattr(tool, "canonical", dict)(arguments), session)
             return any(self._effect(need) is not Effect.ALLOW for need in plan.needs)
         except Exception:
             # Arguments that do not fit the schema, a tool that is gone: each is the gate's to say.
             logger.debug("no forecast for %s", name, exc_info=True)
             return True
+
+    def conversation(self, session_id: str) -> Conversation:
+        """Return the house's account of one of the framework's conversations."""
+        return self.house.conversation(
+            agent=self.agent, user=self.user, channel=self.channel, session_id=session_id
+        )
 
     async def allowed(
         self, name: str, arguments: Mapping[str, Any], approval_id: str
@@ -159,7 +165,7 @@ class Desk:
     def refused(self, approval_id: str, message: str = "") -> ToolResult:
         """Give the person's no to one approval, and return what the model is told."""
         self._answer(approval_id, Answer.NO, message)
-        said = f": {_sendable(message)}" if message else ""
+        said = f": {sendable(message)}" if message else ""
         return ToolResult(content=f"not approved: refused{said}", status="denied")
 
     def _answer(self, approval_id: str, answer: Answer, message: str = "") -> None:
@@ -196,10 +202,11 @@ class Desk:
             "user": self.user,
             "channel": self.channel,
             "approval_id": approval_id,
+            **calling_ids(),
         }
 
     def _told(self, result: ToolResult) -> ToolResult:
-        text = _sendable(result.content)
+        text = sendable(result.content)
         request = self._request(result)
         if request is not None and request.level == "sign":
             text = (
@@ -207,7 +214,7 @@ class Desk:
                 "signs: a person answers it on the page of `skillhouse up` or on a paired device; "
                 "then repeat the same call"
             )
-        return replace(result, content=_sendable(text))
+        return replace(result, content=sendable(text))
 
     def _request(self, result: ToolResult) -> ApprovalRequest | None:
         """Return the open question of a call, if there is one that can be read."""
@@ -242,9 +249,4 @@ class Kept(Generic[V]):
 
 
 def _failed(text: str) -> ToolResult:
-    return ToolResult(content=_sendable(text), status="error")
-
-
-def _sendable(text: str) -> str:
-    """Return a text that can be sent: names of files may hold bytes that are no Unicode."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return ToolResult(content=sendable(text), status="error")

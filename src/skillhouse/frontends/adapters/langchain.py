@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.langchain_keeping import KeepingMiddleware
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -46,9 +46,12 @@ def skillhouse_tools(
 def skillhouse_middleware(
     house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
 ) -> AgentMiddleware[Any, Any]:
-    """Return the tools and the skills' part of the prompt, for `create_agent(middleware=…)`."""
+    """Return the tools and the skills' part of the prompt, for `create_agent(middleware=…)`.
+
+    It keeps loaded skills in the context; for that it stands after what shortens the messages.
+    """
     tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
-    return _HouseMiddleware(Desk(house=house, channel=CHANNEL, agent=agent), tools)
+    return _HouseMiddleware(Desk(house=house, channel=CHANNEL, agent=agent, user=user), tools)
 
 
 class _HouseTool(BaseTool):
@@ -88,25 +91,14 @@ class _HouseTool(BaseTool):
         return result, ""
 
 
-class _HouseMiddleware(AgentMiddleware[Any, Any]):
+class _HouseMiddleware(KeepingMiddleware):
     def __init__(self, desk: Desk, tools: list[BaseTool]) -> None:
-        super().__init__()
-        self._desk = desk
+        super().__init__(desk)
         self.tools = tools
 
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
-    ) -> Any:
-        return handler(self._prompted(request))
-
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
-    ) -> Any:
-        return await handler(self._prompted(request))
-
-    def _prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
-        said = self._desk.prompt(offered)
+        said = self.desk.prompt(offered)
         if not said:
             return request
         before = f"{request.system_message.text}\n\n" if request.system_message else ""

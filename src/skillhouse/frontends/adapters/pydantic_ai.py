@@ -6,17 +6,20 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.frontends.adapters.keeping import calling
+from skillhouse.frontends.adapters.pydantic_ai_keeping import KeepingCapability
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
+    from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
     from pydantic_core import SchemaValidator, core_schema
 except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
 
-__all__ = ["HouseToolset", "skillhouse_toolset"]
+__all__ = ["HouseToolset", "skillhouse_context", "skillhouse_toolset"]
 
 CHANNEL = "pydantic-ai"
 # The gate checks arguments against the tool's schema, and says what is wrong with them.
@@ -43,11 +46,20 @@ def skillhouse_toolset(
     return HouseToolset(desk)
 
 
+def skillhouse_context(
+    house: Skillhouse, *, agent: str = "default", user: str = "local"
+) -> AbstractCapability[Any]:
+    """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
+
+    It stands after what shortens the history. The texts are in the requests, not in the history.
+    """
+    return KeepingCapability(Desk(house=house, channel=CHANNEL, agent=agent, user=user))
+
+
 class HouseToolset(AbstractToolset[Any]):
     """What `skillhouse_toolset` returns, for programs that hear more of each call."""
 
     def __init__(self, desk: Desk) -> None:
-        """Take the place in the house."""
         self._desk = desk
         self._asked = Kept[str]()
 
@@ -78,10 +90,11 @@ class HouseToolset(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
         given = self._given(ctx) if ctx.tool_call_approved else ""
-        if given:
-            result = await self._desk.allowed(name, tool_args, given)
-        else:
-            result = await self.result_of(name, tool_args, ctx)
+        with calling(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
+            if given:
+                result = await self._desk.allowed(name, tool_args, given)
+            else:
+                result = await self.result_of(name, tool_args, ctx)
         question = self._desk.question(result)
         if question is not None:
             self._asked.keep(ctx.tool_call_id, question["approval_id"])
@@ -90,11 +103,9 @@ class HouseToolset(AbstractToolset[Any]):
             raise ToolFailed(result.content)
         return result.content
 
-    async def result_of(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any]
-    ) -> ToolResult:
+    async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
         """Make one call for the first time; a subclass may add to it."""
-        return await self._desk.call(name, tool_args)
+        return await self._desk.call(name, given)
 
     def _given(self, ctx: RunContext[Any]) -> str:
         """Return which approval the yes is about: as the program says, else as this toolset asked.

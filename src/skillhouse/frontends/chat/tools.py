@@ -55,15 +55,13 @@ class ChatTools(HouseToolset):
             for name, tool in found.items()
         }
 
-    async def result_of(
-        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any]
-    ) -> ToolResult:
+    async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
         """Make one call, and show it."""
-        self._screen.progress(described(name, tool_args))
+        self._screen.progress(described(name, given))
         call_id = ctx.tool_call_id or ""
         result = await self._desk.call(
             name,
-            tool_args,
+            given,
             listener=self._show,
             session_id=self._session_id,
             message_id=ctx.run_id or "",
@@ -72,7 +70,7 @@ class ChatTools(HouseToolset):
         if result.is_error:
             told = result.content.split("\n", 1)[0]
             self._screen.progress(f"  {result.status}: {cut(one_line(told), _LINE)}")
-        return self._heard(Called(name=name, arguments=tool_args, call_id=call_id, result=result))
+        return self._heard(Called(name=name, arguments=given, call_id=call_id, result=result))
 
     async def _show(self, progress: Progress) -> None:
         of = f" of {progress.total:g}" if progress.total is not None else ""

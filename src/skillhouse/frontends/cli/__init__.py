@@ -44,6 +44,7 @@ VERBS = {
     "policy": ("policy", "explain what a permission would meet, or lint the rules"),
     "remote": ("remote", "list and sync the servers whose skills are used here"),
     "sandbox": ("sandboxing", "test the sandbox that commands run in"),
+    "worker": ("worker", "run the code of skills for a core that is elsewhere"),
     "keys": ("keys", "make, list and revoke the keys that sign"),
     "stop": ("stopping", "refuse every tool and end the session keys, at once"),
     "resume": ("resuming", "let the tools go on after a stop"),

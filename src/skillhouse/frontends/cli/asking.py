@@ -12,16 +12,12 @@ from typing import TextIO
 import anyio
 
 from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, offered
-from skillhouse.floor import digest
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.question import question_lines
+from skillhouse.frontends.text import one_line
 
 TERMINAL = Path("/dev/tty")
 """The terminal of this process, also where another program holds its stdin and stdout."""
-FACT_LINES = 30
-"""Lines of one fact that are shown; more is said to be there."""
-LINE_COLUMNS = 400
-"""Columns of one line that are shown (reference/security.md section 6, item 68)."""
 LINE_MAX = 1_000
 """Bytes of an answer; the line discipline gives no more than 4,096 at once."""
 
@@ -96,25 +92,12 @@ class TerminalChannel:
 
 def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
     """Show everything a person should see of a question; nothing in it can act on a terminal."""
-    note(f"\n{cut(one_line(request.title), LINE_COLUMNS)}")
-    for label, value in request.facts:
-        first, *rest = shown_lines(value)
-        note(f"  {shown(label)}: {first}")
-        for line in rest[:FACT_LINES]:
-            note(f"    {line}")
-        if len(rest) > FACT_LINES:
-            note(f"    … {len(rest) - FACT_LINES} more lines")
-        if len(rest) > FACT_LINES or any(len(line) > LINE_COLUMNS for line in value.split("\n")):
-            note(f"    {len(value)} characters in all, {digest(value.encode())}")
-    for reason in request.reasons:
-        note(f"  why: {one_line(reason)}")
+    title, *lines = question_lines(request)
+    note(f"\n{title}")
+    for line in lines:
+        note(line)
     if request.always:
         note(f"  a lasting yes would allow: {one_line(', '.join(request.always))}")
-
-
-def shown_lines(text: str) -> list[str]:
-    """Return the lines of an untrusted text, safe to show, each folded where it is too long."""
-    return [cut(shown(line), LINE_COLUMNS) for line in text.split("\n")]
 
 
 def _line(file: TextIO) -> str:

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,12 +17,14 @@ from skillhouse.audit import (
     AuditLog,
     Query,
     Stats,
+    Trouble,
     Verification,
     csv_lines,
     entries_of,
     find_record,
     json_lines,
     stats_of,
+    troubles,
     write_gate_lines,
 )
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
@@ -97,7 +99,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     entries = _entries(options, log)
     if options.verb == "stats":
-        _stats(stats_of(entries), terminal, json=options.json)
+        _stats(stats_of(entries), troubles(log), terminal, json=options.json)
         return 0
     if options.verb == "export":
         _export(entries, options, terminal)
@@ -139,9 +141,10 @@ def _moment(text: str) -> str:
     return text.replace(" ", "T").removesuffix("Z")
 
 
-def _stats(stats: Stats, terminal: Terminal, *, json: bool) -> None:
+def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:
     if json:
-        terminal.json(dataclasses.asdict(stats))
+        found = [dataclasses.asdict(trouble) for trouble in wrong]
+        terminal.json({**dataclasses.asdict(stats), "troubles": found})
         return
     period = f", {stats.first[:19]} to {stats.last[:19]} UTC" if stats.total else ""
     terminal.line(f"{counted(stats.total, 'call')}{period}")
@@ -158,6 +161,13 @@ def _stats(stats: Stats, terminal: Terminal, *, json: bool) -> None:
             terminal.heading(title)
             for name, count in counts.items():
                 terminal.line(f"  {count:>8}  {one_line(name or '(none)')}")
+    if stats.outages:
+        terminal.heading("the log itself")
+        cost = f"{counted(stats.refused, 'effect')} refused"
+        lost = f", {counted(stats.dropped, 'record')} lost" if stats.dropped else ""
+        terminal.line(f"  {stats.outages:>8}  could not be written: {cost}{lost}")
+    for trouble in wrong:
+        terminal.note(f"{terminal.style('warning:', 'yellow', errors=True)} {trouble.message}")
 
 
 def _export(entries: Iterator[AuditEntry], options: argparse.Namespace, terminal: Terminal) -> None:

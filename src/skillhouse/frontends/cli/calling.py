@@ -10,11 +10,13 @@ from typing import Any
 
 import anyio
 
+from skillhouse.frontends.cli.answering import answer
 from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.text import shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import ToolResult, UnknownToolError
+from skillhouse.tools import Progress, ToolResult, UnknownToolError
 
 EXAMPLES = """examples:
   skillhouse call read --args '{"path": "README.md"}'
@@ -46,28 +48,19 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     arguments = _arguments(options.args)
     with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
         try:
-            result = anyio.run(_called, house, options, arguments)
+            result = anyio.run(_called, house, options, arguments, terminal)
         except UnknownToolError as error:
             raise UsageError(str(error)) from error
-    if options.json:
-        terminal.json(
-            {
-                "status": result.status,
-                "content": result.content,
-                "data": result.data,
-                "approval_id": result.approval_id,
-            }
-        )
-    elif result.is_error:
-        terminal.error(result.content)
-    else:
-        terminal.document(result.content)
-    return 1 if result.is_error else 0
+    return answer(result, terminal, as_json=options.json)
 
 
 async def _called(
-    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any]
+    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any], terminal: Terminal
 ) -> ToolResult:
+    async def tell(progress: Progress) -> None:
+        share = progress.progress / progress.total if progress.total else 0.0
+        terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
+
     try:
         return await house.call(
             options.tool,
@@ -75,6 +68,7 @@ async def _called(
             agent=options.agent,
             channel="cli",
             approval_id=options.approval,
+            listener=tell,
         )
     finally:
         await house.let_go()

@@ -13,8 +13,9 @@ from skillhouse.discovery import git_root
 from skillhouse.frontends.cli.options import UsageError, add_json
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.lens_plain import lens_value
-from skillhouse.frontends.lens_text import report
-from skillhouse.runtime import Places, TrustStore, configured
+from skillhouse.frontends.lens_text import COLUMNS, report
+from skillhouse.frontends.text import wrapped
+from skillhouse.runtime import Places, TrustStore, audit_troubles, configured
 from skillhouse.runtime.lens import Lens, look, problems
 from skillhouse.skill import Profile, load_profile, profile_names
 
@@ -52,13 +53,18 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print what each client makes of this place; 1 when something is wrong."""
     places = places_of(options)
     lens = seen_by(places, profiles_of(places, options.clients or ()))
-    found = problems(lens)
+    found, stuck = problems(lens), audit_troubles(configured(places))
     if options.json:
-        terminal.json({"machine": machine(), **lens_value(lens, found)})
+        audit = [{"code": one.code, "message": one.message} for one in stuck]
+        terminal.json({"machine": machine(), **lens_value(lens, found), "audit": audit})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
             terminal.line(line)
-    return 1 if found else 0
+        for one in stuck:
+            terminal.line()
+            for line in wrapped(f"{one.message} [{one.code}]", COLUMNS):
+                terminal.line(line)
+    return 1 if found or stuck else 0
 
 
 def places_of(options: argparse.Namespace) -> Places:

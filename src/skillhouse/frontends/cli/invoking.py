@@ -9,6 +9,7 @@ import sys
 
 import anyio
 
+from skillhouse.frontends.cli.answering import answer
 from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
@@ -53,20 +54,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 channel="cli",
             )
         )
-    if options.json:
-        terminal.json(
-            {
-                "status": result.status,
-                "content": result.content,
-                "data": result.data,
-                "approval_id": result.approval_id,
-            }
-        )
-    elif result.is_error:
-        terminal.error(result.content)
-    else:
-        terminal.document(result.content)
-    return 1 if result.is_error else 0
+    return answer(result, terminal, as_json=options.json)
 
 
 def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:

@@ -15,13 +15,17 @@ EXAMPLES = """examples:
   skillhouse mcp install claude-code --project   in .mcp.json of this project
   skillhouse mcp status                          which clients have it
   skillhouse mcp uninstall codex
+  skillhouse mcp servers                         the servers whose skills are used here
+  skillhouse mcp servers refresh docs            ask one what it has; without a label, all
+  skillhouse mcp servers add docs skill://pdf/SKILL.md
+  skillhouse mcp servers forget docs             remove what is stored of it
 
 A coding agent starts the server itself and talks to it over stdin and stdout; docs/guides/agents.md
 says what it gets. What needs a yes waits: answer it with `skillhouse approvals` or on the page of
 `skillhouse up`, and the agent repeats the call.
 
 Clients: claude-code, codex, gemini-cli, opencode. Comments in their files stay, and an entry that
-we did not write is left alone.
+we did not write is left alone. Servers are named in [[mcp_servers]] of the configuration.
 """
 
 
@@ -30,10 +34,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("install", "uninstall", "status"),
-        help="what to do about clients' configurations; without it, serve",
+        choices=("install", "uninstall", "status", "servers"),
+        help="about clients' configurations, or other servers; without it, serve",
     )
-    parser.add_argument("clients", nargs="*", metavar="CLIENT", help="whose configuration")
+    parser.add_argument(
+        "clients",
+        nargs="*",
+        metavar="CLIENT",
+        help="whose configuration; after `servers`: list, refresh, add, forget",
+    )
     parser.add_argument(
         "--agent", default="default", metavar="NAME", help="whose skills and rules hold (default)"
     )
@@ -53,7 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until the client closes stdin, Ctrl-C or SIGTERM; or edit configurations."""
+    """Serve until the client closes stdin, Ctrl-C or SIGTERM; or do what the action says."""
+    if options.action == "servers":
+        from skillhouse.frontends.cli.mcp_servers import served
+
+        with house_of(options) as house:
+            return served(options, house, terminal)
     if options.action is not None:
         # Not loaded to serve: the first answer must come soon.
         from skillhouse.frontends.cli.client_configs import configured

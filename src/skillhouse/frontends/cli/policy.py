@@ -63,11 +63,11 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
     if action == "skill":
         try:
-            return house.explain_skill(house.skill(resource), agent=agent)
+            return house.policy.explain_skill(house.skill(resource), agent=agent)
         except UnknownSkillError:
             # Rules may be about skills that are not here yet.
-            return house.explain(Permission(action=action, resource=resource), agent=agent)
-    return house.explain(Permission(action=action, resource=resource), agent=agent)
+            return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
+    return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
 
 
 def _print(found: Explanation, terminal: Terminal) -> None:

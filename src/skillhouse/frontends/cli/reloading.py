@@ -12,16 +12,16 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code_loading import Loaded, load_code
-from skillhouse.tools import SkillCodeTool
+from skillhouse.runtime.code_loading import Loaded, Reloaded, reload_code
 
 EXAMPLES = """examples:
   skillhouse reload
   skillhouse reload --json
 
 Reads every manifest anew and loads the code of each skill in a cell, without calling a tool. Code
-that somebody is asked about before it runs is not loaded. A program that runs already takes edited
-code by itself, from the next call on; calls under way end with the code that they began with.
+that somebody is asked about before it runs is not loaded. A tool that the manifest declares and the
+code does not export is not offered any more. Programs of this house that run already (`up`, `mcp`,
+`chat`) read anew before their next call; calls under way end with the code that they began with.
 """
 
 
@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Say which tools of skills can be used; 1 when something cannot."""
     with house_of(options) as house:
-        found = anyio.run(_reloaded, house, options.agent)
+        done = anyio.run(_reloaded, house, options.agent)
+    found = done.loaded
     problems = house.skill_code.problems
     failed = _failed(found) + [
         (str(problem.path or ""), problem.message)
@@ -48,6 +49,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 "loaded": [name for skill in found for name in skill.tools],
                 "not_tried": [skill.skill for skill in found if not skill.is_tried],
                 "failed": [{"name": name, "error": error} for name, error in failed],
+                "steps": [
+                    {"directory": str(directory), "step": step} for directory, step in done.steps
+                ],
             }
         )
         return 1 if failed else 0
@@ -65,12 +69,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if failed else 0
 
 
-async def _reloaded(house: Skillhouse, agent: str) -> tuple[Loaded, ...]:
+async def _reloaded(house: Skillhouse, agent: str) -> Reloaded:
     try:
-        house.refresh()
-        await house.skill_code.reload()
-        tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
-        return await load_code(tools, house.skill_code, agent=agent)
+        return await reload_code(house, agent=agent)
     finally:
         await house.let_go()
 
@@ -78,8 +79,9 @@ async def _reloaded(house: Skillhouse, agent: str) -> tuple[Loaded, ...]:
 def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
     whole = [(skill.skill, skill.error) for skill in found if skill.error]
     single = [
-        (name, "the manifest declares it, and the code does not export it")
+        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
         for skill in found
-        for name in skill.missing
+        if skill.lacking is not None
+        for tool in skill.lacking.tools
     ]
     return whole + single

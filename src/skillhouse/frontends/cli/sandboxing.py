@@ -46,5 +46,5 @@ def _print(status: SandboxStatus, terminal: Terminal) -> None:
     for probe in status.probes:
         word = "holds" if probe.passed else terminal.style("fails", "red")
         terminal.line(
-            f"  {probe.name:<22}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
+            f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
         )

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"opened {shown(str(path))}")
     content = house.load(options.skill)
     skill = content.skill
-    explained = house.explain_skill(skill)
+    explained = house.policy.explain_skill(skill)
     if options.json:
         plain = content_value(content)
         del plain["body"]

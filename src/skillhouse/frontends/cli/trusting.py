@@ -44,14 +44,14 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.line(shown(project))
         return 0
     if options.revoke:
-        revoked = house.revoke_trust()
+        revoked = house.trusting.revoke()
         if options.json:
             terminal.json({"project": str(house.project), "revoked": revoked})
         else:
             word = "no longer trusted" if revoked else "was not trusted"
             terminal.line(f"{shown(str(house.project))} {word}")
         return 0 if revoked else 1
-    report = house.trust_report() if options.show else house.trust()
+    report = house.trusting.report() if options.show else house.trusting.trust()
     if options.json:
         terminal.json(trust_value(report))
     else:

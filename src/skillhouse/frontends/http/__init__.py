@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,24 @@ if TYPE_CHECKING:
 __all__ = ["http_app", "serve"]
 
 
-def serve(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
-    """Serve the house on 127.0.0.1 until SIGINT or SIGTERM, and return the exit code 0.
+def serve(
+    house: Skillhouse,
+    *,
+    port: int,
+    announce: Callable[[str], None],
+    host: str = "127.0.0.1",
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
+) -> int:
+    """Serve the house until SIGINT or SIGTERM, and return the exit code 0.
 
     Args:
         house: What to show; nobody else may use it meanwhile.
         port: Where to listen; 0 takes a free port.
         announce: Gets the one address that opens the page, as soon as the port is ours.
+        host: The address to listen on.
+        allowed: More names under which we answer, NAME or NAME:PORT as a browser sends it.
+        open_mcp: Whether `/mcp` is answered without the token, to every program of this machine.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -29,10 +40,19 @@ def serve(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> i
     """
     with _server_extra():
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
-    return listen(house, port=port, announce=announce)
+    return listen(
+        house, port=port, announce=announce, host=host, allowed=allowed, open_mcp=open_mcp
+    )
 
 
-def http_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
+def http_app(
+    house: Skillhouse,
+    *,
+    token: str,
+    port: int,
+    session: str | None = None,
+    allowed: Sequence[str] = (),
+) -> ASGIApp:
     """Return the guarded application that answers on 127.0.0.1:`port`.
 
     Args:
@@ -40,13 +60,14 @@ def http_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
         token: What a client has to know.
         port: Part of the only Host and Origin that are accepted.
         session: What the browser's cookie holds; None makes a random one.
+        allowed: More names under which we answer, as of `serve`.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
     """
     with _server_extra():
         from skillhouse.frontends.http.app import make_app  # noqa: PLC0415 - an extra.
-    return make_app(house, token=token, port=port, session=session)
+    return make_app(house, token=token, port=port, session=session, allowed=allowed)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,21 @@ _STATIC = Path(__file__).resolve().parent / "static"
 _STATIC_TYPES = {"/style.css": "text/css; charset=utf-8", "/icon.svg": "image/svg+xml"}
 
 
-def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = None) -> ASGIApp:
+def make_app(
+    house: Skillhouse,
+    *,
+    token: str,
+    port: int,
+    session: str | None = None,
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
+) -> ASGIApp:
     """Return the application of `http_app`."""
     site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
+    # Calls that wait for a person say where.
+    house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
     inbox = Inbox(house.approvals, house.safeguards.devices, site.page, time.time)
-    mcp = McpOverHttp(house)
+    mcp = McpOverHttp(house, needs_key=not open_mcp)
     routes = [
         Route("/", site.status),
         Route("/skills/{reference:path}", site.skill),
@@ -68,10 +79,11 @@ def make_app(house: Skillhouse, *, token: str, port: int, session: str | None = 
         app,
         keys=Keys(token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port),
         port=port,
+        allowed=allowed,
         unauthorized=site.unauthorized,
         # The page of the 401 is styled as well; both files are the same for everyone.
         # A device's answer brings its own signature.
-        open_paths=frozenset(_STATIC_TYPES) | {DEVICE_PATH},
+        open_paths=frozenset(_STATIC_TYPES) | {DEVICE_PATH} | ({MCP_PATH} if open_mcp else set()),
         post_below=INBOX_PATH,
         methods_at={MCP_PATH: MCP_METHODS},
     )

@@ -7,7 +7,7 @@ stands behind one `Guard`, which is the outermost application: nothing answers o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAMES = ("127.0.0.1", "localhost")
-"""The only names under which we answer."""
+"""The names under which we answer; all others an operator names."""
 
 READ_METHODS = ("GET", "HEAD")
 
@@ -65,6 +65,7 @@ class Guard:
         methods: tuple[str, ...] = READ_METHODS,
         post_below: str | None = None,
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        allowed: Sequence[str] = (),
     ) -> None:
         """Stand before `app`.
 
@@ -77,6 +78,7 @@ class Guard:
             methods: The only methods that are answered.
             post_below: Beginning of the paths where POST is answered as well.
             methods_at: Paths with methods of their own.
+            allowed: More names under which we answer, NAME or NAME:PORT; none is a pattern.
         """
         self._app = app
         self._keys = keys
@@ -88,8 +90,11 @@ class Guard:
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
         # A browser leaves out the port that http has anyway.
         accepted = self._hosts + (NAMES if port == 80 else ())
-        self._accepted_hosts = frozenset(host.encode() for host in accepted)
-        self._accepted_origins = frozenset(f"http://{host}".encode() for host in accepted)
+        # What stands before us there may speak TLS; a name is its owner's in both.
+        origins = [f"http://{host}" for host in accepted]
+        origins += [f"{scheme}://{host}" for host in allowed for scheme in ("http", "https")]
+        self._accepted_hosts = frozenset(host.encode() for host in (*accepted, *allowed))
+        self._accepted_origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

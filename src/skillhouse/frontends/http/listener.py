@@ -1,16 +1,17 @@
-"""Listens on this machine only, until a signal ends it."""
+"""Listens until a signal ends it: on this machine only, if nobody says otherwise."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import secrets
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 
@@ -18,7 +19,7 @@ from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.runtime import Skillhouse
 
 HOST = "127.0.0.1"
-"""The only address that is listened on."""
+"""The address that is listened on if nobody names another."""
 BACKLOG = 128
 HEAD_MAX = 16 * 1024
 """Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
@@ -26,14 +27,30 @@ GRACE_SECONDS = 0.5
 """How long a client may take to read its answer once the end was asked for."""
 
 
-def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> int:
+def listen(
+    house: Skillhouse,
+    *,
+    port: int,
+    announce: Callable[[str], None],
+    host: str = HOST,
+    allowed: Sequence[str] = (),
+    open_mcp: bool = False,
+) -> int:
     """Serve `house` until SIGINT or SIGTERM; see `serve`."""
-    with bound(port) as listener:
+    with bound(port, host) as listener:
         port = listener.getsockname()[1]
+        if open_mcp and not ipaddress.ip_address(host).is_loopback:
+            # INVARIANT: without the token only programs of this machine are answered, whatever
+            # address somebody lets this listen on one day.
+            raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
+        name = HOST if ipaddress.ip_address(host).is_unspecified else host
+        place = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+        # An address cannot be rebound by a name service, so it may be asked for as it is.
+        allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
         server = Server(
             uvicorn.Config(
-                make_app(house, token=token, port=port),
+                make_app(house, token=token, port=port, allowed=allowed, open_mcp=open_mcp),
                 http="h11",
                 loop="asyncio",
                 ws="none",
@@ -48,28 +65,30 @@ def listen(house: Skillhouse, *, port: int, announce: Callable[[str], None]) -> 
             )
         )
         with server.ended_by_signals():
-            announce(f"http://{HOST}:{port}/?token={token}")
+            announce(f"http://{place}/?token={token}")
             # A pipe would keep the line until it is full, and its reader waits for it.
             sys.stdout.flush()
             server.run(sockets=[listener])
     return 0
 
 
-def bound(port: int) -> socket.socket:
-    """Return a socket that listens on `port` of this machine, 0 for any free port.
+def bound(port: int, host: str = HOST) -> socket.socket:
+    """Return a socket that listens on `port` of an address of this machine, 0 for any free port.
 
     Raises:
         OSError: the port cannot be had; its text says what to do.
     """
     try:
-        return socket.create_server((HOST, port), backlog=BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-        raise OSError(error.errno, advice, f"{HOST}:{port}") from error
+        raise OSError(error.errno, advice, f"{host}:{port}") from error
 
 
 _ADVICE = {
     errno.EADDRINUSE: "port taken, choose another with --port, or --port 0 for any free one",
+    errno.EADDRNOTAVAIL: "no address of this machine, choose another with --host",
     errno.EACCES: "port reserved for the system, choose one from 1024 with --port",
 }
 

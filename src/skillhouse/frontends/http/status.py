@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
+from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import Explanation, Skillhouse, View
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
@@ -94,6 +96,8 @@ class Status:
     skills: tuple[Judged, ...]
     denied: tuple[Judged, ...]
     """The first of those that rules deny."""
+    audit: tuple[Trouble, ...]
+    """What is wrong with the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +124,7 @@ class Reader:
     def __init__(self, house: Skillhouse, clock: Callable[[], float]) -> None:
         """Take the house, and a clock that gives seconds."""
         self._house = house
+        self._audit = AuditNews(house.audit_log)
         self._clock = clock
         # INVARIANT: the house is used under this lock only; it is not made for several threads.
         self._lock = threading.Lock()
@@ -149,6 +154,7 @@ class Reader:
                 pages=pages,
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
                 denied=tuple(self._denied(skill) for skill in found.view.hidden[:PAGE_SKILLS]),
+                audit=self._audit.look(),
             )
 
     def _searched(self, found: Found, query: str) -> tuple[Skill, ...]:
@@ -175,7 +181,7 @@ class Reader:
             skill = found.by_id.get(reference) or found.by_file.get(reference)
             if skill is None:
                 skill = self._house.skill(reference)
-            explanation = self._house.explain_skill(skill)
+            explanation = self._house.policy.explain_skill(skill)
             winner = next((s for s in found.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
@@ -220,12 +226,12 @@ class Reader:
         return self._found
 
     def _judged(self, skill: Skill) -> Judged:
-        explained = self._house.explain_skill(skill)
+        explained = self._house.policy.explain_skill(skill)
         return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
     def _denied(self, skill: Skill) -> Judged:
         # A rule decided, so the digest that the default would need is not asked for.
-        explained = self._house.explain(Permission(action="skill", resource=skill.name))
+        explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
         return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 

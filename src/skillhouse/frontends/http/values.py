@@ -28,6 +28,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "shadowed": len(found.shadowed),
         "diagnostics": len(found.index.diagnostics),
         "errors": found.errors,
+        "audit": [{"code": one.code, "message": one.message} for one in status.audit],
         "catalog": {"tokens": found.tokens, "omitted": found.omitted},
         "roots": [
             {

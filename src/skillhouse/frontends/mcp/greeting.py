@@ -73,6 +73,7 @@ def _initialized(wanted: str) -> Mapping[str, Any]:
     return {
         "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
         "capabilities": {
+            "prompts": {"listChanged": True},
             "resources": {"subscribe": False, "listChanged": True},
             "tools": {"listChanged": True},
         },

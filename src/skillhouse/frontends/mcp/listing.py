@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Invocable, Skillhouse, View
 from skillhouse.tools import Tool
 
 READING = frozenset({"read", "list", "web_search"})
@@ -17,8 +17,8 @@ OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
 CHECK_SECONDS = 1.0
 """Least time between two looks at the disk that calls cause."""
 
-Seen = tuple[tuple[str, str, str], ...]
-"""Name, description and file of each skill."""
+Seen = tuple[object, ...]
+"""Skills, tools and menu, as far as a client is shown them; two are compared."""
 
 
 class Listing:
@@ -31,6 +31,7 @@ class Listing:
         self._agent = agent
         self._clock = clock
         self._checked = clock()
+        self._menu: tuple[View, tuple[Invocable, ...]] | None = None
         self._seen = self._visible()
 
     def tools(self) -> list[dict[str, Any]]:
@@ -42,15 +43,29 @@ class Listing:
         return self._clock() - self._checked >= CHECK_SECONDS and self.changed()
 
     def changed(self) -> bool:
-        """Look anew, and return whether the agent sees other skills than at the last look."""
+        """Look anew, and return whether the agent sees anything else than at the last look."""
         self._checked = self._clock()
         self._house.refresh()
         before, self._seen = self._seen, self._visible()
         return self._seen != before
 
+    def menu(self) -> tuple[Invocable, ...]:
+        """Return what the agent's person may start."""
+        return self._menu_of(self._house.view(self._agent))
+
+    def _menu_of(self, view: View) -> tuple[Invocable, ...]:
+        if self._menu is None or self._menu[0] is not view:
+            self._menu = view, view.menu.entries()
+        return self._menu[1]
+
     def _visible(self) -> Seen:
-        skills = self._house.view(self._agent).listed.skills
-        return tuple((skill.name, skill.description, skill.file) for skill in skills)
+        view = self._house.view(self._agent)
+        return (
+            tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),
+            # Schemas are compared only where a look has made new tools.
+            tuple((t.name, t.description, t.schema) for t in self._house.tools(agent=self._agent)),
+            self._menu_of(view),
+        )
 
 
 def _described(tool: Tool) -> dict[str, Any]:

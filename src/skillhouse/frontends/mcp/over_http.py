@@ -35,8 +35,20 @@ def is_available() -> bool:
 class McpOverHttp:
     """An ASGI application; it checks neither key nor origin, so it stands behind a guard."""
 
-    def __init__(self, house: Skillhouse, *, agent: str = "default", user: str = "local") -> None:
+    def __init__(
+        self,
+        house: Skillhouse,
+        *,
+        agent: str = "default",
+        user: str = "local",
+        needs_key: bool = True,
+    ) -> None:
+        """Take what is served, to whom, and whether only those with the key get here.
+
+        Without a key nobody knows whose client it is, so no answer that one brings counts.
+        """
         self._house = house
+        self._needs_key = needs_key
         self._agent = agent
         self._user = user
         self._tasks: TaskGroup | None = None
@@ -60,7 +72,7 @@ class McpOverHttp:
         Raises:
             MissingExtraError: the packages of the extra `mcp` are not installed.
         """
-        if not any(name == b"authorization" for name, _ in scope["headers"]):
+        if self._needs_key and not any(name == b"authorization" for name, _ in scope["headers"]):
             # The guard has checked it where it is there; a browser's cookie opens pages only.
             await _refuse(send)
             return
@@ -78,7 +90,11 @@ class McpOverHttp:
             import_module, "mcp.server.streamable_http_manager"
         )
         server = import_module("skillhouse.frontends.mcp.server").HouseServer(
-            self._house, Listing(self._house, self._agent), agent=self._agent, user=self._user
+            self._house,
+            Listing(self._house, self._agent),
+            agent=self._agent,
+            user=self._user,
+            counts=self._needs_key,
         )
         manager = managers.StreamableHTTPSessionManager(app=server.sdk)
         async with manager.run():

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -16,6 +17,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
     ToolsListChanged,
 )
@@ -23,7 +25,11 @@ from mcp.shared.exceptions import MCPError
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.audit_news import AuditNews
+from skillhouse.frontends.mcp.asking import Asking
 from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.progress import listener_of
+from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
@@ -38,17 +44,33 @@ SESSIONS_MAX = 100
 logger = logging.getLogger(__name__)
 
 
+CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+
 class HouseServer:
     """One connection's view of the house, as handlers for the SDK."""
 
-    def __init__(self, house: Skillhouse, listing: Listing, *, agent: str, user: str) -> None:
+    def __init__(
+        self, house: Skillhouse, listing: Listing, *, agent: str, user: str, counts: bool = True
+    ) -> None:
+        """Take what is served.
+
+        Args:
+            house: Answers.
+            listing: What the agent's client was shown.
+            agent: Whose skills and rules hold.
+            user: On whose behalf calls are made.
+            counts: Whether a client is known to be its person's own; else nothing that it brings
+                is that person's answer.
+        """
         self._house = house
         self._listing = listing
-        self._agent = agent
-        self._user = user
+        self._audit_news = AuditNews(house.audit_log)
+        who = {"agent": agent, "user": user, "channel": CHANNEL}
+        self._asking = Asking(house, who, counts=counts)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
-        self.sdk: Server[None] = Server(
+        self.sdk = _TellingServer(
             "skillhouse",
             version=skillhouse.__version__,
             lifespan=self._watching,
@@ -56,16 +78,16 @@ class HouseServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
-        SkillRequests(house, agent=agent, user=user, channel=CHANNEL).register(self.sdk)
+        self.sdk.middleware.append(self._asking.rounds.boundary())
+        SkillRequests(house, agent, self._asking).register(self.sdk)
+        PromptRequests(house, listing, self._asking).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
 
     def options(self) -> InitializationOptions:
         """Return what the handshake tells a client."""
-        return self.sdk.create_initialization_options(
-            NotificationOptions(tools_changed=True, resources_changed=True)
-        )
+        return self.sdk.create_initialization_options()
 
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
@@ -76,26 +98,30 @@ class HouseServer:
         return types.ListToolsResult(tools=tools)
 
     async def _call_tool(
-        self, _: ServerRequestContext[None], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+        self, context: ServerRequestContext[None], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         if self._listing.changed_lately():
             await self._announce()
         try:
-            result = await self._house.call(
-                params.name,
-                params.arguments or {},
-                agent=self._agent,
-                user=self._user,
-                channel=CHANNEL,
+            result = await self._asking.through(
+                context,
+                params,
+                lambda who: self._house.call(
+                    params.name, params.arguments or {}, listener=listener_of(context), **who
+                ),
             )
         except UnknownToolError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        except MCPError:
+            raise
         except SkillhouseError as error:
             return _answer(str(error), is_error=True)
         except Exception:
             # The edge of the process: a traceback is for our log, never for a model.
             logger.exception("tools/call %s", params.name)
             return _answer("the call failed inside skillhouse", is_error=True)
+        if isinstance(result, types.InputRequiredResult):
+            return result
         return _answer(result.content, is_error=result.is_error)
 
     async def _initialized(
@@ -120,6 +146,7 @@ class HouseServer:
         while True:
             await anyio.sleep(POLL_SECONDS)
             try:
+                self._audit_news.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError):
                 # The next call says what is wrong; a half-written state file is whole again soon.
@@ -131,14 +158,31 @@ class HouseServer:
     async def _announce(self) -> None:
         await self._bus.publish(ToolsListChanged())
         await self._bus.publish(ResourcesListChanged())
+        await self._bus.publish(PromptsListChanged())
         for session in tuple(self._sessions):
             try:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
+                await session.send_prompt_list_changed()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
                 # This client has gone; the others are told all the same.
                 with suppress(ValueError):
                     self._sessions.remove(session)
+
+
+class _TellingServer(Server[None]):
+    """A server that tells of changes on every transport; the SDK's own options say it does not."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Return what the handshake tells a client."""
+        return super().create_initialization_options(
+            notification_options or CHANGES, experimental_capabilities, extensions
+        )
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:

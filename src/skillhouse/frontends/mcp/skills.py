@@ -11,6 +11,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
+from skillhouse.frontends.mcp.asking import Asking
 from skillhouse.frontends.mcp.listing import sendable
 from skillhouse.frontends.mcp.manifest import ServedFile
 from skillhouse.frontends.mcp.offer import (
@@ -78,9 +79,9 @@ class SkillRequests:
     as soon as a rule or a file does.
     """
 
-    def __init__(self, house: Skillhouse, *, agent: str, user: str, channel: str) -> None:
+    def __init__(self, house: Skillhouse, agent: str, asking: Asking) -> None:
         self._house = house
-        self._who = {"agent": agent, "user": user, "channel": channel}
+        self._asking = asking
         self._offer = Offer(lambda: house.view(agent).listed.skills)
 
     def register(self, server: Server[None]) -> None:
@@ -131,14 +132,19 @@ class SkillRequests:
         )
 
     async def _read_resource(
-        self, _: ServerRequestContext[None], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+        self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
         entry = self._offer.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:
             raise _unknown(uri, "no file of a skill is served at")
-        result = await read_skill_file(self._house, entry.skill, file.relative, **self._who)
+        skill, relative = entry.skill, file.relative
+        result = await self._asking.through(
+            context, params, lambda who: read_skill_file(self._house, skill, relative, **who)
+        )
+        if isinstance(result, types.InputRequiredResult):
+            return result
         if result.data is None or result.is_error:
             code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
             about = {"uri": uri, "status": result.status, "approvalId": result.approval_id}

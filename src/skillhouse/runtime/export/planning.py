@@ -145,7 +145,7 @@ class Planner:
             return "the path of its directory is not UTF-8"
         if not self._house.settings.is_enabled(skill.id):
             return f"it is disabled; `skillhouse enable {skill.id}`"
-        found = self._house.explain_skill(skill)
+        found = self._house.policy.explain_skill(skill)
         if found.decision.effect is not Effect.ALLOW:
             hint = "; `skillhouse trust`" if skill.scope == "project" else ""
             return f"only what needs no yes is exported: {found.reason}{hint}"

@@ -28,6 +28,15 @@ _LINKS = {
 }
 
 
+_KINDS = {
+    "description-missing": frozenset({"description-blank", "description-empty"}),
+    "name-missing": frozenset({"name-blank"}),
+    "frontmatter-not-mapping": frozenset({"colon-unspaced"}),
+    "yaml-error": frozenset({"colon-unspaced"}),
+}
+"""Traits that say more of a fault of ours than its code does."""
+
+
 class Reals(dict[str, str]):
     """Real paths, each found out once."""
 
@@ -118,20 +127,23 @@ class Eye:
             taken = other.file if other else ""
             return Verdict(state=State.SHADOWED, name=skill.name, code="shadowed", other=taken)
         if fault is not None:
-            codes = {fault.code}
-            if fault.code == "description-missing" and "description-empty" in peculiar:
-                codes = {"description-empty"}
-            accepted = bool(codes & self.profile.accepted)
-            return Verdict(
-                state=State.SEEN if accepted else State.DROPPED,
-                name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
-                code=fault.code,
-                reason=fault.message,
-                line=fault.line,
-            )
-        return self._unseen(places, real)
+            return self._faulty(fault, peculiar)
+        return self._unseen(places, real, peculiar)
 
-    def _unseen(self, places: Sequence[str], real: str) -> Verdict:
+    def _faulty(self, fault: Diagnostic, peculiar: Mapping[str, int]) -> Verdict:
+        """Return what this client makes of a file that we drop."""
+        # Where the file shows which of several faults it is, that one decides.
+        codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
+        accepted = bool(codes & self.profile.accepted)
+        return Verdict(
+            state=State.SEEN if accepted else State.DROPPED,
+            name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
+            code=fault.code,
+            reason=fault.message,
+            line=fault.line,
+        )
+
+    def _unseen(self, places: Sequence[str], real: str, peculiar: Mapping[str, int]) -> Verdict:
         """Say why no walk of this client came to a file."""
         for path, found in self.links:
             if any(place == path or place.startswith(path + "/") for place in places):
@@ -144,16 +156,16 @@ class Eye:
                 if root.scope == "project" and not self.may_read:
                     return Verdict(state=State.UNTRUSTED, code="project-untrusted")
                 parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
-                return self._skipped(root, real_root, parts, real)
+                if not parts and self.profile.root_skill:
+                    return self._root_skill(real, peculiar)
+                return self._skipped(root, real_root, parts)
         return Verdict(state=State.UNSEEN, code="no-root")
 
-    def _skipped(self, root: Root, real_root: str, parts: list[str], real: str) -> Verdict:
+    def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
         """Say why a walk of `root` does not come to the directory that `parts` name."""
         depth = root.max_depth or self.profile.scope(root.scope).max_depth
         code = "not-listed"
         if not parts:
-            if self.profile.root_skill:
-                return self._root_skill(real)
             code = "root-file"
         elif any(part in self.profile.skipped_directories for part in parts):
             code = "skipped-directory"
@@ -165,7 +177,7 @@ class Eye:
             code = "inside-a-skill"
         return Verdict(state=State.UNSEEN, code=code)
 
-    def _root_skill(self, real: str) -> Verdict:
+    def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
         """Read a SKILL.md in a root itself, which no walk of ours comes to."""
         try:
             data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
@@ -176,7 +188,7 @@ class Eye:
         if result.skill is not None:
             return Verdict(state=State.SEEN, name=result.skill.name)
         fault = next(found for found in result.diagnostics if found.severity is Severity.ERROR)
-        return Verdict(state=State.DROPPED, code=fault.code, reason=fault.message, line=fault.line)
+        return self._faulty(fault, peculiar)
 
     def _is_nested(self, real_root: str, parts: list[str]) -> bool:
         above = (os.path.join(real_root, *parts[:count]) for count in range(1, len(parts)))

@@ -21,9 +21,12 @@ HEAD_BYTES = 4_096
 TRAITS = frozenset(
     {
         "bom",
+        "colon-unspaced",
+        "description-blank",
         "description-empty",
         "fence-blanks",
         "link-file",
+        "name-blank",
         "name-long",
         "not-text",
         "one-line-block",
@@ -33,34 +36,24 @@ TRAITS = frozenset(
 
 _NEVER = frozenset({".git", ".hg", ".svn"})
 _BOM = b"\xef\xbb\xbf"
+_LINES = tuple(
+    re.compile(rb"^[ \t]*%s:" % field, re.MULTILINE) for field in (b"name", b"description")
+)
+"""What a client that reads line by line looks for; without both it has no skill."""
+_OF_LINES = frozenset({"colon-unspaced", "description-blank", "name-blank"})
+_NO_MORE = rb"(?:\n(?![ \t]+\S)|\Z)"
+"""The end of a line that no indented one goes on with."""
 _PATTERNS = {
     "one-line-block": re.compile(rb"^[\w-]+:[ \t]*[>|][-+0-9]*[ \t]+[^\s#]", re.MULTILINE),
+    "colon-unspaced": re.compile(rb"^[ \t]*(?:name|description):\S", re.MULTILINE),
+    "description-blank": re.compile(rb"^[ \t]*description:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
+    "name-blank": re.compile(rb"^[ \t]*name:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
     "description-empty": re.compile(rb"^description:[ \t]*(?:\"\"|'')[ \t]*$", re.MULTILINE),
     "not-text": re.compile(
         rb"^(?:name|description):[ \t]*(?:[-+]?[0-9][0-9_.]*|true|false|null|~)[ \t]*$",
         re.MULTILINE,
     ),
 }
-TRAITS = frozenset(
-    {
-        "bom",
-        "description-empty",
-        "fence-blanks",
-        "link-file",
-        "name-long",
-        "not-text",
-        "one-line-block",
-    }
-)
-"""What `refused` and `accepted` of a profile may name besides findings of our own."""
-
-_NEVER = frozenset({".git", ".hg", ".svn"})
-_BOM = b"\xef\xbb\xbf"
-_EMPTY = re.compile(rb"^description:[ \t]*(?:\"\"|'')[ \t]*$", re.MULTILINE)
-_NOT_TEXT = re.compile(
-    rb"^(?:name|description):[ \t]*(?:[-+]?[0-9][0-9_.]*|true|false|null|~)[ \t]*$", re.MULTILINE
-)
-_ONE_LINE_BLOCK = re.compile(rb"^[\w-]+:[ \t]*[>|][-+0-9]*[ \t]+[^\s#]", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -140,7 +133,10 @@ def traits(file: str) -> Mapping[str, int]:
         found["fence-blanks"] = 1
     if head.startswith(b"---"):
         block = head[: max(head.find(b"\n---", 3), 0) or len(head)]
+        has_lines = all(line.search(block) for line in _LINES)
         for trait, pattern in _PATTERNS.items():
+            if trait in _OF_LINES and not has_lines:
+                continue
             if match := pattern.search(block):
                 found[trait] = block.count(b"\n", 0, match.start()) + 1
     return found

@@ -44,6 +44,14 @@ CAUSES = {
     "description-missing": Cause(
         "it has no description", "add `description:`, what it does and when to use it"
     ),
+    "description-blank": Cause(
+        "nothing stands behind `description:`",
+        "say in `description` what it does and when to use it",
+    ),
+    "name-blank": Cause(
+        "nothing stands behind `name:`", "add `name:` with the name of its directory"
+    ),
+    "colon-unspaced": Cause("there is no blank behind a colon", "write a blank behind the colon"),
     "description-empty": Cause(
         "its description is empty", "say in `description` what it does and when to use it"
     ),

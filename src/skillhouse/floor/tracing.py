@@ -1,0 +1,257 @@
+"""Tells OpenTelemetry what happens, where somebody in this process listens.
+
+The one file that imports `opentelemetry`, and only when the process has loaded it already: who
+names an SDK has, so until then nobody listens, and neither the import (some 30 ms) nor spans are
+paid for.
+
+INVARIANT: what goes out is bounded and printable, whoever wrote it, and an exception's text never
+does: it may hold what a call was about.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from skillhouse.floor.conventions import COUNTERS, ERROR_TYPE, HISTOGRAMS, SECONDS_BUCKETS
+from skillhouse.floor.errors import SkillhouseError
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Tracer
+
+TEXT_MAX = 1_024
+"""Characters of an attribute; a skill's description has at most as many (specification)."""
+NAME_MAX = 128
+"""Characters of a name, an id or a span's name."""
+ITEMS_MAX = 16
+"""Texts in a list."""
+
+Kind = Literal["internal", "client"]
+Value = str | int | float | bool | Sequence[str]
+
+_SCOPE = "skillhouse"
+_API = "opentelemetry.trace"
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+"""Version 00 of W3C Trace Context, "traceparent Header"."""
+
+
+class Span:
+    """One span. This one is for where nobody listens: it tells nothing."""
+
+    __slots__ = ()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it is worth working out what to say."""
+        return False
+
+    @property
+    def traceparent(self) -> str:
+        """What others need to go on with this trace; empty where there is none."""
+        return ""
+
+    def set(self, attributes: Mapping[str, Value]) -> None:
+        """Say more; texts are cleaned and cut."""
+
+    def rename(self, name: str) -> None:
+        """Call it otherwise, now that more is known."""
+
+    def fail(self, code: str) -> None:
+        """Mark it as failed, under a code that says nothing of the content."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        return None
+
+
+class _Heard(Span):
+    """A span of the API; the current one from `with` to its end."""
+
+    __slots__ = ("_kind", "_name", "_parent", "_span", "_token")
+
+    def __init__(self, name: str, kind: Kind, parent: str) -> None:
+        self._name = name
+        self._kind = kind
+        self._parent = parent
+        self._span: Any = None
+        self._token: Any = None
+
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._span.is_recording())
+
+    @property
+    def traceparent(self) -> str:
+        return _written(self._span)
+
+    def set(self, attributes: Mapping[str, Value]) -> None:
+        if self.is_heard:
+            self._span.set_attributes({name: _sent(value) for name, value in attributes.items()})
+
+    def rename(self, name: str) -> None:
+        self._span.update_name(cleaned(name, NAME_MAX))
+
+    def fail(self, code: str) -> None:
+        from opentelemetry.trace import StatusCode  # noqa: PLC0415 - see the module.
+
+        if self.is_heard:
+            self._span.set_attribute(ERROR_TYPE, cleaned(code, NAME_MAX))
+            self._span.set_status(StatusCode.ERROR)
+
+    def __enter__(self) -> Self:
+        from opentelemetry import context, trace  # noqa: PLC0415 - see the module.
+
+        kind = trace.SpanKind.CLIENT if self._kind == "client" else trace.SpanKind.INTERNAL
+        around = _around(self._parent)
+        self._span = _tracer().start_span(cleaned(self._name, NAME_MAX), around, kind=kind)
+        self._token = context.attach(trace.set_span_in_context(self._span, around))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        from opentelemetry import context  # noqa: PLC0415 - see the module.
+
+        if error is not None:
+            code = getattr(error, "code", "") if isinstance(error, SkillhouseError) else ""
+            self.fail(code or type(error).__name__)
+        context.detach(self._token)
+        self._span.end()
+
+
+_UNHEARD = Span()
+
+
+def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
+    """Return a span to enter with `with`; what is opened inside is its child.
+
+    Args:
+        name: What happens.
+        kind: "client" where another machine is asked.
+        parent: A `traceparent` from outside. One that is none says nothing, and within a span of
+            the same trace it is that span's.
+    """
+    return _Heard(name, kind, parent) if _is_heard() else _UNHEARD
+
+
+def current() -> str:
+    """Return the `traceparent` of the span that we are in; empty where there is none."""
+    if not _is_heard():
+        return ""
+    from opentelemetry import trace  # noqa: PLC0415 - see the module.
+
+    return _written(trace.get_current_span())
+
+
+def count(name: str, attributes: Mapping[str, str]) -> None:
+    """Add one to a counter of the conventions."""
+    if _API in sys.modules:
+        _counter(name).add(1, _named(attributes))
+
+
+def observe(name: str, seconds: float, attributes: Mapping[str, str]) -> None:
+    """Put a duration into a histogram of the conventions."""
+    if _API in sys.modules:
+        _histogram(name).record(seconds, _named(attributes))
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether a text from outside names a trace and a span.
+
+    >>> is_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    True
+    """
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def cleaned(text: str, most: int = TEXT_MAX) -> str:
+    """Return untrusted text on one line, without what does not print, and not too long.
+
+    >>> cleaned("a\\nb\\u202ec", 3)
+    'a b'
+    """
+    if len(text) <= most and text.isprintable():
+        return text
+    text = text[: 4 * most]
+    if not text.isprintable():
+        text = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    return text[:most]
+
+
+def _is_heard() -> bool:
+    # Looked up instead of imported, which takes longer; another thread may be half through it.
+    api = sys.modules.get(_API)
+    proxy = getattr(api, "ProxyTracerProvider", None)
+    provider = getattr(api, "get_tracer_provider", None)
+    if api is None or proxy is None or provider is None:
+        return False
+    # The proxy is what stands in until an SDK is named.
+    return type(provider()) is not proxy
+
+
+def _written(span: Any) -> str:
+    found = span.get_span_context()
+    if not found.is_valid:
+        return ""
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+
+
+def _around(parent: str) -> Context | None:
+    """Return the context in which a span begins; None is the current one."""
+    match = _TRACEPARENT.fullmatch(parent)
+    if match is None:
+        return None
+    from opentelemetry import trace  # noqa: PLC0415 - see the module.
+
+    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
+    if trace.get_current_span().get_span_context().trace_id == trace_id:
+        # Whoever brought it, such as the MCP SDK, has opened a span of its own already.
+        return None
+    sampled = trace.TraceFlags(flags)
+    found = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
+    return trace.set_span_in_context(trace.NonRecordingSpan(found)) if found.is_valid else None
+
+
+def _sent(value: Value) -> Value:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, bool | int | float):
+        return value
+    return tuple(cleaned(item, NAME_MAX) for item in value[:ITEMS_MAX])
+
+
+def _named(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {name: cleaned(value, NAME_MAX) for name, value in attributes.items()}
+
+
+@cache
+def _tracer() -> Tracer:
+    from opentelemetry import trace  # noqa: PLC0415 - see the module.
+
+    return trace.get_tracer(_SCOPE)
+
+
+@cache
+def _counter(name: str) -> Any:
+    from opentelemetry import metrics  # noqa: PLC0415 - see the module.
+
+    unit, about = COUNTERS[name]
+    return metrics.get_meter(_SCOPE).create_counter(name, unit, about)
+
+
+@cache
+def _histogram(name: str) -> Any:
+    from opentelemetry import metrics  # noqa: PLC0415 - see the module.
+
+    unit, about = HISTOGRAMS[name]
+    return metrics.get_meter(_SCOPE).create_histogram(
+        name, unit, about, explicit_bucket_boundaries_advisory=SECONDS_BUCKETS
+    )

@@ -1,0 +1,148 @@
+"""`skillhouse worker`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from skillhouse.floor import ConfigError
+from skillhouse.frontends.cli.options import UsageError, port
+from skillhouse.frontends.cli.terminal import Terminal
+
+PORT = 8700
+TOKEN_BYTES = 4_096
+CONTAINER_HINT = "in a hardened container of its own, say --boundary container"
+EXAMPLES = """examples:
+  skillhouse worker --skills ./skills --core http://127.0.0.1:8701/rpc --token-file token
+  skillhouse worker --skills /skills --core http://core:8701/rpc --host 0.0.0.0 \\
+    --token-file /run/secrets/rpc-token --boundary container
+
+Runs the code of skills for a core that is elsewhere: `[skill_code] executor` in its configuration
+names this address. Both know the same token, of 16 characters or more; it is read from a file or a
+variable and never from the command line. What skills fetch, read and sign is asked of the core.
+
+--boundary sandbox (the default) runs code by bubblewrap, and ends where that does not work.
+--boundary container is for a hardened container, in which bubblewrap cannot work: the container is
+the outer boundary, and each call is one process held by Landlock, a system call filter and limits.
+docs/guides/containers.md says what that is worth.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    add = parser.add_argument
+    add("--skills", action="append", required=True, metavar="DIR",
+        help="serve the skills directly below DIR; may be repeated")  # fmt: skip
+    add(
+        "--core", required=True, metavar="URL", help="where the core is asked: http://HOST:PORT/rpc"
+    )
+    token = parser.add_mutually_exclusive_group(required=True)
+    token.add_argument("--token-file", metavar="FILE", help="the file that holds the token")
+    token.add_argument("--token-env", metavar="NAME", help="the variable that holds the token")
+    add("--host", default="127.0.0.1", metavar="ADDR",
+        help="where to listen (127.0.0.1); with another one, the network reaches it")  # fmt: skip
+    add("--port", type=port, default=PORT, metavar="N", help=f"port ({PORT}; 0 takes a free one)")
+    add("--boundary", choices=("sandbox", "container"), default="sandbox",
+        help="what holds the code (sandbox)")  # fmt: skip
+    add("--packages", metavar="DIR", help="the store of dependencies that the core fills")
+    add("--python-packages", action="append", default=[], metavar="DIR",
+        help="modules for all skills in Python")  # fmt: skip
+    add("--node-packages", action="append", default=[], metavar="DIR",
+        help="modules for all skills in JavaScript")  # fmt: skip
+    add("--state", metavar="DIR", help="where copies of running skills are kept (temporary)")
+    add("--json", action="store_true", help="print the first line as JSON")
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
+    from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
+    from skillhouse.sandbox import check_token
+
+    token = _token(options, os.environ)
+    try:
+        check_token(token)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    try:
+        at_port(options.core, 0)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+    def report(line: Mapping[str, Any]) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        terminal.note(line_of({"time": now, **line}))
+        sys.stderr.flush()
+
+    def announce(line: Mapping[str, Any]) -> None:
+        said = (
+            f"runs the code of skills at {line['address']} ({line['level']}, {line['tools']} tools)"
+        )
+        terminal.line(line_of(line) if options.json else said)
+        sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory(prefix="skillhouse-worker-") as made:
+        settings = ExecutorSettings(
+            host=options.host,
+            port=options.port,
+            token=token,
+            core=options.core,
+            skills=_directories(options.skills, "--skills"),
+            state=Path(options.state or made).absolute(),
+            packages=None if options.packages is None else Path(options.packages).absolute(),
+            shared={
+                "python": _directories(options.python_packages, "--python-packages"),
+                "javascript": _directories(options.node_packages, "--node-packages"),
+            },
+        )
+        return anyio.run(_served, settings, options.boundary, announce, report)
+
+
+async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> int:
+    from skillhouse.frontends.executor import run_executor
+    from skillhouse.sandbox import Level, contained_test, self_test
+
+    status = await (contained_test() if boundary == "container" else self_test())
+    if status.level is Level.NONE:
+        hint = status.hint if boundary == "container" else f"{status.hint}; {CONTAINER_HINT}"
+        report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": hint})
+        return 3
+    await run_executor(settings, status, announce, report)
+    return 0
+
+
+def _token(options: argparse.Namespace, environment: Mapping[str, str]) -> str:
+    """Return the token, without the end of its line.
+
+    Raises:
+        ConfigError: there is none; what is there is never shown.
+    """
+    if options.token_env is not None:
+        if not environment.get(options.token_env):
+            raise ConfigError(f"expected the token in the variable `{options.token_env}`")
+        return environment[options.token_env].strip()
+    path = Path(options.token_file)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError("expected a file with the token", path=path)
+        with path.open("rb") as file:
+            return file.read(TOKEN_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        message = f"cannot read the token: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(message, path=path) from error
+
+
+def _directories(given: list[str], option: str) -> tuple[Path, ...]:
+    found = tuple(Path(text).absolute() for text in given)
+    for path in found:
+        if not path.is_dir():
+            raise UsageError(f"expected a directory after {option}, got `{path}`")
+    return found

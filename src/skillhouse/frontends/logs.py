@@ -1,0 +1,78 @@
+"""What a service says in its log: lines for a person at a terminal, JSON for a collector.
+
+The rooms use the standard `logging`; this is where their records get a form, for `up` and a worker
+and for nothing else. Texts lose their secrets last of all, as in the audit log, and each line names
+the trace that it belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping
+from typing import Any, TextIO
+
+from skillhouse.floor import MissingExtraError, tracing
+
+Event = MutableMapping[str, Any]
+
+_OURS = "skillhouse"
+
+
+def service_logging(stream: TextIO, clean: Callable[[str], str]) -> logging.Handler:
+    """Send this process's log records to a stream, ours from INFO on, others' from WARNING on.
+
+    Args:
+        stream: JSON lines go to it, unless it is a terminal.
+        clean: Takes secrets out of a text.
+
+    Returns:
+        The handler, which whoever ends the service takes away again.
+
+    Raises:
+        MissingExtraError: the packages of the extra `server` are not installed.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(clean, for_people=stream.isatty()))
+    logging.getLogger().addHandler(handler)
+    logging.getLogger(_OURS).setLevel(logging.INFO)
+    return handler
+
+
+def _formatter(clean: Callable[[str], str], *, for_people: bool) -> logging.Formatter:
+    try:
+        import structlog  # noqa: PLC0415 - an extra, and slow to load.
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("server", "structlog") from error
+
+    def cleaned(_: Any, __: str, event: Event) -> Event:
+        return {name: clean(v) if isinstance(v, str) else v for name, v in event.items()}
+
+    plain = structlog.dev.plain_traceback
+    last: Any = (
+        structlog.dev.ConsoleRenderer(exception_formatter=plain)
+        if for_people
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _traced,
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            # INVARIANT: nothing is added after this but the form.
+            cleaned,
+            last,
+        ],
+    )
+
+
+def _traced(_: Any, __: str, event: Event) -> Event:
+    """Name the span in which a record was written."""
+    parts = tracing.current().split("-")
+    if len(parts) == 4:
+        event["trace_id"], event["span_id"] = parts[1:3]
+    return event

@@ -1,0 +1,120 @@
+"""The skills that a person may start, as prompts: what a client shows as slash commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+from skillhouse.floor import SkillhouseError, nearest
+from skillhouse.frontends.mcp.asking import Asking
+from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.offer import CursorError, paged
+from skillhouse.frontends.mcp.skills import NOT_APPROVED
+from skillhouse.runtime import Invocable, Skillhouse
+
+WHOLE = "arguments"
+"""The argument of a skill that names none: all that is written after it."""
+
+
+class PromptRequests:
+    """Answers `prompts/list` and `prompts/get`.
+
+    Getting a prompt is a person's act (MCP, "Prompts", user interaction model), so it is judged as
+    `skillhouse invoke` is, and grants nothing besides: commands of a skill are the agent's calls.
+    """
+
+    def __init__(self, house: Skillhouse, listing: Listing, asking: Asking) -> None:
+        """Take the house, what the agent's person may start, and the way through the gate."""
+        self._house = house
+        self._listing = listing
+        self._asking = asking
+
+    def register(self, server: Server[None]) -> None:
+        """Have `server` hand these requests to us."""
+        add = server.add_request_handler
+        add("prompts/list", types.PaginatedRequestParams, self._list)
+        add("prompts/get", types.GetPromptRequestParams, self._get)
+
+    async def _list(
+        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
+    ) -> types.ListPromptsResult:
+        entries = sorted(self._listing.menu(), key=lambda entry: entry.name)
+        try:
+            found, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
+        except CursorError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return types.ListPromptsResult(
+            prompts=[_prompt(entry) for entry in found],
+            next_cursor=cursor,
+            ttl_ms=0,
+            cache_scope="private",
+        )
+
+    async def _get(
+        self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        self._listing.changed_lately()
+        menu = {entry.name: entry for entry in self._listing.menu()}
+        entry = menu.get(params.name)
+        if entry is None:
+            close = next(iter(nearest(params.name, menu)), "")
+            hint = f"; did you mean `{close}`" if close else ""
+            raise MCPError(types.INVALID_PARAMS, f"no prompt `{params.name[:200]}`{hint}")
+        line = _line(entry, params.arguments or {})
+        try:
+            result = await self._asking.through(
+                context, params, lambda who: self._house.invoke(entry.name, line, **who)
+            )
+        except SkillhouseError as error:
+            raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        if result.is_error:
+            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
+            about = {"status": result.status, "approvalId": result.approval_id}
+            raise MCPError(code, sendable(result.content), about)
+        content = types.TextContent(type="text", text=sendable(result.content))
+        return types.GetPromptResult(
+            description=sendable(entry.description),
+            messages=[types.PromptMessage(role="user", content=content)],
+        )
+
+
+def _prompt(entry: Invocable) -> types.Prompt:
+    names = entry.arguments or (WHOLE,)
+    hint = sendable(entry.argument_hint) or None
+    return types.Prompt(
+        name=sendable(entry.name),
+        description=sendable(entry.description),
+        arguments=[
+            types.PromptArgument(name=name, description=hint, required=False) for name in names
+        ],
+    )
+
+
+def _line(entry: Invocable, given: Mapping[str, str]) -> str:
+    """Return the arguments as a person would have written them after the name.
+
+    Raises:
+        MCPError: one is unknown, or one before another is missing.
+    """
+    names = entry.arguments or (WHOLE,)
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        message = f"`{entry.name}` takes {', '.join(names)}, got `{unknown[:200]}`"
+        raise MCPError(types.INVALID_PARAMS, message)
+    if not entry.arguments:
+        return given.get(WHOLE, "")
+    values = [given.get(name) for name in names]
+    while values and values[-1] is None:
+        values.pop()
+    if None in values:
+        missing = names[values.index(None)]
+        raise MCPError(types.INVALID_PARAMS, f"`{entry.name}` needs `{missing}` as well")
+    # Each value is one argument, whatever blanks and quotes it holds.
+    return shlex.join(value for value in values if value is not None)

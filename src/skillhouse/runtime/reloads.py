@@ -1,0 +1,107 @@
+"""What a reload tells every process of a house: read anew, and leave out what no code exports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillhouse.floor import DecodeError, decode, encode
+from skillhouse.floor.lock import lock
+
+RELOADS_FILE = "reloads"
+LOCK_FILE = "reloads.lock"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """What one tree of code does not export, although its manifest declares it."""
+
+    digest: str
+    """Of the tree: other code may have it."""
+    tools: tuple[str, ...]
+    """Empty: it was looked at, and exports all that is declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    version: int = VERSION
+    count: int = 0
+    lacking: Mapping[str, Lacking] = field(default_factory=dict)
+    """By the skill's directory, see `_key`."""
+
+
+class Reloads:
+    """A file in the state directory; each process sees by its date that it is another one.
+
+    It is a cache: one that is lost, broken or newer counts as empty, and what code lacks is found
+    out again.
+    """
+
+    def __init__(self, state_directory: Path) -> None:
+        """Take the directory, which need not be there yet."""
+        self._directory = state_directory
+        self._path = state_directory / RELOADS_FILE
+        self._seen = self._mark()
+
+    def is_new(self) -> bool:
+        """Whether something was told since this was asked before; costs one look at a file."""
+        before, self._seen = self._seen, self._mark()
+        return self._seen != before
+
+    def lacking(self) -> Callable[[Path], Lacking | None]:
+        """Return what tells what is known of the code in a directory, all from one reading."""
+        found = self._read().lacking
+        return lambda directory: found.get(_key(directory))
+
+    def tell_all(self) -> None:
+        """Have each process read anew, and forget what code lacks; what lacks nothing is kept."""
+        with self._locked() as kept:
+            whole = {place: one for place, one in kept.lacking.items() if not one.tools}
+            self._write(_Kept(count=kept.count + 1, lacking=whole))
+
+    def note(self, lacking: Mapping[Path, Lacking]) -> None:
+        """Add what was found out, if that is news, and have each process read anew."""
+        with self._locked() as kept:
+            found = {place: one for place, one in kept.lacking.items() if os.path.isdir(place)}
+            found.update({_key(place): one for place, one in lacking.items()})
+            if found != kept.lacking:
+                self._write(_Kept(count=kept.count + 1, lacking=found))
+
+    @contextmanager
+    def _locked(self) -> Iterator[_Kept]:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock(handle)
+            yield self._read()
+        finally:
+            os.close(handle)
+
+    def _read(self) -> _Kept:
+        try:
+            found = decode(self._path.read_bytes(), _Kept)
+        except (OSError, DecodeError):
+            return _Kept()
+        return found if found.version == VERSION else _Kept()
+
+    def _write(self, kept: _Kept) -> None:
+        # Replaced as a whole, so that a reader never meets half of it, and its inode is another.
+        new = self._directory / f"{RELOADS_FILE}.{os.getpid()}"
+        new.write_bytes(encode(kept))
+        os.replace(new, self._path)
+
+    def _mark(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return ()
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _key(directory: Path) -> str:
+    """Return a directory as a text that can be written, whatever bytes its name has."""
+    return os.fspath(directory).encode("utf-8", "backslashreplace").decode()

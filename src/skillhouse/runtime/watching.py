@@ -1,0 +1,27 @@
+"""A house that looks anew whenever a file changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from skillhouse import discovery
+from skillhouse.runtime.look import Difference
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.house import Skillhouse
+
+
+def watch(
+    house: Skillhouse, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool
+) -> None:
+    """Look anew until `stop` is set; see `Skillhouse.watch`."""
+    while not stop.is_set():
+        roots = house.roots
+        for _ in discovery.watch(roots, stop=stop, poll=poll):
+            before = house.look
+            if house.refresh():
+                announce(house.look.since(before))
+            if house.roots != roots:
+                break

@@ -1,0 +1,214 @@
+"""What telemetry is told of a call: its span, and those of deciding, waiting and running code.
+
+By the conventions for generative AI, a call is one span `execute_tool NAME`, which loading a skill
+or reading its file says more of. Arguments and results are content: they stay out unless the
+operator asks for them, and then go as the audit log keeps them, redacted and cut.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from skillhouse.floor import conventions as words
+from skillhouse.floor import tracing
+from skillhouse.tools.call import Listener, Output, Plan, Tool, ToolCall, ToolResult
+from skillhouse.tools.case import Case, level_of
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Settled
+    from skillhouse.sandbox import CellResult, Completed
+
+Preview = Callable[[Mapping[str, Any]], Mapping[str, object]]
+"""Returns values as the audit log would keep them."""
+
+_CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
+"""Values of the conventions' variable that put content into spans."""
+
+
+class Telling:
+    """Tells telemetry of calls."""
+
+    def __init__(self, preview: Preview | None = None) -> None:
+        """Take what redacts content; without it, none is told."""
+        self.preview = preview
+
+    @classmethod
+    def by(cls, environment: Mapping[str, str], preview: Preview) -> Self:
+        """Return what tells as much as the environment says."""
+        wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
+        return cls(preview if wanted in _CAPTURING else None)
+
+    def of(self, tool: Tool, call: ToolCall, listener: Listener | None = None) -> Told:
+        """Return the span of a call, to be entered."""
+        return Told(self.preview, tool, call, listener)
+
+
+class Told:
+    """The span of one call, and its figures."""
+
+    def __init__(
+        self, preview: Preview | None, tool: Tool, call: ToolCall, listener: Listener | None
+    ) -> None:
+        self.call = call
+        """The call; where it came without a trace, it has this span's once that is entered."""
+        self.listener = listener
+        """Who besides telemetry hears how far it is."""
+        self._preview = preview
+        self._tool = tool
+        self._began = 0.0
+        self._status = ""
+        self._traits: dict[str, str | int] = {}
+        name = f"{words.EXECUTE_TOOL} {tool.name}"
+        self._span = tracing.span(name, parent=call.trace)
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        self._span.__enter__()
+        if self._span.is_heard:
+            call = self.call
+            ids = {words.CALL_ID: call.call_id, words.CONVERSATION_ID: call.session_id}
+            self._span.set(
+                {
+                    words.OPERATION: words.EXECUTE_TOOL,
+                    words.TOOL_NAME: call.name,
+                    words.TOOL_TYPE: "function",
+                    words.AGENT_NAME: call.agent,
+                    **{name: value for name, value in ids.items() if value},
+                }
+            )
+            if not call.trace:
+                self.call = replace(call, trace=self._span.traceparent)
+            self._content(words.CALL_ARGUMENTS, call.arguments)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        failure = type(error).__name__ if error is not None else ""
+        failure = failure or (self._status if self._status in ("error", "denied") else "")
+        self._span.__exit__(kind, error, traceback)
+        name = {words.TOOL_NAME: self.call.name}
+        tracing.count(words.CALLS, {**name, words.STATUS: self._status or "cancelled"})
+        about = {**name, words.TOOL_TYPE: "function", words.AGENT_NAME: self.call.agent}
+        if failure:
+            about[words.ERROR_TYPE] = failure
+        tracing.observe(words.DURATION, time.monotonic() - self._began, about)
+
+    def plan(self, plan: Plan) -> None:
+        """Say what the call is about, which is known now."""
+        if self._span.is_heard:
+            self._say({**plan.traits, words.LEVEL: level_of(plan)})
+
+    def output(self, output: Output) -> None:
+        """Say what the tool did."""
+        if self._span.is_heard:
+            self._say(output.traits)
+
+    def ended(self, result: ToolResult) -> ToolResult:
+        """Say what came of it, and return it."""
+        self._status = result.status
+        if self._span.is_heard:
+            self._span.set({words.STATUS: result.status})
+            if result.approval_id:
+                self._span.set({words.APPROVAL_ID: result.approval_id})
+            if result.status in ("error", "denied"):
+                self._span.fail(result.status)
+            elif result.status == "ok":
+                self._content(words.CALL_RESULT, {"content": result.content})
+        return result
+
+    def _say(self, traits: Mapping[str, str | int]) -> None:
+        """Add traits, and name the span after what is loaded, read or run."""
+        self._traits.update(traits)
+        self._span.set(traits)
+        of: tuple[str, ...]
+        if words.SKILL_RESOURCE_NAME in self._traits:
+            of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
+        elif words.PROGRAM in self._traits:
+            of = (words.PROGRAM,)
+        elif getattr(self._tool, "loads_skills", False):
+            of = (words.SKILL_NAME,)
+        else:
+            return
+        named = " ".join(str(self._traits[word]) for word in of if word in self._traits)
+        self._span.rename(f"{words.EXECUTE_TOOL} {self._tool.name} {named}")
+
+    def _content(self, name: str, value: Mapping[str, Any]) -> None:
+        if self._preview is not None:
+            kept = json.dumps(self._preview(value), ensure_ascii=False, default=str)
+            self._span.set({name: kept})
+
+
+@contextmanager
+def deciding() -> Iterator[Callable[[Case], None]]:
+    """Hold the span of what rules and tiers say, and give what tells of it."""
+    with tracing.span(words.POLICY_SPAN) as span:
+
+        def decided(case: Case) -> None:
+            if span.is_heard:
+                span.set(_verdict(case))
+
+        yield decided
+
+
+def _verdict(case: Case) -> Mapping[str, tracing.Value]:
+    """Return what was decided, and by whom; a resource would be what was asked for."""
+    found: dict[str, tracing.Value] = {
+        words.POLICY_ACTIONS: [one.need.permission.action for one in case.judged],
+        words.POLICY_LAYERS: [one.decision.layer for one in case.judged],
+        words.POLICY_EFFECT: case.effect.value,
+    }
+    if case.verdict is not None:
+        found[words.TIER] = case.verdict.tier.value
+        found[words.EFFECTIVE_TIER] = case.verdict.effective_tier.value
+        if case.denied is None and case.verdict.effect.value != "allow":
+            found[words.POLICY_EFFECT] = case.verdict.effect.value
+    return found
+
+
+async def waiting(settling: Awaitable[Settled]) -> Settled:
+    """Wait for a person's answer in a span of its own."""
+    began = time.monotonic()
+    with tracing.span(words.APPROVAL_SPAN) as span:
+        settled = await settling
+        about: dict[str, str] = {words.APPROVAL_STATUS: settled.status}
+        channel = settled.approval.channel if settled.approval is not None else ""
+        if channel:
+            about[words.APPROVAL_CHANNEL] = channel
+        span.set(about)
+        if settled.approval is not None:
+            span.set({words.APPROVAL_ID: settled.approval.id})
+    tracing.observe(words.APPROVAL_WAIT, time.monotonic() - began, about)
+    return settled
+
+
+async def command_inside(running: Awaitable[Completed], level: str) -> Completed:
+    """Run a command in a span of its own."""
+    with tracing.span(words.SANDBOX_SPAN) as span:
+        span.set({words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: level})
+        done = await running
+        if done.limit:
+            span.set({words.SANDBOX_LIMIT: done.limit})
+            span.fail("limit")
+        if done.exit_code is not None:
+            span.set({words.EXIT_CODE: done.exit_code})
+    if done.start_seconds is not None:
+        about = {words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: level}
+        tracing.observe(words.SANDBOX_START, done.start_seconds, about)
+    return done
+
+
+async def code_inside(running: Awaitable[CellResult], language: str) -> CellResult:
+    """Run a skill's tool in a span of its own."""
+    with tracing.span(words.SANDBOX_SPAN) as span:
+        span.set({words.SANDBOX_KIND: language})
+        result = await running
+        span.set({words.SANDBOX_OUTCOME: result.kind})
+        if result.kind != "ok":
+            span.fail(result.kind)
+    return result

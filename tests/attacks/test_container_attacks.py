@@ -1,0 +1,240 @@
+"""Attacks by skills' code in the container form, where bubblewrap cannot work.
+
+The executor runs with the command of deploy/compose.yaml in a place like its container. What is
+tried there works first in a plain process of that place: so it would for a skill that the executor
+imported, as the published design does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.containers import TOKEN, Composition, Service
+from tests.runtime.coded import tool, write_code
+
+pytestmark = pytest.mark.slow
+
+STATEMENTS = (
+    "open('/run/secrets/rpc-token').read()",
+    "open('/proc/1/environ', 'rb').read()",
+    "open('/proc/1/maps').read(1)",
+    "os.listdir('/proc')",
+    "os.listdir('/skills')",
+    "os.listdir('/packages')",
+    "os.listdir('/')",
+    "open('/tmp/left', 'w').write('x')",
+    "os.fork() or os._exit(0)",
+    "os.kill(1, 0)",
+    "os.kill(-1, 0)",
+    "resource.prlimit(1, resource.RLIMIT_NOFILE, (512, 512))",
+    "os.setpriority(os.PRIO_PROCESS, 1, 19)",
+    "socket.create_connection(('127.0.0.1', PORT)).close()",
+    "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))",
+    "socket.socket(socket.AF_UNIX)",
+)
+"""What each may reach of the executor, the core, the host's network and other skills."""
+
+ATTEMPTS = """
+import os, resource, socket
+
+def attempt(statement):
+    try:
+        exec(statement)
+    except OSError as error:
+        return type(error).__name__
+    return "worked"
+"""
+
+BODY = """
+import sys, tempfile, threading, time
+
+def tries(params, context):
+    return [attempt(text) for text in params["statements"]]
+
+def forks(params, context):
+    for _ in range(1000):
+        os.fork()
+
+def fills_memory(params, context):
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+
+def fills_files(params, context):
+    for number in range(100):
+        with open(os.path.join(os.environ["TMPDIR"], str(number)), "wb") as file:
+            file.write(bytes(16 << 20))
+    time.sleep(5)
+
+def many_files(params, context):
+    for number in range(20000):
+        open(os.path.join(os.environ["TMPDIR"], str(number)), "w").close()
+    time.sleep(5)
+
+def floods(params, context):
+    while True:
+        print("x" * 65536)
+
+def spins(params, context):
+    import signal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        pass
+
+def threads(params, context):
+    started = []
+    while True:
+        thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+        thread.start()
+        started.append(thread)
+
+def descriptors(params, context):
+    held = []
+    while True:
+        held.append(open("/dev/null"))
+
+def leaves(params, context):
+    found = sorted(os.listdir(os.environ["TMPDIR"])) + [attempt("os.chmod(__file__, 0)")]
+    found += [attempt(f"os.setxattr({__file__!r}, 'user.left', b'x')")]
+    found += [attempt(f"os.utime({__file__!r}, (1, 1))"), attempt(f"open({__file__!r}, 'a')")]
+    found.append(getattr(sys, "left", "nothing"))
+    sys.left = "something"
+    open(os.path.join(os.environ["TMPDIR"], "left"), "w").close()
+    return found
+
+def works(params, context):
+    return [sorted(os.environ), context.read_file("notes.txt").strip()]
+"""
+TOOLS = ("tries forks fills_memory fills_files many_files floods spins threads descriptors leaves "
+         "works").split()  # fmt: skip
+NODE = """
+const fs = require('fs');
+const net = require('net');
+const { spawnSync } = require('child_process');
+exports.tools = {
+  tries: async (params) => {
+    const found = {};
+    const attempt = (name, action) => {
+      try { action(); found[name] = 'worked'; } catch (error) { found[name] = error.code; }
+    };
+    attempt('token', () => fs.readFileSync('/run/secrets/rpc-token'));
+    attempt('environ', () => fs.readFileSync('/proc/1/environ'));
+    attempt('skills', () => fs.readdirSync('/skills'));
+    attempt('own', () => fs.writeFileSync(__filename, ''));
+    attempt('kill', () => process.kill(1, 0));
+    attempt('spawn', () => {
+      const done = spawnSync('/bin/true');
+      if (done.error) throw done.error;
+    });
+    attempt('place', () => fs.writeFileSync(process.env.TMPDIR + '/file', 'x'));
+    found.connect = await new Promise((resolve) => {
+      const link = net.connect(params.port, '127.0.0.1', () => resolve('worked'));
+      link.on('error', (error) => resolve(error.code));
+    });
+    return found;
+  },
+};
+"""
+
+
+class Place:
+    """A composition with two hostile skills, and its executor."""
+
+    def __init__(self, composition: Composition, executor: Service) -> None:
+        self.composition = composition
+        self.executor = executor
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        """Return what comes of one call through the core."""
+        words = ("call", name, "--args", json.dumps(arguments), "--json")
+        _, answer, said = self.composition.core(*words)
+        assert answer is not None, said
+        return answer
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, need: Any) -> Iterator[Place]:
+    need(shutil.which("bwrap"), "no bubblewrap to make places like containers")
+    base = tmp_path_factory.mktemp("container")
+    tools = [tool(name, timeout=3_000) for name in TOOLS]
+    named = ", ".join(f"{name!r}: {name}" for name in TOOLS)
+    source = f"{ATTEMPTS}\n{BODY}\ntools = {{{named}}}\n"
+    write_code(base / "made/hostile", source, *tools)
+    write_code(base / "made/hostile-node", NODE, tool("tries"), language="javascript")
+    composition = Composition(base, base / "made")
+    (base / "workspace/notes.txt").write_text("a note\n")
+    with composition.running("skill-executor") as executor:
+        executor.first_line()
+        yield Place(composition, executor)
+
+
+def statements(place: Place) -> list[str]:
+    port = place.composition.ports["8700"]
+    return [text.replace("PORT", port) for text in STATEMENTS]
+
+
+def test_what_a_call_tries_works_in_a_plain_process_and_not_in_the_call(place: Place):
+    tried = statements(place)
+    code = f"{ATTEMPTS}\nimport json\nprint(json.dumps([attempt(text) for text in {tried!r}]))"
+    argv = place.composition.argv("skill-executor", environment={}, code=textwrap.dedent(code))
+    naive = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    # But for signals to everyone: there is nobody else in this process's own place.
+    plain = dict(zip(STATEMENTS, json.loads(naive.stdout.splitlines()[-1]), strict=True))
+    assert {text for text, said in plain.items() if said != "worked"} <= {"os.kill(-1, 0)"}
+
+    found = place.call("hostile:tries", statements=tried)
+    confined = dict(zip(STATEMENTS, found["data"]["data"], strict=True))
+    assert "worked" not in confined.values(), confined
+    assert TOKEN not in json.dumps(found)
+
+
+def test_code_in_node_is_held_as_well(place: Place, need: Any):
+    need(shutil.which("node"), "no node here")
+    found = place.call("hostile-node:tries", port=int(place.composition.ports["8700"]))
+    assert found["data"]["data"] == {
+        "token": "EACCES",
+        "environ": "EACCES",
+        "skills": "EACCES",
+        "own": "EACCES",
+        "kill": "EPERM",
+        "spawn": "EPERM",
+        "place": "worked",
+        "connect": "EAFNOSUPPORT",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("forks", "not permitted"),
+        ("fills_memory", "limit of memory|MemoryError|memory"),
+        ("fills_files", "limit of files"),
+        ("many_files", "limit of files"),
+        ("floods", "limit of output"),
+        ("spins", "Skill execution timeout"),
+        ("threads", "can't start new thread|timeout|limit"),
+        ("descriptors", "Too many open files"),
+    ],
+)
+def test_a_bomb_ends_its_own_call_and_no_other(place: Place, name: str, said: str):
+    found = place.call(f"hostile:{name}")
+    assert found["status"] == "error"
+    assert re.search(said, found["content"]), found["content"]
+    after = place.call("hostile:works")
+    variables = ["HOME", "LANG", "PATH", "TMPDIR"]
+    assert after["data"] == {"success": True, "data": [variables, "a note"]}, place.executor.said
+
+
+def test_nothing_is_left_for_the_next_call(place: Place):
+    refused = ["PermissionError"] * 4
+    for _ in range(3):
+        found = place.call("hostile:leaves")
+        assert found["data"] == {"success": True, "data": [*refused, "nothing"]}

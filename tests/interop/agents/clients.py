@@ -1,0 +1,154 @@
+"""The four clients: how each is started, and what it must be told of the fake model.
+
+That our server is there they learn from `skillhouse mcp install` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A coding agent's command line."""
+
+    name: str
+    """As `skillhouse export` and `mcp install` call it."""
+    title: str
+    package: str
+    """What npm calls it, with the version that was seen last."""
+    words: tuple[str, ...]
+    """Its program, and what makes it answer once without a terminal."""
+    prefix: str
+    """What it puts before the names of our tools."""
+    environment: Callable[[str], Mapping[str, str]]
+    """Takes the address of the model."""
+    prepare: Callable[[Path, Path, str], None]
+    """Takes home, project and the address, before our server is installed."""
+    finish: Callable[[Path], None] = lambda home: None
+    """Does by hand, afterwards, what a person who runs it without a terminal has to."""
+
+
+PROMPT = "Follow the script."
+
+
+def _claude_environment(url: str) -> Mapping[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        # It would begin without a server that is not up yet.
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        # Root may run it in a sandbox only.
+        "IS_SANDBOX": "1",
+    }
+
+
+def _nothing(home: Path, project: Path, url: str) -> None:
+    """The environment says it all."""
+
+
+def _prepare_codex(home: Path, project: Path, url: str) -> None:
+    del project
+    (home / ".codex").mkdir()
+    (home / ".codex/config.toml").write_text(
+        'model = "fake" # a comment that stays\nmodel_provider = "fake"\n'
+        "check_for_update_on_startup = false\n\n[analytics]\nenabled = false\n\n"
+        f'[model_providers.fake]\nname = "Fake"\nbase_url = "{url}/v1"\n'
+        'wire_api = "responses"\nenv_key = "FAKE_KEY"\nrequires_openai_auth = false\n'
+    )
+
+
+def _finish_codex(home: Path) -> None:
+    """Let Codex call our tools unasked, as the house asks its own rules and here is no terminal.
+
+    And let it wait for our server: else it begins without the tools on a machine that is busy.
+    """
+    file = home / ".codex/config.toml"
+    text = file.read_text()
+    head = "[mcp_servers.skills]\n"
+    if head not in text:
+        raise ValueError(f"expected {head.strip()} in Codex's configuration")
+    more = 'default_tools_approval_mode = "approve"\nrequired = true\n'
+    file.write_text(text.replace(head, head + more))
+
+
+def _prepare_gemini(home: Path, project: Path, url: str) -> None:
+    del project, url
+    (home / ".gemini").mkdir()
+    (home / ".gemini/settings.json").write_text(
+        "{\n  // a comment that stays\n"
+        '  "security": {"auth": {"selectedType": "gemini-api-key"}},\n'
+        '  "privacy": {"usageStatisticsEnabled": false},\n'
+        '  "general": {"enableAutoUpdate": false},\n'
+        '  "telemetry": {"enabled": false}\n}\n'
+    )
+
+
+def _prepare_opencode(home: Path, project: Path, url: str) -> None:
+    del home
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "x"},
+        "models": {"fake": {"name": "fake", "limit": {"context": 100_000, "output": 4_000}}},
+    }
+    config = {
+        "autoupdate": False,
+        "share": "disabled",
+        "model": "fake/fake",
+        "small_model": "fake/fake",
+        "provider": {"fake": provider},
+    }
+    (project / "opencode.json").write_text(json.dumps(config))
+
+
+CLIENTS = (
+    Client(
+        name="claude-code",
+        title="Claude Code",
+        package="@anthropic-ai/claude-code@2.1.197",
+        words=(
+            *("claude", "-p", PROMPT, "--model", "claude-sonnet-4-5"),
+            *("--allowedTools", "mcp__skills"),
+        ),
+        prefix="mcp__skills__",
+        environment=_claude_environment,
+        prepare=_nothing,
+    ),
+    Client(
+        name="codex",
+        title="Codex",
+        package="@openai/codex@0.169.0",
+        words=("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", PROMPT),
+        prefix="mcp__skills::",
+        environment=lambda url: {"FAKE_KEY": "x"},
+        prepare=_prepare_codex,
+        finish=_finish_codex,
+    ),
+    Client(
+        name="gemini-cli",
+        title="Gemini CLI",
+        package="@google/gemini-cli@0.61.0",
+        words=("gemini", "-m", "gemini-2.5-flash", "--yolo", "--skip-trust", "-p", PROMPT),
+        prefix="mcp_skills_",
+        environment=lambda url: {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url},
+        prepare=_prepare_gemini,
+    ),
+    Client(
+        name="opencode",
+        title="opencode",
+        package="opencode-ai@1.18.33",
+        words=("opencode", "run", PROMPT),
+        prefix="skills_",
+        environment=lambda url: {
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        },
+        prepare=_prepare_opencode,
+    ),
+)

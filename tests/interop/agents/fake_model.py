@@ -1,0 +1,144 @@
+"""A model on loopback that follows a script, and keeps what it was sent.
+
+It decides by the conversation alone: the number of tool results in a request is the number of
+steps that were taken, so a client that repeats a request gets the same answer. A request that does
+not offer the tool of the next step, as those for a title, gets a word and no call.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.interop.agents.protocols import Call, Json, Say, Speech, Turn, is_streamed, speech_of
+
+HELD_SECONDS = 60.0
+"""How long a step waits for its `after`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call that the model makes."""
+
+    tool: str
+    """As the client names it."""
+    arguments: Mapping[str, Any]
+    after: threading.Event | None = None
+    """What must have happened first, as a person's answer before a call is repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request to the model."""
+
+    speech: Speech
+    body: Json
+
+
+@dataclass(slots=True)
+class FakeModel:
+    """Answers requests by its steps."""
+
+    steps: Sequence[Step]
+    asked: list[Asked] = field(default_factory=list)
+    """Every request so far, oldest first."""
+    url: str = ""
+    """Where it listens."""
+
+    def results_seen(self) -> int:
+        """Return how many tool results the longest conversation held so far."""
+        return max((len(one.speech.results(one.body)) for one in tuple(self.asked)), default=0)
+
+    def turn(self, speech: Speech, body: Json) -> Turn:
+        """Return what the model does next in this conversation."""
+        results = speech.results(body)
+        if len(results) >= len(self.steps):
+            return Say(f"All done: {results[-1]}" if results else "Nothing to do.")
+        step = self.steps[len(results)]
+        if step.tool not in dict(speech.offered(body)):
+            return Say("There is no such tool.")
+        if step.after is not None and not step.after.wait(HELD_SECONDS):
+            return Say("Nobody answered.")
+        return Call(step.tool, step.arguments)
+
+
+@contextmanager
+def serving(model: FakeModel) -> Iterator[FakeModel]:
+    """Serve the model on a free port of loopback while the block runs."""
+
+    class Bound(_Handler):
+        held = model
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    model.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield model
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    held: FakeModel
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name.
+        """Say nothing: the requests are kept."""
+
+    def do_HEAD(self) -> None:
+        """Be there."""
+        self._send({})
+
+    def do_GET(self) -> None:
+        """Name the only model, which some clients look up first."""
+        self._send({"object": "list", "data": [{"id": "fake", "object": "model"}], "models": []})
+
+    def do_POST(self) -> None:
+        """Take a request and answer it, or count tokens."""
+        data, path = self._body(), self.path.partition("?")[0]
+        speech = speech_of(path)
+        if speech is None:
+            # Counting is a convenience of the provider's; so is what a client reports home.
+            self._send({"input_tokens": 1, "totalTokens": 1})
+            return
+        request = json.loads(data)
+        self.held.asked.append(Asked(speech=speech, body=request))
+        answer = speech.answer(request, self.held.turn(speech, request))
+        if not is_streamed(path, request):
+            self._send(answer.whole)
+            return
+        lines = (
+            (f"event: {event['type']}\n" if answer.named else "") + f"data: {json.dumps(event)}\n\n"
+            for event in answer.events
+        )
+        self._write("text/event-stream", ("".join(lines) + answer.closing).encode())
+
+    def _send(self, value: Json) -> None:
+        self._write("application/json", json.dumps(value).encode())
+
+    def _write(self, kind: str, data: bytes) -> None:
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _body(self) -> bytes:
+        if self.headers.get("transfer-encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)

@@ -1,0 +1,303 @@
+"""The protocols that the clients speak with a model, as far as a scripted one needs them.
+
+Each reads three things from a request: the tools that it offers, the results of earlier calls, and
+whether the answer is to be streamed. And each writes a turn, which is one call or one text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+NAMESPACE = "::"
+"""Between a namespace and a tool of it: Codex groups the tools of a server."""
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The model calls a tool, by the name that the client gave it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The model says something, and its turn ends."""
+
+    text: str
+
+
+Turn = Call | Say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A turn as it goes over the wire: in one piece, or as events."""
+
+    whole: Json
+    events: Sequence[Json]
+    named: bool = False
+    """Whether each event is announced by its type."""
+    closing: str = ""
+    """What stands behind the last event."""
+
+
+class Speech(Protocol):
+    """One provider's protocol."""
+
+    def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
+        """Yield name and definition of each tool that the client offers."""
+        ...
+
+    def results(self, request: Json) -> tuple[str, ...]:
+        """Return the text of each tool result in the conversation, oldest first."""
+        ...
+
+    def answer(self, request: Json, turn: Turn) -> Answer:
+        """Return a turn in the provider's words."""
+        ...
+
+
+def speech_of(path: str) -> Speech | None:
+    """Return the protocol of the address that a client posts to, without its query."""
+    if "enerateContent" in path:  # generateContent and streamGenerateContent
+        return Gemini()
+    endings: Mapping[str, type[Speech]] = {
+        "/chat/completions": OpenAIChat,
+        "/responses": OpenAIResponses,
+        "/messages": Anthropic,
+    }
+    found = next((speech for ending, speech in endings.items() if path.endswith(ending)), None)
+    return None if found is None else found()
+
+
+def is_streamed(path: str, request: Json) -> bool:
+    """Return whether the client wants events; Gemini says so in the address."""
+    return "streamGenerateContent" in path or request.get("stream") is True
+
+
+def texts(value: object) -> str:
+    """Return every text in a value, whatever lists and objects it is wrapped in.
+
+    >>> texts([{"type": "text", "text": "one"}, "two"])
+    'one\\ntwo'
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(texts, value)))
+    if isinstance(value, dict):
+        kept = (part for key, part in value.items() if key != "type")
+        return "\n".join(filter(None, map(texts, kept)))
+    return ""
+
+
+class OpenAIChat:
+    """Chat completions, which opencode speaks with a provider of one's own."""
+
+    def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
+        """See `Speech`."""
+        for tool in request.get("tools") or ():
+            yield tool["function"]["name"], tool
+
+    def results(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        said = request.get("messages") or ()
+        return tuple(texts(one.get("content")) for one in said if one.get("role") == "tool")
+
+    def answer(self, request: Json, turn: Turn) -> Answer:
+        """See `Speech`."""
+        message: Json = {"role": "assistant", "content": None}
+        if isinstance(turn, Call):
+            function = {"name": turn.tool, "arguments": json.dumps(turn.arguments)}
+            call = {"index": 0, "id": _id("call"), "type": "function", "function": function}
+            message["tool_calls"], reason = [call], "tool_calls"
+        else:
+            message["content"], reason = turn.text, "stop"
+        base = {"id": _id("chatcmpl"), "created": 1, "model": request.get("model")}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        choice = {"index": 0, "finish_reason": reason}
+        chunk = {**base, "object": "chat.completion.chunk"}
+        return Answer(
+            whole={
+                **base,
+                "object": "chat.completion",
+                "choices": [{**choice, "message": message}],
+                "usage": usage,
+            },
+            events=[
+                {**chunk, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},
+                {**chunk, "choices": [{**choice, "delta": {}}]},
+                {**chunk, "choices": [], "usage": usage},
+            ],
+            closing="data: [DONE]\n\n",
+        )
+
+
+class OpenAIResponses:
+    """Responses, the only protocol of Codex."""
+
+    def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
+        """See `Speech`."""
+        for tool in request.get("tools") or ():
+            if tool.get("type") == "namespace":
+                for inner in tool["tools"]:
+                    yield f"{tool['name']}{NAMESPACE}{inner['name']}", inner
+            else:
+                yield tool.get("name") or tool["type"], tool
+
+    def results(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        items = request.get("input")
+        return tuple(
+            texts(item.get("output"))
+            for item in (items if isinstance(items, list) else ())
+            if item.get("type") == "function_call_output"
+        )
+
+    def answer(self, request: Json, turn: Turn) -> Answer:
+        """See `Speech`."""
+        item = _call_item(turn) if isinstance(turn, Call) else _message_item(turn)
+        whole = {
+            "id": _id("resp"),
+            "object": "response",
+            "created_at": 1,
+            "status": "completed",
+            "model": request.get("model"),
+            "output": [item],
+            "usage": {
+                "input_tokens": 1,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": 1,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 2,
+            },
+        }
+        begun = {**whole, "status": "in_progress", "output": []}
+        nothing: Json = {"arguments": ""} if isinstance(turn, Call) else {"content": []}
+        empty = {**item, "status": "in_progress", **nothing}
+        events: list[Json] = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "output_index": 0, "item": empty},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.completed", "response": whole},
+        ]
+        numbered = [{**event, "sequence_number": n} for n, event in enumerate(events)]
+        return Answer(whole=whole, events=numbered, named=True)
+
+
+def _call_item(turn: Call) -> Json:
+    namespace, _, name = turn.tool.rpartition(NAMESPACE)
+    item = {
+        "type": "function_call",
+        "id": _id("fc"),
+        "call_id": _id("call"),
+        "name": name,
+        "arguments": json.dumps(turn.arguments),
+        "status": "completed",
+    }
+    return {**item, "namespace": namespace} if namespace else item
+
+
+def _message_item(turn: Say) -> Json:
+    content = {"type": "output_text", "text": turn.text, "annotations": []}
+    return {
+        "type": "message",
+        "id": _id("msg"),
+        "role": "assistant",
+        "status": "completed",
+        "content": [content],
+    }
+
+
+class Anthropic:
+    """Messages, which Claude Code speaks."""
+
+    def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
+        """See `Speech`."""
+        for tool in request.get("tools") or ():
+            yield tool["name"], tool
+
+    def results(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        said = [one.get("content") for one in request.get("messages") or ()]
+        blocks = itertools.chain.from_iterable(part for part in said if isinstance(part, list))
+        return tuple(
+            texts(block.get("content")) for block in blocks if block.get("type") == "tool_result"
+        )
+
+    def answer(self, request: Json, turn: Turn) -> Answer:
+        """See `Speech`."""
+        if isinstance(turn, Call):
+            empty: Json = {"type": "tool_use", "id": _id("toolu"), "name": turn.tool, "input": {}}
+            block, reason = {**empty, "input": dict(turn.arguments)}, "tool_use"
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(turn.arguments)}
+        else:
+            empty = {"type": "text", "text": ""}
+            block, reason = {"type": "text", "text": turn.text}, "end_turn"
+            delta = {"type": "text_delta", "text": turn.text}
+        end = {"stop_reason": reason, "stop_sequence": None}
+        whole = {
+            "id": _id("msg"),
+            "type": "message",
+            "role": "assistant",
+            "model": request.get("model"),
+            "content": [block],
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+            **end,
+        }
+        events: list[Json] = [
+            {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+            {"type": "content_block_start", "index": 0, "content_block": empty},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}},
+            {"type": "message_stop"},
+        ]
+        return Answer(whole=whole, events=events, named=True)
+
+
+class Gemini:
+    """generateContent, which Gemini CLI speaks."""
+
+    def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
+        """See `Speech`."""
+        for tool in request.get("tools") or ():
+            for function in tool.get("functionDeclarations") or ():
+                yield function["name"], function
+
+    def results(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        parts = itertools.chain.from_iterable(
+            content.get("parts") or () for content in request.get("contents") or ()
+        )
+        return tuple(
+            texts(part["functionResponse"].get("response"))
+            for part in parts
+            if "functionResponse" in part
+        )
+
+    def answer(self, request: Json, turn: Turn) -> Answer:
+        """See `Speech`."""
+        del request
+        if isinstance(turn, Call):
+            part: Json = {"functionCall": {"name": turn.tool, "args": dict(turn.arguments)}}
+        else:
+            part = {"text": turn.text}
+        content = {"role": "model", "parts": [part]}
+        whole: Json = {
+            "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2},
+            "modelVersion": "fake",
+        }
+        return Answer(whole=whole, events=[whole])
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{next(_numbers):08x}"

@@ -1,0 +1,245 @@
+"""Runs one client in a fresh house and home, with a model that follows a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.interop.agents.clients import Client
+from tests.interop.agents.fake_model import FakeModel, Step, serving
+from tests.interop.agents.judging import Trace, transcript
+
+CLIENT_SECONDS = 150.0
+LOOK_SECONDS = 0.2
+MADE = "ran-"
+"""What the files that the gated command makes begin with; each run makes another one."""
+GATED: Mapping[str, Any] = {"command": "mktemp", "params": ["-p", ".", f"{MADE}XXXXXX"]}
+RULES = """
+[[rules]]
+effect = "ask"
+action = "exec"
+pattern = "mktemp *"
+reason = "a person decides about files"
+"""
+HELD = '\n[approvals]\nunattended = "deny"\nwait_seconds = 45.0\n'
+"""Lets a call wait for the answer where nobody can be asked; without it, it is pending."""
+
+
+class SceneError(Exception):
+    """A run could not be prepared, or did not end."""
+
+
+@dataclass(slots=True)
+class House:
+    """A home, a project and a house of their own."""
+
+    base: Path
+    environment: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True)
+        # A project without a root would be searched for further up.
+        (self.project / ".git").mkdir(parents=True)
+        (self.home / ".config/skillhouse").mkdir(parents=True)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        self.environment = {"HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8"}
+
+    @property
+    def home(self) -> Path:
+        """Home of the client, and of the house."""
+        return self.base / "home"
+
+    @property
+    def project(self) -> Path:
+        """Where the client works."""
+        return self.base / "project"
+
+    def configure(self, text: str) -> None:
+        """Write the user's configuration."""
+        (self.home / ".config/skillhouse/config.toml").write_text(text)
+
+    def add_skill(self, name: str, description: str, body: str) -> None:
+        """Add a skill that no client but us reads."""
+        directory = self.home / ".config/skillhouse/skills" / name
+        directory.mkdir(parents=True)
+        text = f"---\nname: {name}\ndescription: {description}\n---\n{body}\n"
+        (directory / "SKILL.md").write_text(text)
+
+    def say(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `skillhouse` here, in a process of its own."""
+        return subprocess.run(
+            [sys.executable, "-m", "skillhouse", *words],
+            cwd=self.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def do(self, *words: str) -> str:
+        """Run `skillhouse` and return what it prints.
+
+        Raises:
+            SceneError: it failed.
+        """
+        done = self.say(*words)
+        if done.returncode:
+            raise SceneError(f"skillhouse {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def made(self) -> tuple[str, ...]:
+        """Return the files that the gated command has made."""
+        return tuple(sorted(file.name for file in self.project.glob(f"{MADE}*")))
+
+
+@dataclass(slots=True)
+class Person:
+    """Answers the first open question with a process of its own, once the time has come."""
+
+    house: House
+    may_answer: Callable[[], bool]
+    answered: threading.Event = field(default_factory=threading.Event)
+    approval: str = ""
+    made_before: tuple[str, ...] = ()
+
+    def look(self) -> None:
+        """Look for a question, and say yes to it."""
+        if self.answered.is_set() or not self.may_answer():
+            return
+        found = json.loads(self.house.do("approvals", "list", "--json"))
+        if found:
+            self.made_before = self.house.made()
+            self.approval = found[0]["id"]
+            self.house.do("approvals", "approve", self.approval)
+            self.answered.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """A client that is installed."""
+
+    client: Client
+    program: Path
+    version: str
+
+
+def see_and_load(actor: Actor, base: Path) -> tuple[Trace, Sequence[str], str, Sequence[str]]:
+    """Export two skills and load a third.
+
+    Returns:
+        The trace; the names of the house's tools; the secret of the third's body; and a word of
+        each exported description.
+    """
+    house, secret = House(base), _word()
+    markers = (_word(), _word())
+    house.configure("")
+    house.add_skill("tides", "Tells the tides of a harbour.", f"High water is at {secret}.")
+    house.add_skill("owls", f"Counts owls in barns, {markers[0]}.", "Count them.")
+    house.add_skill("bats", f"Counts bats in caves, {markers[1]}.", "Count them.")
+    name = actor.client.name
+    house.do("export", "owls", "--to", name)
+    house.do("export", "bats", "--to", name, "--link")
+    for exported in ("owls", "bats"):
+        # Else our own tool would list them, too.
+        house.do("disable", f"user:{exported}")
+    tools = [tool["name"] for tool in json.loads(house.do("tools", "list", "--json"))["tools"]]
+    model = FakeModel(steps=(_step(actor, "skill", {"name": "tides"}),))
+    _act(actor, house, model)
+    return _trace(actor, house, model), tools, secret, markers
+
+
+def ask_and_repeat(actor: Actor, base: Path) -> Trace:
+    """Call what needs a yes; it is pending, answered when the model knows so, and repeated."""
+    house = House(base)
+    house.configure(RULES)
+    person = Person(house, lambda: model.results_seen() > 0)
+    first = _step(actor, "exec", GATED)
+    again = Step(tool=first.tool, arguments=GATED, after=person.answered)
+    model = FakeModel(steps=(first, again))
+    _act(actor, house, model, person)
+    return _trace(actor, house, model, person)
+
+
+def ask_and_hold(actor: Actor, base: Path) -> Trace:
+    """Call what needs a yes, and answer while the call waits."""
+    house = House(base)
+    house.configure(HELD + RULES)
+    person = Person(house, lambda: bool(model.asked))
+    model = FakeModel(steps=(_step(actor, "exec", GATED),))
+    _act(actor, house, model, person)
+    return _trace(actor, house, model, person)
+
+
+def _act(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> None:
+    """Let the client read our entry and follow the script to its end."""
+    client = actor.client
+    with serving(model):
+        client.prepare(house.home, house.project, model.url)
+        house.do("mcp", "install", client.name)
+        client.finish(house.home)
+        with (house.base / "output.txt").open("wb") as output:
+            process = subprocess.Popen(
+                [str(actor.program), *client.words[1:]],
+                cwd=house.project,
+                env={**house.environment, **client.environment(model.url)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                _wait(process, person)
+            finally:
+                # Its servers, too, where it left some.
+                _end(process)
+                with (house.base / "requests.jsonl").open("w") as log:
+                    log.writelines(json.dumps(one.body) + "\n" for one in model.asked)
+
+
+def _wait(process: subprocess.Popen[bytes], person: Person | None) -> None:
+    until = time.monotonic() + CLIENT_SECONDS
+    while process.poll() is None:
+        if time.monotonic() > until:
+            raise SceneError(f"it did not end within {CLIENT_SECONDS:g} seconds")
+        if person is not None:
+            person.look()
+        time.sleep(LOOK_SECONDS)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # All of them have gone by themselves.
+        return
+    process.wait()
+
+
+def _trace(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> Trace:
+    return Trace(
+        transcript=transcript(model.asked, actor.client.prefix),
+        records=json.loads(house.do("audit", "list", "--json")),
+        is_log_whole=house.say("audit", "verify").returncode == 0,
+        approval=person.approval if person else "",
+        made_before=person.made_before if person else (),
+        made=house.made(),
+    )
+
+
+def _step(actor: Actor, tool: str, arguments: Mapping[str, Any]) -> Step:
+    return Step(tool=actor.client.prefix + tool, arguments=arguments)
+
+
+def _word() -> str:
+    """Return a word that nobody has used before."""
+    return f"owl{secrets.token_hex(6)}"
