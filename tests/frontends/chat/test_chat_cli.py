@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import socket
 import subprocess
 import sys
@@ -121,3 +123,37 @@ def test_errors_say_what_to_do(
 def test_without_a_terminal_there_is_no_chat(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert run("chat", "--model", "x")[0] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FAKE.exists(), reason="the fake model is not here")
+def test_at_a_real_terminal_ctrl_c_ends_an_answer_and_ctrl_d_the_chat(
+    model: Callable[..., list[str]], place: Path
+) -> None:
+    options = model("write", {"path": "a.txt", "content": "x"})
+    program = [sys.executable, "-m", "skillhouse", "chat", *options]
+    pid, handle = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="dumb", HOME=str(place / "home"))
+        os.chdir(place / "project")
+        os.execv(program[0], program)
+    seen = b""
+
+    def until(mark: bytes) -> None:
+        nonlocal seen
+        while mark not in seen:
+            seen += os.read(handle, 65_536)
+        seen = seen.split(mark, 1)[1]
+
+    until(b"catalog about")
+    until(b"> ")
+    os.write(handle, b"write it\n")
+    until(b"Allow?")
+    os.write(handle, b"\x03")
+    until(b"stopped; the conversation goes on")
+    assert not (place / "project/a.txt").exists()
+    until(b"> ")
+    os.write(handle, b"\x04")
+    _, status = os.waitpid(pid, 0)
+    os.close(handle)
+    assert os.waitstatus_to_exitcode(status) == 0
