@@ -38,8 +38,20 @@ class Commands:
         names = (entry.name for entry in self._house.invocable(self._conversation.agent))
         return [*COMMANDS, *names]
 
-    async def take(self, line: str) -> Answered | None:
-        """Do what the person typed; None where no model was asked."""
+    def is_skill(self, line: str) -> bool:
+        """Whether a line starts a skill."""
+        word = line[1:].strip().partition(" ")[0]
+        named = word in self.words or (":" in word and "/" not in word)
+        return line.startswith("/") and word not in COMMANDS and named
+
+    async def take(self, line: str, more: str = "") -> Answered | None:
+        """Do what the person typed; None where no model was asked.
+
+        Args:
+            line: The person's own.
+            more: A text that goes to the model with it, and is no words for a skill: those may
+                become parts of its commands.
+        """
         if is_stop_command(line, self._house.safeguards.policy, channel=CHANNEL):
             self._stop(line.strip())
             return None
@@ -49,8 +61,8 @@ class Commands:
         if word in COMMANDS:
             await self._do(word, rest.strip())
             return None
-        if word in self.words or (":" in word and "/" not in word):
-            return await self._conversation.start(word, rest.strip())
+        if self.is_skill(line):
+            return await self._conversation.start(word, rest.strip(), more=more)
         close = next(iter(nearest(word, self.words)), "")
         hint = f"did you mean `/{close}`" if close else "`/help` lists them"
         self._screen.error(f"unknown command `/{word}`; {hint}; a blank before it sends it as text")
