@@ -118,6 +118,7 @@ class Conversation:
         """
         self.house = house
         self.agent = agent
+        self.model = found.where
         self.session_id = session_id
         self.history: list[ModelMessage] = []
         self.spent = Spent()

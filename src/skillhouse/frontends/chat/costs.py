@@ -53,6 +53,8 @@ class Spent:
     def __str__(self) -> str:
         if not self.requests:
             return "no requests yet"
+        if not self.input_tokens + self.output_tokens:
+            return f"{counted(self.requests, 'request')}; the provider does not say how many tokens"
         cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
         price = f", about ${self.dollars:.4f}" if self.dollars else ""
         if price and self.unpriced:

@@ -59,6 +59,8 @@ class Found:
     """A model that can be asked."""
 
     model: Model
+    where: str = ""
+    """The model, and its address where one was named, as a person is told."""
     secrets: tuple[str, ...] = ()
     """The key, where we were told it; nothing of ours may keep it."""
     notice: str = ""
@@ -99,7 +101,7 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
         raise _without_key(prefix or "", str(error)) from error
     except ImportError as error:
         raise _missing(prefix or "", error) from error
-    return Found(model=model, secrets=(key,) if key else ())
+    return Found(model=model, where=_where(wanted), secrets=(key,) if key else ())
 
 
 def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Found:
@@ -126,7 +128,12 @@ def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Fo
         http_client=bounded_client(),
     )
     model = OpenAIChatModel(name, provider=provider)
-    return Found(model=model, secrets=(key,) if key else (), notice=notice)
+    secrets = (key,) if key else ()
+    return Found(model=model, where=_where(wanted), secrets=secrets, notice=notice)
+
+
+def _where(wanted: Wanted) -> str:
+    return f"{wanted.model} at {wanted.base_url}" if wanted.base_url else wanted.model
 
 
 def _provider(name: str, base_url: str, key: str) -> Provider[Any]:

@@ -96,14 +96,15 @@ def _talk(
         raise MissingExtraError("chat", module) from error
     # The library advertises on terminals; what stands there is ours to say.
     os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
-    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None)
+    width = terminal.width if sys.stderr.isatty() else None
+    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
     with ExitStack() as stack:
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())
         stack.callback(lambda: loop.run(house.let_go))
         if prompt is None:
-            screen.note(_head(conversation, commands.start_line()))
+            screen.note(commands.start_line(conversation.model))
             talk(loop, commands, screen, line_reader(commands))
             return 0
         answered = _once(loop, conversation, commands, options, prompt)
@@ -196,11 +197,6 @@ def _conversation(
     if found.notice:
         screen.note(found.notice)
     return made
-
-
-def _head(conversation: Conversation, cost: str) -> str:
-    resumed = f", {len(conversation.history)} messages" if conversation.history else ""
-    return f"chat {conversation.session_id}{resumed}; `/help` says what a line can be\n{cost}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
