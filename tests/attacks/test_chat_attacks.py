@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import unicodedata
+import warnings
 from collections.abc import AsyncIterator
 from itertools import repeat
 from pathlib import Path
@@ -30,6 +32,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat import bounds
 from skillhouse.frontends.chat.commands import Commands
 from skillhouse.frontends.chat.conversation import Conversation
+from skillhouse.frontends.chat.logs import shown_logs
 from skillhouse.frontends.chat.models import Found, Wanted, model_of
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.runtime import Skillhouse
@@ -81,6 +84,29 @@ def test_nothing_that_a_model_says_or_calls_acts_on_the_terminal(
 
         anyio.run(typed)
     assert "· write path=" in out.getvalue()
+    assert not acts(out.getvalue())
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.filterwarnings("always")
+def test_a_fault_that_is_logged_does_not_act_on_the_terminal(sequence: str) -> None:
+    """What a provider answered stands in the errors that libraries log."""
+    plain, out = io.StringIO(), io.StringIO()
+    logger = logging.getLogger("plain")
+    handler = logging.StreamHandler(plain)
+    logger.addHandler(handler)
+    logger.error("bad answer %s", sequence)
+    logger.removeHandler(handler)
+    assert acts(plain.getvalue())
+
+    with shown_logs(Screen(out, out)):
+        try:
+            raise ValueError(sequence)
+        except ValueError:
+            logging.getLogger("library").exception("bad answer %s", sequence)
+        warnings.warn(sequence, UserWarning, stacklevel=1)
+    assert out.getvalue().startswith("· bad answer ")
+    assert out.getvalue().count("\n") == 1
     assert not acts(out.getvalue())
 
 

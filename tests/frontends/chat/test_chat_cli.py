@@ -102,7 +102,7 @@ def test_what_is_piped_in_is_no_command(
         (("--model", "x"), 2, "expected `provider:name`"),
         ((), 2, "name a model"),
         (("--model", "x", "--base-url", "ftp://a"), 2, "expected an address such as"),
-        (("--model", "x", "--base-url", "http://127.0.0.1:9/v1"), 3, "onnect"),
+        (("--model", "x", "--base-url", "http://127.0.0.1:9/v1"), 3, "the model cannot be reached"),
         (("--resume",), 1, "no conversation was begun here"),
     ],
 )
@@ -118,6 +118,15 @@ def test_errors_say_what_to_do(
     got, out, err = run("chat", *arguments, "--print", "hello")
     assert (got, out) == (code, "")
     assert message in err
+
+
+def test_a_chat_in_which_nothing_was_said_is_not_kept(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    options = ("--model", "x", "--base-url", "http://127.0.0.1:9/v1")
+    assert run("chat", *options, "--print", "hello")[0] == 3
+    assert run("chat", "--list")[1] == ""
 
 
 def test_without_a_terminal_there_is_no_chat(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

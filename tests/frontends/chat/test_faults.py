@@ -231,7 +231,7 @@ def test_a_skill_that_is_started_for_piped_text_gets_it_and_no_command_does(
         (ModelHTTPError(429, "m", None), "answered 429; too many requests"),
         (ModelHTTPError(503, "m", "<html>"), "503: <html>; the provider has a fault"),
         (ModelHTTPError(418, "m", {"detail": [1]}), "answered 418"),
-        (ModelAPIError("m", "Connection error."), "is the model's server running"),
+        (ModelAPIError("m", "Connection error."), "the model cannot be reached; check"),
         (ModelAPIError("m", "Error code: 302"), "answered 302; it leads to another address"),
         (ModelAPIError("m", "odd"), "odd"),
         (UsageLimitExceeded("x"), "say `go on`"),

@@ -39,8 +39,8 @@ def told(error: AgentRunError) -> str:
             return f"the model's address answered {text.removeprefix('Error code: ')}; {_REDIRECT}"
         if text.strip(". ").lower() in ("connection error", "request timed out"):
             return (
-                f"{text.strip('. ').lower()}: is the model's server running, and is `--base-url` "
-                "right?"
+                "the model cannot be reached; check the network, `--base-url`, and that its "
+                "server runs"
             )
     return text
 

@@ -83,6 +83,11 @@ class Screen:
         if not self._quiet:
             self.note(cut(shown(f"· {text}"), self.width or _NOTE_COLUMNS), dim=True)
 
+    def outcome(self, text: str) -> None:
+        """Show what came of something, all of it."""
+        if not self._quiet:
+            self.note(f"    {text}", dim=True)
+
     def note(self, text: str, *, dim: bool = False) -> None:
         """Tell the person something; each line of it is made safe."""
         self.end_line()

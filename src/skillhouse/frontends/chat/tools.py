@@ -19,6 +19,7 @@ from skillhouse.tools import Progress, ToolResult
 CHANNEL = "chat"
 """Where the calls of a chat come from, for rules, questions and the log."""
 _LINE = 100
+_TOLD = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class ChatTools(HouseToolset):
         )
         if result.is_error:
             told = result.content.split("\n", 1)[0]
-            self._screen.progress(f"  {result.status}: {cut(one_line(told), _LINE)}")
+            self._screen.outcome(f"{result.status}: {cut(one_line(told), _TOLD)}")
         return self._heard(Called(name=name, arguments=given, call_id=call_id, result=result))
 
     async def _show(self, progress: Progress) -> None:

@@ -9,6 +9,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,11 @@ class Transcript:
     def torn(self) -> None:
         """Say that the last line was cut off; the next `add` writes so."""
         self._is_torn = True
+
+    def discard(self) -> None:
+        """Remove the file of a conversation in which nothing was said; `close` comes after."""
+        with suppress(OSError):
+            self.path.unlink()
 
     def close(self) -> None:
         """Let go of the file."""

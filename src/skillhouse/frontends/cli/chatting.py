@@ -88,6 +88,7 @@ def _talk(
 ) -> int:
     try:
         from skillhouse.frontends.chat.commands import Commands
+        from skillhouse.frontends.chat.logs import shown_logs
         from skillhouse.frontends.chat.loop import Loop
         from skillhouse.frontends.chat.repl import line_reader, show, talk
         from skillhouse.frontends.chat.screen import Screen
@@ -98,7 +99,7 @@ def _talk(
     os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
     width = terminal.width if sys.stderr.isatty() else None
     screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
-    with ExitStack() as stack:
+    with shown_logs(screen), ExitStack() as stack:
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())
@@ -190,7 +191,10 @@ def _conversation(
         known=known_secrets(environment, secret),
         context_tokens=options.context_tokens,
     )
-    if before is not None:
+    if before is None and transcript is not None:
+        begun = transcript
+        stack.callback(lambda: None if made.history else begun.discard())
+    elif before is not None:
         made.restore(before)
         if before.torn:
             screen.note("the end of the conversation was cut off by a crash; the rest is there")
