@@ -230,10 +230,9 @@ def test_help_needs_no_extra():
     assert "--port" in done.stdout
 
 
-def test_no_token_is_for_this_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_module, "HOST", "0.0.0.0")
+def test_no_token_is_for_this_machine_only(tmp_path: Path) -> None:
     with (
         Skillhouse(configured(make_places(tmp_path))) as house,
         pytest.raises(PermissionError, match="--no-auth is for this machine only"),
     ):
-        serve(house, port=0, announce=print, open_mcp=True)
+        serve(house, port=0, announce=print, host="0.0.0.0", open_mcp=True)
