@@ -15,23 +15,9 @@ from typing import Any
 
 import anyio
 
+from skillhouse import sandbox
 from skillhouse.floor import ConfigError
 from skillhouse.runtime.extension_settings import SkillCodeSettings
-from skillhouse.sandbox import (
-    TOOL_SECONDS,
-    Capabilities,
-    CellResult,
-    CellSpec,
-    HostCalls,
-    NoAnswerError,
-    RemoteExecutor,
-    RpcClient,
-    RpcError,
-    RpcServer,
-    SandboxError,
-    check_token,
-    core_methods,
-)
 from skillhouse.sandbox.rpc import UNAVAILABLE
 
 TOKEN_BYTES = 4_096
@@ -50,28 +36,28 @@ class ContainerExecutor:
             ConfigError: the token cannot be had, or an address is none.
         """
         token = token_of(settings, environment)
-        self._capabilities = Capabilities()
+        self._capabilities = sandbox.Capabilities()
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
         try:
-            self._client = RpcClient(settings.executor, token)
-            self._server = RpcServer(core_methods(self._capabilities), token=token)
+            self._client = sandbox.RpcClient(settings.executor, token)
+            self._server = sandbox.RpcServer(sandbox.core_methods(self._capabilities), token=token)
         except ValueError as error:
             raise ConfigError(str(error), key="skill_code.executor") from error
-        self._remote = RemoteExecutor(self._client, self._capabilities)
+        self._remote = sandbox.RemoteExecutor(self._client, self._capabilities)
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
     async def execute(
         self,
-        spec: CellSpec,
+        spec: sandbox.CellSpec,
         tool: str,
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
-        host: HostCalls,
-    ) -> CellResult:
+        timeout: float = sandbox.TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        host: sandbox.HostCalls,
+    ) -> sandbox.CellResult:
         """Run a tool once; see `Executor.execute`.
 
         When the executor is gone in the middle, the call may have had its effect and is not
@@ -86,14 +72,14 @@ class ContainerExecutor:
             found = await self._remote.execute(
                 f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **told
             )
-        except NoAnswerError as error:
+        except sandbox.NoAnswerError as error:
             if not error.is_sent:
-                raise RpcError(error.code, f"nothing was run: {error}") from error
+                raise sandbox.RpcError(error.code, f"nothing was run: {error}") from error
             said = f"{error}; the call may have had its effect, and is not repeated"
-            return CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
+            return sandbox.CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
         return _result(found, time.monotonic() - began)
 
-    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
+    async def tool_names(self, spec: sandbox.CellSpec) -> tuple[str, ...]:
         """Return what the skill's code exports; see `Executor.tool_names`.
 
         Raises:
@@ -103,12 +89,12 @@ class ContainerExecutor:
         params = {"skill": spec.skill, "context": _told(spec)}
         try:
             found = await self._asked("skill.load", params)
-        except RpcError as error:
+        except sandbox.RpcError as error:
             if error.reason:
-                raise SandboxError(error.reason, str(error)) from error
+                raise sandbox.SandboxError(error.reason, str(error)) from error
             raise
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
+            raise sandbox.SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
         return tuple(sorted(set(found)))
 
     async def reload(self, skill: str | None) -> None:
@@ -122,7 +108,7 @@ class ContainerExecutor:
     async def _asked(self, method: str, params: Mapping[str, Any]) -> Any:
         with anyio.move_on_after(LOAD_SECONDS):
             return await self._client.ask(method, params)
-        raise RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
+        raise sandbox.RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
 
     async def close(self) -> None:
         """Listen no more; what calls under way still ask is refused."""
@@ -145,7 +131,7 @@ class ContainerExecutor:
         except OSError as error:
             self._listening = None
             said = f"nothing was run: cannot listen on `{self._host}`, which `callback` names"
-            raise RpcError(
+            raise sandbox.RpcError(
                 UNAVAILABLE, f"{said}: {(error.strerror or str(error)).lower()}"
             ) from error
 
@@ -172,7 +158,7 @@ def token_of(settings: SkillCodeSettings, environment: Mapping[str, str]) -> str
     key = "skill_code.executor_token"
     try:
         token = environment.get(name, "") if kind == "env" else _file_text(Path(name))
-        check_token(token.strip())
+        sandbox.check_token(token.strip())
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise ConfigError(f"cannot read the token in `{name}`: {said}", key=key) from error
@@ -202,7 +188,7 @@ def callback_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _told(spec: CellSpec) -> dict[str, Any]:
+def _told(spec: sandbox.CellSpec) -> dict[str, Any]:
     """Return what of a cell the executor is to know; it has its own copy of the skill."""
     packages = spec.dependencies
     return {
@@ -214,7 +200,7 @@ def _told(spec: CellSpec) -> dict[str, Any]:
     }
 
 
-def _result(found: Mapping[str, Any], seconds: float) -> CellResult:
+def _result(found: Mapping[str, Any], seconds: float) -> sandbox.CellResult:
     """Return a ToolResult as what came of a call, so that it reads the same as one from here."""
     error = found.get("error")
     if (
@@ -223,5 +209,7 @@ def _result(found: Mapping[str, Any], seconds: float) -> CellResult:
         and found.keys() == {"success", "error"}
     ):
         is_late = error.startswith("Skill execution timeout (")
-        return CellResult(kind="timeout" if is_late else "error", error=error, seconds=seconds)
-    return CellResult(kind="ok", value=found, seconds=seconds)
+        return sandbox.CellResult(
+            kind="timeout" if is_late else "error", error=error, seconds=seconds
+        )
+    return sandbox.CellResult(kind="ok", value=found, seconds=seconds)
