@@ -15,7 +15,7 @@ import pytest
 
 from skillhouse.sandbox import Executor, Level, Limits
 from tests.sandbox.cells import Lab, make, status_of
-from tests.sandbox.places import LEVELS, still_running
+from tests.sandbox.places import LEVELS, own, still_running
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -86,8 +86,9 @@ def test_34_fork_bomb(lab: Lab, need: Any):
     body = "for (let n = 0; n < N; n += 1) spawn('sleep', ['2']).on('error', () => {}); return N;"
     assert naive(lab, body.replace("N", "100")) == 100
     body = "for (;;) { spawn('sleep', ['612.25']); await new Promise(setImmediate); }"
+    body = body.replace("612.25", own(612))
     assert lab.call(skill(lab, body), limits=SMALL, timeout=10.0).kind == "resource-limit"
-    assert still_running("612.25") == []
+    assert still_running(own(612)) == []
 
 
 @pytest.mark.parametrize(
@@ -107,9 +108,9 @@ def test_36_and_37_what_does_not_end_is_ended(lab: Lab, body: str):
 
 def test_40_output_that_a_grandchild_keeps_open(lab: Lab):
     body = "spawn('sleep', ['613.25'], { detached: true, stdio: 'inherit' }).unref(); return 1;"
-    done = lab.call(skill(lab, body), timeout=10.0)
+    done = lab.call(skill(lab, body.replace("613.25", own(613))), timeout=10.0)
     assert (done.kind, done.value) == ("ok", 1)
-    assert still_running("613.25") == []
+    assert still_running(own(613)) == []
 
 
 def test_41_and_42_full_places(lab: Lab):

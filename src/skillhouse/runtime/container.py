@@ -18,6 +18,15 @@ import anyio
 from skillhouse import sandbox
 from skillhouse.floor import ConfigError
 from skillhouse.runtime.extension_settings import SkillCodeSettings
+from skillhouse.sandbox import (
+    TOOL_SECONDS,
+    Capabilities,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    RpcError,
+    SandboxError,
+)
 from skillhouse.sandbox.rpc import UNAVAILABLE
 
 TOKEN_BYTES = 4_096
@@ -36,7 +45,7 @@ class ContainerExecutor:
             ConfigError: the token cannot be had, or an address is none.
         """
         token = token_of(settings, environment)
-        self._capabilities = sandbox.Capabilities()
+        self._capabilities = Capabilities()
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
         try:
@@ -50,14 +59,14 @@ class ContainerExecutor:
 
     async def execute(
         self,
-        spec: sandbox.CellSpec,
+        spec: CellSpec,
         tool: str,
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float = sandbox.TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
-        host: sandbox.HostCalls,
-    ) -> sandbox.CellResult:
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+    ) -> CellResult:
         """Run a tool once; see `Executor.execute`.
 
         When the executor is gone in the middle, the call may have had its effect and is not
@@ -74,12 +83,12 @@ class ContainerExecutor:
             )
         except sandbox.NoAnswerError as error:
             if not error.is_sent:
-                raise sandbox.RpcError(error.code, f"nothing was run: {error}") from error
+                raise RpcError(error.code, f"nothing was run: {error}") from error
             said = f"{error}; the call may have had its effect, and is not repeated"
-            return sandbox.CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
+            return CellResult(kind="crashed", error=said, seconds=time.monotonic() - began)
         return _result(found, time.monotonic() - began)
 
-    async def tool_names(self, spec: sandbox.CellSpec) -> tuple[str, ...]:
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return what the skill's code exports; see `Executor.tool_names`.
 
         Raises:
@@ -89,12 +98,12 @@ class ContainerExecutor:
         params = {"skill": spec.skill, "context": _told(spec)}
         try:
             found = await self._asked("skill.load", params)
-        except sandbox.RpcError as error:
+        except RpcError as error:
             if error.reason:
-                raise sandbox.SandboxError(error.reason, str(error)) from error
+                raise SandboxError(error.reason, str(error)) from error
             raise
         if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-            raise sandbox.SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
+            raise SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
         return tuple(sorted(set(found)))
 
     async def reload(self, skill: str | None) -> None:
@@ -108,7 +117,7 @@ class ContainerExecutor:
     async def _asked(self, method: str, params: Mapping[str, Any]) -> Any:
         with anyio.move_on_after(LOAD_SECONDS):
             return await self._client.ask(method, params)
-        raise sandbox.RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
+        raise RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
 
     async def close(self) -> None:
         """Listen no more; what calls under way still ask is refused."""
@@ -131,7 +140,7 @@ class ContainerExecutor:
         except OSError as error:
             self._listening = None
             said = f"nothing was run: cannot listen on `{self._host}`, which `callback` names"
-            raise sandbox.RpcError(
+            raise RpcError(
                 UNAVAILABLE, f"{said}: {(error.strerror or str(error)).lower()}"
             ) from error
 
@@ -188,7 +197,7 @@ def callback_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _told(spec: sandbox.CellSpec) -> dict[str, Any]:
+def _told(spec: CellSpec) -> dict[str, Any]:
     """Return what of a cell the executor is to know; it has its own copy of the skill."""
     packages = spec.dependencies
     return {
@@ -200,7 +209,7 @@ def _told(spec: sandbox.CellSpec) -> dict[str, Any]:
     }
 
 
-def _result(found: Mapping[str, Any], seconds: float) -> sandbox.CellResult:
+def _result(found: Mapping[str, Any], seconds: float) -> CellResult:
     """Return a ToolResult as what came of a call, so that it reads the same as one from here."""
     error = found.get("error")
     if (
@@ -209,7 +218,5 @@ def _result(found: Mapping[str, Any], seconds: float) -> sandbox.CellResult:
         and found.keys() == {"success", "error"}
     ):
         is_late = error.startswith("Skill execution timeout (")
-        return sandbox.CellResult(
-            kind="timeout" if is_late else "error", error=error, seconds=seconds
-        )
-    return sandbox.CellResult(kind="ok", value=found, seconds=seconds)
+        return CellResult(kind="timeout" if is_late else "error", error=error, seconds=seconds)
+    return CellResult(kind="ok", value=found, seconds=seconds)
