@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PRELOADED_MAX = 50
 """Skills that are loaded before an agent begins."""
 
+LINE_MAX = 300
+"""Characters of why a skill was left out."""
+
 LOST = (
     "The conversation was shortened, and the text of these skills with it. They are in use; here "
     "they are as they are now:"
@@ -236,5 +239,4 @@ def _shares(missing: Iterable[Activation], skill_tokens: int, tokens: int) -> di
 
 
 def _line(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split())[:300]
+    return toolbox.one_line(text)[:LINE_MAX]
