@@ -18,7 +18,7 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from cells import Nothing, call, make_executor
+from cells import Nothing, call, make_executor, make_skill
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import CellSpec, Executor, Level, SandboxStatus, detect
 
@@ -84,7 +84,7 @@ async def compare(place: Path, rounds: int, only: str) -> str:
     status = await detect()
     if status.level is not Level.CGROUP:
         return "No control groups: nothing is tried that only they hold."
-    gentle = make(place, "gentle", "return params")
+    gentle = make_skill(place, "python")
     rows = []
     for number, (name, lines) in enumerate(ABUSES.items()):
         if only in name:

@@ -18,6 +18,7 @@ from typing import Any
 CALL = "\nimport json\nprint(json.dumps(tools[{tool!r}]({{}}, None)))"
 WORKER = """
 import json, sys
+print("ready", flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     print(json.dumps(tools[asked["tool"]](asked["args"], None)), flush=True)
@@ -81,6 +82,8 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
 
     def call(self, tool: str = "tool", *, timeout: float = 20.0) -> Any:
         """Return a tool's result, or "ended"."""

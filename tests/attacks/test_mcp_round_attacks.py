@@ -7,6 +7,7 @@ once.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -139,15 +140,40 @@ def test_a_state_that_the_client_wrote_itself_is_refused(inside: Inside) -> None
     async def work(client: Client) -> None:
         assert not (await retried(client, "write", forged, **WRITE)).is_error
 
-    async def unsealed() -> None:
-        server = inside.server()
+    unsealed(inside, work)
+
+
+def unsealed(inside: Inside, work: Callable[[Client], Awaitable[Any]], **options: Any) -> None:
+    """Run `work` with a client of a server that takes every state as it comes."""
+
+    async def main() -> None:
+        server = inside.server(**options)
         server.sdk.middleware = [
             one for one in server.sdk.middleware if not isinstance(one, RequestStateBoundary)
         ]
         async with inside.client("auto", Person(), server) as client:
             await work(client)
 
-    anyio.run(unsealed)
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("fault", ["user", "content", "unknown", "no-json", "no-state"])
+def test_what_a_seal_lets_through_is_checked_again(inside: Inside, fault: str) -> None:
+    talk(inside, state_for)
+    [found] = inside.house.approvals.pending()
+    state = {
+        "approval": "0" * 16 if fault == "unknown" else found.id,
+        "nonce": found.request.nonce,
+        "content": "sha256:" + "0" * 64 if fault == "content" else found.request.content_digest,
+    }
+    text = {"no-json": "{", "no-state": "{}"}.get(fault, json.dumps(state))
+
+    async def work(client: Client) -> None:
+        with pytest.raises(MCPError, match="Invalid or expired requestState"):
+            await retried(client, "write", text, **WRITE)
+
+    unsealed(inside, work, user="ada" if fault == "user" else "local")
+    assert not (inside.project / "a.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -318,6 +344,12 @@ def test_a_key_that_others_may_know_is_not_used(inside: Inside, fault: str) -> N
 
     # The call stays pending, as for a client that cannot be asked.
     talk(inside, work)
+
+
+def test_a_key_that_is_no_key_any_more_opens_nothing(inside: Inside) -> None:
+    state = talk(inside, state_for)
+    (inside.house.config.state_directory / KEY_FILE).chmod(0o644)
+    refuses(inside, state)
 
 
 def test_two_servers_that_start_at_once_have_one_key(tmp_path: Path) -> None:

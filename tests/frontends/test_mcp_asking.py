@@ -9,10 +9,12 @@ from typing import Any
 import anyio
 import pytest
 from mcp.client import Client
+from mcp.server.context import CallNext, HandlerResult
 from mcp_types import (
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    ErrorData,
     InputRequiredResult,
 )
 
@@ -124,6 +126,22 @@ def test_what_is_no_answer_leaves_the_question_to_the_inbox(
 
     talk(inside, mode, work, Person(given))
     assert (inside.project / "a.txt").exists()
+
+
+def test_a_client_that_fails_to_ask_leaves_the_question_to_the_inbox(inside: Inside) -> None:
+    class Broken(Person):
+        async def __call__(self, *_: Any) -> Any:
+            self.shown.append(_[1])
+            return ErrorData(code=-32021, message="not now")
+
+    person = Broken()
+
+    async def work(client: Client) -> None:
+        for _ in range(2):
+            assert "not approved yet" in text_of(await write(client))
+
+    talk(inside, LEGACY, work, person)
+    assert len(person.shown) == 1
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -310,15 +328,24 @@ def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str)
 
 
 def test_ids_of_the_request_stand_in_the_log(inside: Inside) -> None:
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    server = inside.server()
+    sent: list[str] = []
 
-    async def work(client: Client) -> None:
-        meta: Any = {"traceparent": trace}
-        await client.call_tool("read", {"path": "absent"}, meta=meta)
+    async def look(ctx: Any, call_next: CallNext) -> HandlerResult:
+        if ctx.method == "tools/call":
+            # Where telemetry is on in this process, the client sends a trace of its own.
+            sent.append(ctx.params["_meta"]["traceparent"])
+        return await call_next(ctx)
 
-    talk(inside, LEGACY, work)
+    async def main() -> None:
+        meta: Any = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+        server.sdk.middleware.append(look)
+        async with inside.client(LEGACY, None, server) as client:
+            await client.call_tool("read", {"path": "absent"}, meta=meta)
+
+    anyio.run(main)
     [entry] = read_records(inside.house.audit_log.path)
-    assert entry.record.trace == trace
+    assert [entry.record.trace] == sent
     assert entry.record.session
     assert entry.record.request
 

@@ -18,6 +18,7 @@ from skillhouse.frontends.mcp.offer import PAGE_MAX
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import ExtensionSettings
+from tests.approval.questions import question
 from tests.frontends.mcp_inside import ERAS, Inside
 from tests.frontends.mcp_peer import LEGACY
 from tests.runtime.places import write_skill
@@ -161,6 +162,24 @@ def test_a_skill_that_needs_a_yes_is_an_error_with_the_way_to_give_it(inside: In
     assert "skillhouse approvals approve " in error.message
     inside.answer()
     assert "Other." in got(inside, "deploy", {})
+
+
+def test_a_house_whose_state_is_lost_starts_nothing(inside: Inside) -> None:
+    changed = write_skill(inside.project / ".agents/skills/deploy")
+    inside.house.trusting.trust()
+    (changed / "SKILL.md").write_text("---\nname: deploy\ndescription: D.\n---\nOther.\n")
+    inside.house.refresh()
+    inside.house.approvals.open(question())
+    state = inside.house.config.state_directory / "state.sqlite3"
+
+    async def work(client: Client) -> None:
+        for file in state.parent.glob("state.sqlite3*"):
+            file.write_bytes(b"no database at all, and long enough to be looked at" * 9)
+        with pytest.raises(MCPError, match="everything is stopped") as caught:
+            await client.get_prompt("deploy", {})
+        assert caught.value.code == NOT_APPROVED
+
+    talk(inside, work)
 
 
 def test_many_prompts_come_in_pages(inside: Inside) -> None:

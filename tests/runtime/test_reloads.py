@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from skillhouse.floor import encode
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code_loading import reload_code
+from skillhouse.floor import encode, tree_digest
+from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
+from skillhouse.runtime.code_loading import load_code, reload_code
 from skillhouse.runtime.reloads import RELOADS_FILE, Lacking, Reloads
 from skillhouse.sandbox import Executor, SandboxStatus
-from skillhouse.tools import UnknownToolError
+from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.runtime.coded import (
     best_sandbox,
     code_names,
@@ -25,6 +25,7 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
+from tests.runtime.places import make_places
 
 LACKS = Lacking(digest="sha256:1", tools=("absent",))
 GIVES = "tools = {'tool': lambda params, context: {'gave': '%s'}, 'hidden': print}\n"
@@ -64,6 +65,7 @@ def test_what_code_lacks_is_known_until_the_next_reload(tmp_path: Path) -> None:
     (tmp_path / "gone").rmdir()
     one.note({tmp_path: Lacking(digest="sha256:2", tools=("absent",))})
     assert other.lacking()(tmp_path / "gone") is None
+    one.note({tmp_path / "state": Lacking(digest="sha256:3", tools=())})
     one.tell_all()
     assert other.lacking()(tmp_path) is None
 
@@ -198,6 +200,54 @@ def test_a_reload_reaches_the_other_processes_before_their_next_call(
                 await other.call("old:tool", {})
 
     played(coded_house(tmp_path, root, status=status), scene)
+
+
+@pytest.mark.slow
+def test_a_reload_loads_what_is_other_code_than_before(
+    status: SandboxStatus, tmp_path: Path
+) -> None:
+    root = tmp_path / "skills"
+    for name in ("same", "edited"):
+        write_code(root / name, GIVES % name)
+    write_code(root / "broken", "1 / 0\n")
+    write_code(root / "lacks", GIVES % "x", tool("tool"), tool("absent"))
+    needs = write_code(root / "needs", GIVES % "x", language="javascript")
+
+    async def scene(house: Skillhouse) -> list[dict[str, str]]:
+        found = []
+        for _ in range(2):
+            done = await reload_code(house, agent="default")
+            assert [one.skill for one in done.loaded if one.error] == ["broken", "needs"]
+            found.append({directory.name: step for directory, step in done.steps})
+            write_code(root / "edited", GIVES % "other")
+        return found
+
+    (needs / "index.js").write_text("throw new Error('never');\n")
+    first, second = played(coded_house(tmp_path, root, status=status), scene)
+    assert first == {
+        **dict.fromkeys(("same", "edited", "lacks"), "registered"),
+        **dict.fromkeys(("broken", "needs"), "validated"),
+    }
+    assert second == {**first, "same": "unchanged since it was imported"}
+
+
+def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path) -> None:
+    skill = write_code(tmp_path / "skills/one", GIVES % "x")
+    # A port of this machine at which nobody listens.
+    settings = SkillCodeSettings(
+        enabled=True, executor="http://127.0.0.1:9/rpc", executor_token="env:TOKEN"
+    )
+    environment = {"TOKEN": "t" * 32}
+    config = configured(make_places(tmp_path, environment))
+
+    async def scene(house: Skillhouse) -> list[str]:
+        house.skill_code.reloads.note({skill: Lacking(digest=tree_digest(skill), tools=())})
+        tools = [found for found in house.tools() if isinstance(found, SkillCodeTool)]
+        return [one.error for one in await load_code(tools, house.skill_code, agent="default")]
+
+    house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings)
+    (error,) = played(house, scene)
+    assert "nobody answers at 127.0.0.1" in error
 
 
 @pytest.mark.slow

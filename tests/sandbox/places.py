@@ -66,6 +66,14 @@ def sh(launcher: Launcher, workspace: Path, script: str, **options: Any) -> Comp
     return run(launcher, workspace, "sh", "-c", script, **options)
 
 
+def own(number: int) -> str:
+    """Return a mark that no other process uses that runs this test at the same time.
+
+    It is a number of seconds, for `sleep`.
+    """
+    return f"{number}.{os.getpid()}"
+
+
 def running(mark: str) -> list[int]:
     """Return the processes of this machine that have `mark` in their command line."""
     found = []

@@ -19,6 +19,7 @@ from skillhouse.sandbox import Launcher
 from tests.sandbox.places import (
     launcher,
     listing,
+    own,
     run,
     running,
     sh,
@@ -126,12 +127,14 @@ def test_a_symbolic_link_leads_nowhere(launcher: Launcher, workspace: Path, tmp_
 
 
 def test_background_processes_end_with_the_run(launcher: Launcher, workspace: Path) -> None:
+    mark = own(605)
     script = (
         "sleep 605.25 & nohup sleep 605.25 >/dev/null 2>&1 & (setsid sleep 605.25 &) ; "
         "(setsid sh -c 'sleep 605.25 & sleep 605.25' >/dev/null 2>&1 &); echo done"
     )
+    script = script.replace("605.25", mark)
     assert sh(launcher, workspace, script).stdout == b"done\n"
-    assert still_running("605.25", seconds=1) == []
+    assert still_running(mark, seconds=1) == []
 
 
 CORE = """
@@ -161,10 +164,11 @@ def test_sigterm_to_the_core_ends_its_runs(launcher: Launcher, workspace: Path) 
 
 def test_a_timeout_leaves_no_orphan(launcher: Launcher, workspace: Path) -> None:
     script = "trap '' TERM INT HUP; sleep 607.25 & (setsid sleep 607.25 &); sleep 607.25; echo late"
-    done = sh(launcher, workspace, script, seconds=0.4)
+    mark = own(607)
+    done = sh(launcher, workspace, script.replace("607.25", mark), seconds=0.4)
     assert (done.timed_out, done.stdout) == (True, b"")
     assert done.duration_seconds < 5
-    assert still_running("607.25") == []
+    assert still_running(mark) == []
 
 
 def test_privileges_are_not_gained(launcher: Launcher, workspace: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from skillhouse.sandbox import CellSpec, Executor, SandboxError
 from tests.sandbox.cells import Lab, make, status_of
-from tests.sandbox.places import LEVELS, running, still_running
+from tests.sandbox.places import LEVELS, own, running, still_running
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -206,9 +206,12 @@ return 1"""
   spawnSync('sh', ['-c', '(setsid nohup sleep 609.25 >/dev/null 2>&1 &) &'], { stdio: 'ignore' });
   return 1;"""
 
+    mark = own(609)
+    python, node = python.replace("609.25", mark), node.replace("609.25", mark)
+
     async def scene(executor: Executor) -> tuple[Any, int]:
         done = await lab.ask(executor, skill(lab, language, python, node))
-        return done.value, len(still_running("609.25", seconds=2))
+        return done.value, len(still_running(mark, seconds=2))
 
     assert lab.run(scene) == (1, 0)
 
@@ -263,9 +266,11 @@ time.sleep(611.25)"""
   process.on('SIGTERM', () => {});
   spawn('sh', ['-c', "trap '' TERM INT HUP; sleep 611.25; sleep 611.25"], { detached: true });
   await new Promise((resolve) => setTimeout(resolve, 611250));"""
+    mark = own(611)
+    python, node = python.replace("611.25", mark), node.replace("611.25", mark)
     done = lab.call(skill(lab, language, python, node), timeout=0.5)
     assert done.kind == "timeout"
-    assert still_running("611.25") == []
+    assert still_running(mark) == []
 
 
 def test_privileges_are_not_gained(lab: Lab, language: str) -> None:

@@ -18,7 +18,9 @@ def without(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:
     Other code than that which was looked at may have them, so all of its tools stay.
     """
     manifest = result.manifest
-    if manifest is None or lacking is None or not _is_of(lacking, result.directory):
+    if manifest is None or lacking is None or not lacking.tools:
+        return result
+    if not _is_of(lacking, result.directory):
         return result
     warnings = tuple(
         Diagnostic(

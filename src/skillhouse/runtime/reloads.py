@@ -23,6 +23,7 @@ class Lacking:
     digest: str
     """Of the tree: other code may have it."""
     tools: tuple[str, ...]
+    """Empty: it was looked at, and exports all that is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +58,10 @@ class Reloads:
         return lambda directory: found.get(_key(directory))
 
     def tell_all(self) -> None:
-        """Have each process read anew, and forget what code lacks."""
+        """Have each process read anew, and forget what code lacks; what lacks nothing is kept."""
         with self._locked() as kept:
-            self._write(_Kept(count=kept.count + 1))
+            whole = {place: one for place, one in kept.lacking.items() if not one.tools}
+            self._write(_Kept(count=kept.count + 1, lacking=whole))
 
     def note(self, lacking: Mapping[Path, Lacking]) -> None:
         """Add what was found out, if that is news, and have each process read anew."""
@@ -71,7 +73,7 @@ class Reloads:
 
     @contextmanager
     def _locked(self) -> Iterator[_Kept]:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock(handle)

@@ -24,18 +24,17 @@ from skillhouse.sandbox import bubblewrap, leftovers
 from skillhouse.sandbox.cell import CellSpec
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
+from skillhouse.sandbox.habitat import Habitat
 from skillhouse.sandbox.housing import (
     IDLE_WATCH_SECONDS,
     NODE_CELL,
     NODE_FLAGS,
     PYTHON_CELL,
-    Habitat,
     Housing,
-    Inhabited,
     node_program,
 )
+from skillhouse.sandbox.namespaced import NamespacedHabitat
 from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.process import GRACE_SECONDS
 from skillhouse.sandbox.profile import Completed
 
 INSIDE = Path(__file__).with_name("contained_inside.py")
@@ -50,33 +49,19 @@ _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 def habitat_for(
     housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
-) -> Inhabited:
+) -> Habitat:
     """Return what a cell lives in; see `Habitat`."""
-    kind = ContainedHabitat if housing.is_contained else Habitat
+    kind = ContainedHabitat if housing.is_contained else NamespacedHabitat
     return kind(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
 
 
-class ContainedHabitat:
+class ContainedHabitat(Habitat):
     """One process that has confined itself, with its forks, from its start to its end."""
 
     def __init__(
         self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
     ) -> None:
-        """Prepare it; `start` spawns.
-
-        Args:
-            tree: The private copy of the skill's tree.
-            forks: True for a process that forks for each call, False for one call's own.
-            is_spare: True for one call's own that is to be ready before there is a call.
-
-        Raises:
-            SandboxError: the program for the language is missing.
-        """
-        self._housing = housing
-        self._spec = spec
-        self._tree = tree
-        self._forks = forks
-        self._is_spare = is_spare
+        super().__init__(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
         self._base = Path(tempfile.mkdtemp(prefix="call-", dir=tree.parent))
         self._place = self._base / "tmp"
         self._place.mkdir(mode=0o700)
@@ -89,9 +74,6 @@ class ContainedHabitat:
         self._reading = -1
         self._active = 0
         self._limit = ""
-        self.completed: Completed | None = None
-        self.failure: SandboxError | None = None
-        self.gone = asyncio.Event()
 
     def _linked(self) -> Path:
         """Return where Node sees the skill: as deep as there are packages of others above it."""
@@ -105,12 +87,10 @@ class ContainedHabitat:
         return skill
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what a process that forks is told of its place."""
         packages = [str(path) for path in self._packages]
         return {"namespaces": False, "skill": str(self._tree), "packages": packages}
 
     def start(self, kind: socket.SocketKind) -> socket.socket:
-        """Spawn, and return our end of the socket to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         reading, writing = os.pipe()
@@ -256,20 +236,12 @@ class ContainedHabitat:
             self._reading = -1
 
     async def end(self) -> None:
-        """Kill it, and return when nothing of it is left."""
         if self._process is None:
             self._clear()
             return
         if not self.gone.is_set():
             self._process.kill()
         await self.gone.wait()
-
-    async def end_when_closed(self) -> None:
-        """Return when nothing of it is left, once it has closed the socket; help if need be."""
-        with anyio.move_on_after(GRACE_SECONDS):
-            await self.gone.wait()
-            return
-        await self.end()
 
     def said(self, max_bytes: int) -> bytes:
         self._read()
@@ -282,17 +254,12 @@ class ContainedHabitat:
         self._active -= 1
 
     def limit(self) -> str:
-        """Return the limit that was met: "memory", "files", "output" or ""."""
         return self._limit
 
     def how(self) -> str:
-        """Return how it ended, in words for a person."""
-        if self.failure is not None:
-            return str(self.failure)
-        if self.completed is None:
-            return "the cell was closed"
-        if self.completed.signal is not None:
-            return f"the process ended by signal {self.completed.signal}"
-        said = " ".join(self.completed.stdout[-300:].decode("utf-8", "replace").split())
-        how = f"the process ended with exit code {self.completed.exit_code}"
+        """Add what it said, if it ended by itself: why it could not confine itself, for example."""
+        how, done = super().how(), self.completed
+        if self.failure is not None or done is None or done.signal is not None:
+            return how
+        said = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
         return f"{how}: {said}" if said else how
