@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -15,7 +15,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skillhouse.frontends.http.patience import patient_protocol
-from skillhouse.sandbox import RpcServer
+from skillhouse.sandbox import Capabilities, RpcClient, RpcError, RpcServer, core_methods
+from tests.sandbox.cells import Core
 from tests.sandbox.test_rpc_server import TOKEN, ping, raw, request
 
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -131,3 +132,44 @@ def test_many_that_wait_do_not_hold_all_descriptors():
         newest.settimeout(5)
         newest.sendall(HEAD + b"\r\n")
         assert newest.recv(100).startswith(b"HTTP/1.1 401")
+
+
+class Slow(Core):
+    """A core whose person takes their time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = anyio.Event(), anyio.Event()
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.begun.set()
+        await self.go_on.wait()
+        return await super().fetch(request)
+
+
+def test_what_an_executor_asked_for_ends_with_its_call():
+    """A hostile one lets a call end, and keeps the connection on which it asked."""
+    found: list[str] = []
+
+    async def scene() -> list[Any]:
+        core, capabilities = Slow(), Capabilities()
+        server = RpcServer(core_methods(capabilities), token=TOKEN)
+        async with server.listening("127.0.0.1", 0) as port, anyio.create_task_group() as tasks:
+            client = RpcClient(f"http://127.0.0.1:{port}/rpc", TOKEN)
+
+            async def ask(token: str) -> None:
+                params = {"url": "https://a.test", "method": "POST", "capability": token}
+                with pytest.raises(RpcError) as caught:
+                    await client.ask("core.fetch", params)
+                found.append(caught.value.reason)
+
+            with capabilities.of(core) as token:
+                tasks.start_soon(ask, token)
+                await core.begun.wait()
+            await anyio.sleep(0.05)
+            # Now the person says yes.
+            core.go_on.set()
+        return core.asked
+
+    assert anyio.run(scene) == []
+    assert found == ["stale_capability"]
