@@ -5,7 +5,9 @@ Each is first tried on what a plain instrumentation does (`naive`), where it wor
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from opentelemetry.sdk.trace import (
 )
 
 from skillhouse.floor import tracing
+from skillhouse.frontends.logs import service_logging
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener
@@ -151,3 +154,40 @@ def test_what_hears_of_a_call_cannot_take_its_result(tmp_path: Path, heard: List
             broken.where = ""
     assert result.status == "ok"
     assert (tmp_path / "project/b.txt").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def logged(stream: io.StringIO, handler: logging.Handler) -> str:
+    """Return what a log says of an error whose message a client wrote."""
+    log = logging.getLogger("skillhouse.attack")
+    hostile = f"no{CLEAR_SCREEN}\n2026-11-22 [info] all is well \x9b2J\u202e"
+    logging.getLogger().addHandler(handler)
+    try:
+        log.warning("the client did not ask its user: %s", hostile)
+        try:
+            raise ValueError(hostile)
+        except ValueError:
+            log.exception("tools/call")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    return stream.getvalue()
+
+
+def test_a_client_cannot_write_to_the_terminal_that_shows_the_log():
+    stream: io.StringIO = io.StringIO()
+    plain = logged(stream, logging.StreamHandler(stream))
+    assert CLEAR_SCREEN in plain
+    assert "\n2026-11-22 [info] all is well" in plain
+
+    stream = Terminal()
+    said = logged(stream, service_logging(stream, str))
+    assert CLEAR_SCREEN not in said
+    assert not {"\x9b", "\u202e"} & set(said)
+    assert "\n2026-11-22 [info] all is well" not in said
+
+    stream = io.StringIO()
+    assert logged(stream, service_logging(stream, str)).isascii()
