@@ -44,12 +44,16 @@ _REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     # too many, nobody of the same user hands any over.
     "sendmsg": (46, 211),
     "sendmmsg": (307, 269),
-    # What changes files past Landlock, which knows no modes, times and attributes: the skill's own
-    # tree belongs to the same user, and the next call would see it.
+    # What changes files past Landlock, which knows no owners, modes, times and attributes: the
+    # skill's own tree belongs to the same user, and the next call would see it.
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
     "utime": (132, None),
     "utimes": (235, None),
     "futimesat": (261, None),
