@@ -20,6 +20,7 @@ PINS = (
             *("--constraint", "requirements/core.txt"),
             *("--constraint", "requirements/build.txt"),
             "pyproject.toml",
+            *("--extra", "chat"),
             *("--extra", "pydantic-ai"),
             *("--extra", "langchain"),
             *("--extra", "openai-agents"),

@@ -3,6 +3,7 @@
 from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
 from skillhouse.audit.health import Trouble, stuck, troubles
 from skillhouse.audit.keys import checkpoint_key
+from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.log import AuditLog
 from skillhouse.audit.moment import timestamp
 from skillhouse.audit.reading import AuditEntry, Query, entries_of, find_record, read_records
@@ -14,7 +15,7 @@ from skillhouse.audit.record import (
     DecidedPermission,
     Transaction,
 )
-from skillhouse.audit.redaction import redacted
+from skillhouse.audit.redaction import is_secret_name, redacted, without_secrets
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.stats import Stats, stats_of
 from skillhouse.audit.verify import Verification, verify_log
@@ -30,6 +31,7 @@ __all__ = [
     "Confirmation",
     "DecidedPermission",
     "Degraded",
+    "KnownSecrets",
     "Problem",
     "Query",
     "Retention",
@@ -41,6 +43,7 @@ __all__ = [
     "csv_lines",
     "entries_of",
     "find_record",
+    "is_secret_name",
     "json_lines",
     "read_records",
     "redacted",
@@ -49,5 +52,6 @@ __all__ = [
     "timestamp",
     "troubles",
     "verify_log",
+    "without_secrets",
     "write_gate_lines",
 ]

@@ -110,6 +110,17 @@ def clean_text(
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
 
 
+def without_secrets(text: str, known: KnownSecrets = NO_SECRETS) -> str:
+    """Return the whole of `text` without what looks like a secret and without those that we know.
+
+    >>> without_secrets("use --token abc, then sk-0123456789abcdefXYZ")
+    'use --token [REDACTED], then [REDACTED]'
+    """
+    if known:
+        text = known.hide(text)
+    return _without_patterns(text) if len(text) >= _SHORTEST else text
+
+
 def clean_word(text: str, known: KnownSecrets) -> str:
     """Return a short text as `clean_text` does; names come again and again, so it is remembered.
 

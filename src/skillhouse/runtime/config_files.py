@@ -246,4 +246,6 @@ _VARIABLES = {
     "cache_directory": _text,
     "state_directory": _text,
 }
-_OTHER_VARIABLES = frozenset({"SKILLHOUSE_SKILLS_DIR"})
+_OTHER_VARIABLES = frozenset(
+    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
+)

@@ -343,7 +343,7 @@ class Executor:
 
 
 class NoHost:
-    """What code may ask that is only loaded: nothing."""
+    """What code may ask that is only loaded or tried: nothing."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise RpcError(UNAVAILABLE, "expected a call of a tool for this")

@@ -27,7 +27,8 @@ from skillhouse.sandbox.cell import (
 from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.housing import Housing, Inhabited
+from skillhouse.sandbox.habitat import Habitat
+from skillhouse.sandbox.housing import Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
@@ -137,7 +138,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Inhabited) -> None:
+    def __init__(self, habitat: Habitat) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
     from skillhouse.tools.portal import Portal as Portal
+    from skillhouse.tools.rendering import one_line as one_line
     from skillhouse.tools.rendering import render_content as render_content
     from skillhouse.tools.rendering import result_data as result_data
     from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
@@ -115,7 +116,7 @@ else:
             "memory": "MemorySearchTool MemoryWriteTool",
             "need": "UNBOUND Judged Need",
             "portal": "Portal",
-            "rendering": "render_content result_data",
+            "rendering": "one_line render_content result_data",
             "serving": "SKILL_FILE_TOOL SkillFileTool",
             "session": "Session Sessions SkillCheck",
             "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",

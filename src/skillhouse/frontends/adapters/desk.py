@@ -13,7 +13,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.adapters.keeping import calling_ids, sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Conversation, Skillhouse
-from skillhouse.tools import Judged, Need, ToolResult
+from skillhouse.tools import Judged, Listener, Need, ToolResult
 
 V = TypeVar("V")
 
@@ -66,12 +66,21 @@ class Desk:
         return sendable(self.house.system_prompt(agent=self.agent, offered=offered))
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, approval_id: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        approval_id: str = "",
+        listener: Listener | None = None,
+        **ids: str,
     ) -> ToolResult:
-        """Let a call through the gate; whatever goes wrong is a result for the model."""
+        """Let a call through the gate; whatever goes wrong is a result for the model.
+
+        `listener` and `ids` are as of `Skillhouse.call`.
+        """
         try:
-            asked = self._caller(approval_id)
-            return self._told(await self.house.call(name, arguments, listener=None, **asked))
+            asked = {**self._caller(approval_id), **ids}
+            return self._told(await self.house.call(name, arguments, listener=listener, **asked))
         except SkillhouseError as error:
             return _failed(str(error))
         except Exception:

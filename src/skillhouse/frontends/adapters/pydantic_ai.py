@@ -9,6 +9,7 @@ from skillhouse.frontends.adapters.desk import Desk, Kept
 from skillhouse.frontends.adapters.keeping import calling
 from skillhouse.frontends.adapters.pydantic_ai_keeping import KeepingCapability
 from skillhouse.runtime import Skillhouse
+from skillhouse.tools import ToolResult
 
 try:
     from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition, ToolFailed
@@ -18,7 +19,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
 
-__all__ = ["skillhouse_context", "skillhouse_toolset"]
+__all__ = ["HouseToolset", "skillhouse_context", "skillhouse_toolset"]
 
 CHANNEL = "pydantic-ai"
 # The gate checks arguments against the tool's schema, and says what is wrong with them.
@@ -42,7 +43,7 @@ def skillhouse_toolset(
     """
     desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     desk.prompt()
-    return _HouseToolset(desk)
+    return HouseToolset(desk)
 
 
 def skillhouse_context(
@@ -55,7 +56,9 @@ def skillhouse_context(
     return KeepingCapability(Desk(house=house, channel=CHANNEL, agent=agent, user=user))
 
 
-class _HouseToolset(AbstractToolset[Any]):
+class HouseToolset(AbstractToolset[Any]):
+    """What `skillhouse_toolset` returns, for programs that hear more of each call."""
+
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._asked = Kept[str]()
@@ -91,7 +94,7 @@ class _HouseToolset(AbstractToolset[Any]):
             if given:
                 result = await self._desk.allowed(name, tool_args, given)
             else:
-                result = await self._desk.call(name, tool_args)
+                result = await self.result_of(name, tool_args, ctx)
         question = self._desk.question(result)
         if question is not None:
             self._asked.keep(ctx.tool_call_id, question["approval_id"])
@@ -99,6 +102,10 @@ class _HouseToolset(AbstractToolset[Any]):
         if result.is_error:
             raise ToolFailed(result.content)
         return result.content
+
+    async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
+        """Make one call for the first time; a subclass may add to it."""
+        return await self._desk.call(name, given)
 
     def _given(self, ctx: RunContext[Any]) -> str:
         """Return which approval the yes is about: as the program says, else as this toolset asked.

@@ -33,6 +33,7 @@ VERBS = {
     "profiles": ("profiles", "list, show and compare how clients treat skills"),
     "export": ("exporting", "write skills into the folders that other clients read"),
     "trust": ("trusting", "let this project's skills be read"),
+    "chat": ("chatting", "talk with a model that has the skills"),
     "rehearse": ("rehearsing", "walk a request through the house without a model"),
     "tools": ("tools", "list the tools that an agent has"),
     "call": ("calling", "make one gated tool call"),

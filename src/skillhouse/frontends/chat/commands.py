@@ -1,0 +1,134 @@
+"""The lines that begin with a slash."""
+
+from __future__ import annotations
+
+from skillhouse.approval import OWNER
+from skillhouse.floor import SkillhouseError, nearest
+from skillhouse.frontends.chat.conversation import Answered, Conversation
+from skillhouse.frontends.chat.screen import Screen
+from skillhouse.frontends.chat.tools import CHANNEL
+from skillhouse.frontends.text import counted, cut, one_line
+from skillhouse.permission import is_stop_command
+
+COMMANDS = {
+    "help": "this list",
+    "skills": "the skills, and which are in use",
+    "reload-skills": "look for skills anew",
+    "unload": "NAME: take a skill out of use, and its text out of the conversation",
+    "cost": "tokens of the catalog, the skills and the conversation",
+    "compact": "make the conversation short now",
+    "stop": "refuse every tool of this house until `skillhouse resume`",
+    "quit": "end; so does Ctrl-D",
+}
+_COLUMNS = 76
+
+
+class Commands:
+    """Does what a line says, or sends it to the model."""
+
+    def __init__(self, conversation: Conversation, screen: Screen) -> None:
+        """Take the conversation and where the person looks."""
+        self._conversation = conversation
+        self._house = conversation.house
+        self._screen = screen
+
+    @property
+    def words(self) -> list[str]:
+        """What can stand after a slash."""
+        names = (entry.name for entry in self._house.invocable(self._conversation.agent))
+        return [*COMMANDS, *names]
+
+    async def take(self, line: str) -> Answered | None:
+        """Do what the person typed; None where no model was asked."""
+        if is_stop_command(line, self._house.safeguards.policy, channel=CHANNEL):
+            self._stop(line.strip())
+            return None
+        if not line.startswith("/"):
+            return await self._conversation.ask(line)
+        word, _, rest = line[1:].strip().partition(" ")
+        if word in COMMANDS:
+            await self._do(word, rest.strip())
+            return None
+        if word in self.words or (":" in word and "/" not in word):
+            return await self._conversation.start(word, rest.strip())
+        close = next(iter(nearest(word, self.words)), "")
+        hint = f"did you mean `/{close}`" if close else "`/help` lists them"
+        self._screen.error(f"unknown command `/{word}`; {hint}; a blank before it sends it as text")
+        return None
+
+    async def _do(self, word: str, rest: str) -> None:
+        if word == "help":
+            for name, text in COMMANDS.items():
+                self._screen.note(f"  /{name:<15}{text}")
+            self._screen.note(f"  /{'SKILL [WORDS]':<15}start a skill yourself")
+        elif word == "skills":
+            self._skills()
+        elif word == "reload-skills":
+            await self._reload()
+        elif word == "unload":
+            gone = self._conversation.unload(rest)
+            names = ", ".join(one_line(one.name) for one in gone)
+            self._screen.note(
+                f"not in use any more: {names}" if gone else "no such skill is in use"
+            )
+        elif word == "cost":
+            self.cost()
+        elif word == "compact":
+            if not await self._conversation.shorten():
+                self._screen.note("there is nothing to leave out")
+        elif word == "stop":
+            self._screen.error(
+                "the tier policy takes no `/stop` from a chat; `skillhouse stop` stops everything"
+            )
+
+    def start_line(self) -> str:
+        """Return what the skills cost before anything is said."""
+        view = self._house.view(self._conversation.agent)
+        catalog = view.catalog(None)
+        return (
+            f"{counted(len(view.visible.skills), 'skill')}, catalog about {catalog.tokens:,} "
+            f"tokens; all tools and instructions about {self._conversation.overhead_tokens:,}"
+        )
+
+    def cost(self) -> None:
+        """Show what is used."""
+        talk = self._conversation
+        self._screen.note(self.start_line())
+        for one in talk.skills.activations.newest():
+            self._screen.note(f"  in use: {one_line(one.name)}, about {one.tokens:,} tokens")
+        total = talk.history_tokens + talk.overhead_tokens
+        self._screen.note(
+            f"conversation about {talk.history_tokens:,} tokens; a request about {total:,} of "
+            f"{talk.context_tokens:,}"
+        )
+        self._screen.note(str(talk.spent))
+
+    def _skills(self) -> None:
+        in_use = {one.file for one in self._conversation.skills.activations.newest()}
+        for skill in self._house.view(self._conversation.agent).visible.skills:
+            mark = "*" if skill.file in in_use else " "
+            text = f"{mark} {one_line(skill.name)}: {one_line(skill.description)}"
+            self._screen.note(cut(text, _COLUMNS))
+        self._screen.note("* in use; `/NAME` starts one")
+
+    async def _reload(self) -> None:
+        agent = self._conversation.agent
+        before = {one.id: one for one in self._house.view(agent).visible.skills}
+        self._house.refresh()
+        await self._house.skill_code.reload()
+        after = {one.id: one for one in self._house.view(agent).visible.skills}
+        lines = [f"  new: {one_line(name)}" for name in after if name not in before]
+        lines += [f"  gone: {one_line(name)}" for name in before if name not in after]
+        changed = (name for name in after if name in before and after[name] != before[name])
+        lines += [f"  changed: {one_line(name)}" for name in changed]
+        self._screen.note("\n".join([counted(len(after), "skill"), *lines]))
+
+    def _stop(self, typed: str) -> None:
+        try:
+            report = self._house.safeguards.stop(OWNER, f"chat: {typed}")
+        except SkillhouseError as error:
+            self._screen.error(f"{error}; the tools of this program are stopped all the same")
+            return
+        self._screen.note("everything is stopped; `skillhouse resume` lets the tools go on")
+        for name, why in report.failed:
+            self._screen.error(f"{name} failed: {one_line(why)}")

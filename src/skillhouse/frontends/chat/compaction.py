@@ -1,0 +1,208 @@
+"""Makes a long history short, without tearing a call from its result or losing a skill."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from skillhouse.frontends.chat.costs import tokens_of_messages
+
+SUMMARY = "[summary of the conversation before this]"
+"""Begins the message that stands for what was left out."""
+_DROPPED = (
+    "{count} messages before this were left out, and could not be summarised. "
+    "Ask for what you need of them."
+)
+STARTED = "person-"
+"""Begins the mark of a prompt that holds a skill which the person started."""
+ATTACHED = "attached-"
+"""Begins the mark of skills' texts that were given again."""
+_MARK = re.compile(rf"\[((?:{STARTED}|{ATTACHED})[0-9a-f]{{16}})\] ")
+UNLOADED = "[the skill's text was taken out: it is not in use any more]"
+_PART_MAX = 2_000
+"""Characters of one text, call or result that the summary is made from."""
+
+Summarise = Callable[[str], Awaitable[str]]
+"""Returns the summary of a written-out conversation, or nothing where there can be none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """A history that was made short."""
+
+    messages: list[ModelMessage]
+    left_out: int
+    """How many messages the first one now stands for."""
+    is_summarised: bool
+
+
+def boundaries(messages: Sequence[ModelMessage]) -> list[int]:
+    """Return where a history can be cut: before these, every call has its result.
+
+    No message that answers a call stands first in the rest.
+    """
+    found = []
+    open_calls: set[str] = set()
+    for place, message in enumerate(messages):
+        if place and not open_calls:
+            found.append(place)
+        for part in message.parts:
+            if isinstance(part, ToolCallPart):
+                open_calls.add(part.tool_call_id)
+            elif isinstance(part, ToolReturnPart | RetryPromptPart):
+                open_calls.discard(part.tool_call_id)
+    return found
+
+
+def cut_at(messages: Sequence[ModelMessage], keep_tokens: int) -> int:
+    """Return the first boundary after which the rest fits, the last one if none does, else 0."""
+    places = boundaries(messages)
+    for place in places:
+        if tokens_of_messages(messages[place:]) <= keep_tokens:
+            return place
+    return places[-1] if places else 0
+
+
+async def compacted(
+    messages: Sequence[ModelMessage],
+    *,
+    keep_tokens: int,
+    summarise: Summarise,
+    is_protected: Callable[[str], bool],
+    written_tokens: int,
+) -> Compacted | None:
+    """Return the history with its older part in one message; None where nothing can be left out.
+
+    Args:
+        messages: The history; its last message is about to be sent.
+        keep_tokens: What the part that stays word for word may take.
+        summarise: Writes the summary.
+        is_protected: Whether the text of a call is given again, and so is not for the summary.
+        written_tokens: How much of the older part the summary is made from.
+    """
+    place = cut_at(messages, keep_tokens)
+    older, rest = messages[:place], list(messages[place:])
+    if not older:
+        return None
+    said = (await summarise(written(older, written_tokens, is_protected))).strip()
+    head = said or _DROPPED.format(count=len(older))
+    parts: list[ModelRequestPart] = [UserPromptPart(content=f"{SUMMARY}\n{head}")]
+    prompt = last_prompt(older)
+    if prompt and not last_prompt(rest):
+        # The person's words of this turn are not for a summary to tell.
+        parts.append(UserPromptPart(content=prompt))
+    if isinstance(rest[0], ModelRequest):
+        parts += rest.pop(0).parts  # type: ignore[arg-type] # It is a request.
+    return Compacted(
+        messages=[ModelRequest(parts=parts), *rest],
+        left_out=len(older),
+        is_summarised=bool(said),
+    )
+
+
+def marked(mark: str, text: str) -> str:
+    """Return a prompt that `present` finds by its mark."""
+    return f"[{mark}] {text}"
+
+
+def present(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return the ids of calls whose results are in a history, and the marks of its prompts."""
+    found = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart):
+                found.append(part.tool_call_id)
+            elif isinstance(part, UserPromptPart) and (mark := _mark(part)):
+                found.append(mark)
+    return found
+
+
+def without_text(message: ModelMessage, ids: Collection[str]) -> ModelMessage:
+    """Return a message without the texts of the skills that these calls or marks gave."""
+    parts: list[Any] = []
+    for part in message.parts:
+        if isinstance(part, ToolReturnPart) and part.tool_call_id in ids:
+            part = ToolReturnPart(
+                tool_name=part.tool_name, content=UNLOADED, tool_call_id=part.tool_call_id
+            )
+        elif isinstance(part, UserPromptPart) and (mark := _mark(part)) in ids and mark:
+            line = str(part.content).partition("\n\n")[0]
+            said = UNLOADED if mark.startswith(ATTACHED) else f"{line}\n\n{UNLOADED}"
+            part = dataclasses.replace(part, content=said)
+        parts.append(part)
+    if parts == list(message.parts) or not isinstance(message, ModelRequest):
+        return message
+    return dataclasses.replace(message, parts=parts)
+
+
+def last_prompt(messages: Sequence[ModelMessage]) -> str:
+    """Return what the person wrote last; of a skill that they started, the line that did."""
+    for message in reversed(messages):
+        for part in reversed(message.parts):
+            if not isinstance(part, UserPromptPart) or not isinstance(part.content, str):
+                continue
+            if part.content.startswith(SUMMARY):
+                return ""
+            mark = _mark(part)
+            if not mark:
+                return part.content
+            if not mark.startswith(ATTACHED):
+                return part.content.removeprefix(f"[{mark}] ").partition("\n\n")[0]
+    return ""
+
+
+def written(
+    messages: Sequence[ModelMessage], tokens: int, is_protected: Callable[[str], bool]
+) -> str:
+    """Return messages as text for a summary, the newest whole, of about `tokens` at most."""
+    lines: list[str] = []
+    room = tokens * 4
+    for message in reversed(messages):
+        for part in reversed(message.parts):
+            line = _written_part(part, is_protected)
+            room -= len(line.encode("utf-8", "replace"))
+            if line and room < 0:
+                return "\n".join(["[more before this]", *reversed(lines)])
+            if line:
+                lines.append(line)
+    return "\n".join(reversed(lines))
+
+
+def _written_part(part: object, is_protected: Callable[[str], bool]) -> str:
+    if isinstance(part, UserPromptPart):
+        mark = _mark(part)
+        text = str(part.content)
+        return f"PERSON: {_brief(text.partition(chr(10) * 2)[0] if mark else text)}"
+    if isinstance(part, TextPart):
+        return f"ASSISTANT: {_brief(part.content)}"
+    if isinstance(part, ToolCallPart):
+        return f"CALL {part.tool_name}: {_brief(part.args_as_json_str())}"
+    if isinstance(part, ToolReturnPart):
+        if is_protected(part.tool_call_id):
+            return f"RESULT {part.tool_name}: [a skill's text, which is given again]"
+        return f"RESULT {part.tool_name}: {_brief(part.content)}"
+    return ""
+
+
+def _brief(content: object) -> str:
+    text = content if isinstance(content, str) else str(content)
+    return text if len(text) <= _PART_MAX else f"{text[:_PART_MAX]} [cut]"
+
+
+def _mark(part: UserPromptPart) -> str:
+    found = _MARK.match(part.content) if isinstance(part.content, str) else None
+    return found[1] if found else ""

@@ -1,0 +1,181 @@
+"""From `provider:name` to the model that answers, with errors that say what is missing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, infer_model, parse_model_id
+from pydantic_ai.providers import Provider, infer_provider_class
+
+from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
+
+OPENAI_KEY = "OPENAI_API_KEY"
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+PROVIDERS = (
+    "alibaba anthropic azure bedrock cerebras cohere crusoe deepseek fireworks gateway github "
+    "google google-cloud groq heroku huggingface litellm meta mistral moonshotai nebius ollama "
+    "openai openai-chat openai-responses openrouter ovhcloud sambanova snowflake together vercel "
+    "vllm xai zai"
+).split()
+"""Those of the library that chat; for suggestions."""
+
+_VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]{3,})`")
+_GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
+
+
+class MissingProviderError(MissingExtraError):
+    """The package of a provider is not installed."""
+
+    def __init__(self, provider: str, group: str, module: str) -> None:
+        what = f"pip install 'pydantic-ai-slim[{group}]'"
+        SkillhouseError.__init__(
+            self, f"the provider `{provider}` needs a package of its own: {what}"
+        )
+        self.extra = group
+        self.module = module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which model, as a person names it."""
+
+    model: str
+    """`provider:name`; with an address also a bare name."""
+    base_url: str = ""
+    """Address of the API; the provider's own when empty."""
+    key_variable: str = ""
+    """Environment variable with the key; the provider's usual one when empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A model that can be asked."""
+
+    model: Model
+    secrets: tuple[str, ...] = ()
+    """The key, where we were told it; nothing of ours may keep it."""
+    notice: str = ""
+    """What a person should know before the first request."""
+
+
+def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
+    """Return the model; nothing is sent yet.
+
+    Raises:
+        ConfigError: no provider has that name, its key is missing, or the address is none.
+        MissingProviderError: the provider's package is not installed.
+    """
+    if not wanted.model:
+        raise ConfigError(
+            "name a model, such as `--model openai:gpt-5`, or set SKILLHOUSE_CHAT_MODEL"
+        )
+    if wanted.base_url:
+        _check_url(wanted.base_url)
+    prefix, name = parse_model_id(wanted.model)
+    if prefix is None or not _is_provider(prefix):
+        if not wanted.base_url:
+            raise _unknown(wanted.model)
+        prefix, name = None, wanted.model
+    if not name:
+        raise ConfigError(f"expected `provider:name`, got `{wanted.model}`")
+    if wanted.base_url and prefix in (None, "openai", "openai-chat"):
+        return _compatible(name, wanted, environment)
+    key = _key(wanted.key_variable, environment)
+    try:
+        model = infer_model(
+            f"{prefix}:{name}", lambda provider: _provider(provider, wanted.base_url, key)
+        )
+    except UserError as error:
+        raise _without_key(prefix or "", str(error)) from error
+    except ImportError as error:
+        raise _missing(prefix or "", error) from error
+    return Found(model=model, secrets=(key,) if key else ())
+
+
+def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Found:
+    """Return a model behind an address that speaks OpenAI's chat completions."""
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - of the extra
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+    key, notice = _key(wanted.key_variable, environment), ""
+    usual = environment.get(OPENAI_KEY, "")
+    if not key and usual and wanted.model.startswith(("openai:", "openai-chat:")):
+        if _is_safe(wanted.base_url):
+            key = usual
+        else:
+            notice = (
+                f"{OPENAI_KEY} is not sent over plain http to another machine; "
+                f"`--key-variable {OPENAI_KEY}` sends it all the same"
+            )
+    provider = OpenAICompatibleProvider(
+        urlsplit(wanted.base_url).netloc, base_url=wanted.base_url, api_key=key or None
+    )
+    model = OpenAIChatModel(name, provider=provider)
+    return Found(model=model, secrets=(key,) if key else (), notice=notice)
+
+
+def _provider(name: str, base_url: str, key: str) -> Provider[Any]:
+    provider = infer_provider_class(name)
+    takes = inspect.signature(provider.__init__).parameters
+    given = {"base_url": base_url, "api_key": key}
+    for parameter, value in given.items():
+        if value and parameter not in takes:
+            option = {"base_url": "--base-url", "api_key": "--key-variable"}[parameter]
+            raise ConfigError(f"the provider `{name}` takes no `{option}`")
+    return provider(**{parameter: value for parameter, value in given.items() if value})
+
+
+def _key(variable: str, environment: Mapping[str, str]) -> str:
+    if variable and not environment.get(variable):
+        raise ConfigError(f"the environment has no `{variable}`, which is to hold the key")
+    return environment.get(variable, "") if variable else ""
+
+
+def _is_provider(name: str) -> bool:
+    try:
+        infer_provider_class(name)
+    except ValueError:
+        return False
+    except ImportError:
+        # It is one, and its package is missing: that is said when the model is made.
+        return True
+    return True
+
+
+def _unknown(model: str) -> ConfigError:
+    prefix, colon, _ = model.partition(":")
+    if not colon:
+        return ConfigError(f"expected `provider:name`, such as `openai:gpt-5`, got `{model}`")
+    close = next(iter(nearest(prefix, PROVIDERS)), "")
+    return ConfigError(f"unknown provider `{prefix}`", suggestion=close)
+
+
+def _without_key(provider: str, told: str) -> ConfigError:
+    variable = _VARIABLE.search(told)
+    if variable is None:
+        return ConfigError(f"the provider `{provider}` cannot be used: {' '.join(told.split())}")
+    return ConfigError(f"the provider `{provider}` needs `{variable[1]}` in the environment")
+
+
+def _missing(provider: str, error: ImportError) -> MissingProviderError:
+    told = _GROUP.search(str(error))
+    return MissingProviderError(provider, told[1] if told else provider, error.name or provider)
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"expected an address such as `http://127.0.0.1:8080/v1`, got `{url}`")
+    if parts.username or parts.password:
+        raise ConfigError("an address with a password in it would be kept; use `--key-variable`")
+
+
+def _is_safe(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in LOOPBACK

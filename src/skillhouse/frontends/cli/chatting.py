@@ -1,0 +1,254 @@
+"""`skillhouse chat`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.cli.asking import TerminalChannel
+from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.text import cut, one_line
+from skillhouse.runtime import Skillhouse
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.chat.conversation import Answered, Conversation
+    from skillhouse.frontends.chat.transcript import Transcript, Transcripts
+
+STDIN_MAX = 1_048_576
+"""Characters of stdin that a prompt takes."""
+
+EXAMPLES = """examples:
+  skillhouse chat --model openai:gpt-5
+  skillhouse chat --model qwen3 --base-url http://127.0.0.1:11434/v1
+  skillhouse chat --resume
+  skillhouse chat --model anthropic:claude-sonnet-5 --print "Sum up README.md"
+  git diff | skillhouse chat --print "Review this"
+
+The key comes from the provider's usual environment variable. SKILLHOUSE_CHAT_MODEL and
+SKILLHOUSE_CHAT_BASE_URL stand for --model and --base-url. Ctrl-C ends an answer, Ctrl-D
+the chat; `/help` lists what else a line can say.
+
+--print: 0 the model answered, 1 a call waits for a yes or there is no answer,
+2 usage, 3 the model cannot be reached or its package is missing.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("--model", metavar="P:NAME", help="provider and name of the model")
+    parser.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible address")
+    parser.add_argument("--key-variable", metavar="NAME", help="variable that holds the key")
+    parser.add_argument("--agent", metavar="NAME", help="with this agent's skills and rules")
+    parser.add_argument(
+        "--context-tokens", type=positive, metavar="N", help="summarise what is older than this"
+    )
+    parser.add_argument(
+        "--print", nargs="?", const="", metavar="PROMPT", help="answer once; stdin is added"
+    )
+    parser.add_argument(
+        "--resume", nargs="?", const="", metavar="ID", help="go on with a conversation"
+    )
+    parser.add_argument("--list", action="store_true", help="list the conversations")
+    parser.add_argument("--no-save", action="store_true", help="keep no transcript")
+    add_json(parser)
+    add_place(parser)
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Talk, answer once, or list conversations."""
+    if options.resume is not None and options.no_save:
+        raise UsageError("`--resume` goes on with a transcript, so `--no-save` makes no sense")
+    if options.json and options.print is None and not options.list:
+        raise UsageError("`--json` goes with `--print` or `--list`")
+    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        from skillhouse.frontends.chat.transcript import Transcripts
+
+        kept = Transcripts(house.config.state_directory)
+        if options.list:
+            return _list(kept, options, terminal)
+        prompt = _prompt(options)
+        if prompt is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("a chat needs a terminal; without one use `--print`")
+        return _talk(house, kept, options, terminal, prompt)
+
+
+def _talk(
+    house: Skillhouse,
+    kept: Transcripts,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    prompt: str | None,
+) -> int:
+    try:
+        from skillhouse.frontends.chat.commands import Commands
+        from skillhouse.frontends.chat.loop import Loop
+        from skillhouse.frontends.chat.repl import line_reader, show, talk
+        from skillhouse.frontends.chat.screen import Screen
+    except (ModuleNotFoundError, MissingExtraError) as error:
+        module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
+        raise MissingExtraError("chat", module) from error
+    # The library advertises on terminals; what stands there is ours to say.
+    os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
+    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None)
+    with ExitStack() as stack:
+        conversation = _conversation(house, kept, options, screen, stack)
+        commands = Commands(conversation, screen)
+        loop = stack.enter_context(Loop())
+        stack.callback(lambda: loop.run(house.let_go))
+        if prompt is None:
+            screen.note(_head(conversation, commands.start_line()))
+            talk(loop, commands, screen, line_reader(commands))
+            return 0
+        answered = _once(loop, conversation, commands, options, prompt)
+    if answered is None:
+        return 0
+    if options.json:
+        terminal.json(_value(conversation, answered))
+    elif answered.status == "ok" and answered.text:
+        terminal.document(answered.text)
+    show(answered, screen)
+    if answered.status == "unreachable":
+        return 3
+    return 1 if answered.pending or answered.status != "ok" else 0
+
+
+def _once(
+    loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: str
+) -> Answered | None:
+    """Answer one prompt; only what stands on the command line can be a command."""
+    from skillhouse.frontends.chat.loop import StoppedError
+
+    is_command = options.print.startswith("/") and prompt == options.print
+    try:
+        found: Answered | None = loop.run(
+            lambda: commands.take(prompt) if is_command else conversation.ask(prompt)
+        )
+    except StoppedError:
+        raise KeyboardInterrupt from None
+    return found
+
+
+def _conversation(
+    house: Skillhouse, kept: Transcripts, options: argparse.Namespace, screen: Any, stack: ExitStack
+) -> Conversation:
+    """Return the conversation that the options describe, a new one or one that goes on."""
+    from skillhouse.frontends.chat.conversation import Conversation
+    from skillhouse.frontends.chat.hiding import known_secrets
+    from skillhouse.frontends.chat.models import Wanted, model_of
+
+    environment = house.config.places.environment
+    transcript: Transcript | None = None
+    before = None
+    if options.resume is not None:
+        place = str(house.config.places.start)
+        transcript, before = kept.resume(kept.find(options.resume, place=place))
+        stack.enter_context(closing(transcript))
+    head = before.head if before else None
+    wanted = Wanted(
+        model=options.model
+        or (head.model if head else environment.get("SKILLHOUSE_CHAT_MODEL", "")),
+        base_url=options.base_url
+        or (head.base_url if head else environment.get("SKILLHOUSE_CHAT_BASE_URL", "")),
+        key_variable=options.key_variable or (head.key_variable if head else ""),
+    )
+    agent = options.agent or (head.agent if head else "default")
+    found = model_of(wanted, environment)
+    house.view(agent)
+    if transcript is None and not options.no_save:
+        transcript = kept.begin(
+            place=str(house.config.places.start),
+            agent=agent,
+            model=wanted.model,
+            base_url=wanted.base_url,
+            key_variable=wanted.key_variable,
+        )
+        stack.enter_context(closing(transcript))
+    secret = (*found.secrets, *house.network.secret_values)
+    made = Conversation(
+        house,
+        found,
+        screen,
+        session_id=transcript.id if transcript else f"unsaved-{time.time_ns():x}",
+        agent=agent,
+        transcript=transcript,
+        known=known_secrets(environment, secret),
+        context_tokens=options.context_tokens,
+    )
+    if before is not None:
+        made.restore(before)
+        if before.torn:
+            screen.note("the end of the conversation was cut off by a crash; the rest is there")
+    if found.notice:
+        screen.note(found.notice)
+    return made
+
+
+def _head(conversation: Conversation, cost: str) -> str:
+    resumed = f", {len(conversation.history)} messages" if conversation.history else ""
+    return f"chat {conversation.session_id}{resumed}; `/help` says what a line can be\n{cost}"
+
+
+def _prompt(options: argparse.Namespace) -> str | None:
+    """Return the one prompt, with what stdin holds; None for a chat."""
+    if options.print is None:
+        return None
+    given: str = options.print
+    piped = "" if sys.stdin.isatty() else sys.stdin.read(STDIN_MAX + 1)
+    if len(piped) > STDIN_MAX:
+        raise UsageError(f"stdin has more than {STDIN_MAX} characters")
+    prompt = "\n\n".join(text for text in (given, piped) if text.strip())
+    if not prompt:
+        raise UsageError("expected a prompt after --print or on stdin")
+    return prompt
+
+
+def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) -> int:
+    found = kept.listed()
+    if options.json:
+        terminal.json(
+            {
+                "conversations": [
+                    {
+                        "id": one.head.id,
+                        "changed_ms": one.changed_ms,
+                        "place": one.head.place,
+                        "agent": one.head.agent,
+                        "model": one.head.model,
+                        "first": one.first,
+                        "problem": one.problem or None,
+                    }
+                    for one in found
+                ]
+            }
+        )
+        return 0
+    for one in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed_ms / 1000))
+        terminal.line(cut(f"{one.head.id}  {when}  {one_line(one.head.model)}", terminal.width))
+        terminal.line(cut(f"  {one_line(one.problem or one.first)}", terminal.width))
+    if not found:
+        terminal.note("no conversations yet")
+    return 0
+
+
+def _value(conversation: Conversation, answered: Answered) -> dict[str, Any]:
+    spent = conversation.spent
+    return {
+        "answer": answered.text,
+        "status": answered.status,
+        "reason": answered.reason or None,
+        "pending": list(answered.pending),
+        "session": conversation.session_id,
+        "skills": [one.skill for one in conversation.skills.activations.newest()],
+        "usage": {
+            "requests": spent.requests,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+        },
+    }
