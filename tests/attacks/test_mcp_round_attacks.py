@@ -27,6 +27,7 @@ from skillhouse.floor import StateError
 from skillhouse.frontends.mcp.eliciting import Client as Asked
 from skillhouse.frontends.mcp.eliciting import elicitation
 from skillhouse.frontends.mcp.state_key import KEY_FILE, read_or_made
+from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried
 from tests.frontends.mcp_peer import text_of
@@ -246,13 +247,66 @@ def test_a_file_that_changes_after_the_question_is_not_overwritten(inside: Insid
 def test_whoever_needs_no_key_brings_no_answers(inside: Inside) -> None:
     """`up --no-auth`: any program of the machine may call, and would say yes to itself."""
     state = talk(inside, state_for)
+    refuses(inside, state, counts=False)
 
     async def work(client: Client) -> None:
-        result = await retried(client, "write", state, **WRITE)
+        result = await retried(client, "write", None, **WRITE)
         assert "not approved yet" in text_of(result)
 
     talk(inside, work, counts=False)
     assert not (inside.project / "a.txt").exists()
+
+
+def test_whoever_needs_no_key_uses_no_answer_to_another_client(inside: Inside) -> None:
+    """A program that knows what is asked repeats the call, and would get what the person meant
+    for their own client: here the text of a file."""
+    secret = inside.places.home / "secret.txt"
+    secret.write_text("for my own client")
+    wanted = {"path": str(secret)}
+    state = talk(inside, lambda client: state_for_read(client, wanted))
+    inside.answer()
+
+    async def other(client: Client) -> str:
+        return text_of(await client.call_tool("read", wanted))
+
+    async def own(client: Client) -> str:
+        return text_of(await retried(client, "read", state, given=None, **wanted))
+
+    assert "not approved yet" in talk(inside, other, counts=False)
+    assert talk(inside, own) == "for my own client"
+
+
+async def state_for_read(client: Client, wanted: dict[str, Any]) -> str:
+    state = (await asked(client, "read", **wanted)).request_state
+    assert state is not None
+    return state
+
+
+def test_whoever_needs_no_key_starts_nothing_as_a_person(tmp_path: Path) -> None:
+    """A prompt is its person's act: it needs no yes, and gives what no model is offered."""
+    inside = Inside(tmp_path, extensions=ExtensionSettings(invocation=True))
+    directory = inside.places.home / ".agents/skills/mine"
+    directory.mkdir(parents=True)
+    (directory / "SKILL.md").write_text(
+        "---\nname: mine\ndescription: D.\ndisable-model-invocation: true\n---\nOnly for me.\n"
+    )
+    inside.house.refresh()
+
+    async def names(client: Client) -> list[str]:
+        return [prompt.name for prompt in (await client.list_prompts()).prompts]
+
+    async def got(client: Client) -> str:
+        return str((await client.get_prompt("mine")).messages[0].content)
+
+    async def refused(client: Client) -> str:
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt("mine")
+        return caught.value.message
+
+    assert "mine" in talk(inside, names)
+    assert "Only for me." in talk(inside, got)
+    assert talk(inside, names, counts=False) == []
+    assert "token" in talk(inside, refused, counts=False)
 
 
 def test_what_a_model_wrote_cannot_pass_for_our_words() -> None:

@@ -50,6 +50,23 @@ def cells_below(place: Path) -> list[str]:
     return sorted(path.name for path in (place / "state" / "cells").iterdir())
 
 
+def test_loading_code_leaves_no_cell_and_takes_none_from_a_call(lab: Lab) -> None:
+    spec = make(lab.place, ECHO)
+
+    async def scene(executor: Executor) -> list[Any]:
+        found = []
+        for ask in (executor.tool_names, lambda spec: lab.ask(executor, spec)) * 2:
+            await ask(spec)
+            found.append(executor.health()["cells"])
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(executor.tool_names, spec)
+                tasks.start_soon(lab.ask, executor, spec)
+        return [*found, executor.health()["cells"]]
+
+    assert lab.run(scene) == [0, 1, 1, 1, 1]
+
+
 def test_a_cell_is_shared_only_by_calls_of_one_skill_tree_permission_and_user(lab: Lab):
     async def scene(executor: Executor) -> list[int]:
         found = []

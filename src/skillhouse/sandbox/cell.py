@@ -25,6 +25,9 @@ TAIL_BYTES = 8_192
 SHARED_MAX = 2
 """Directories of packages beside the skill's own (S002-63: skills-level and host)."""
 
+EXECUTE = "tool.execute"
+"""The method that calls a tool; any other only loads the code."""
+
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
 
 

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import bubblewrap, leftovers
 from skillhouse.sandbox.cell import CellSpec
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
@@ -39,8 +38,7 @@ from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import Completed
 
 INSIDE = Path(__file__).with_name("contained_inside.py")
-FILES_MAX = 2_000
-"""Files and directories that a cell's calls may have at one time."""
+LEFTOVERS = Path(leftovers.__file__)
 FILES_EVERY = 20
 """Looks at memory for each look at files."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -113,7 +111,7 @@ class ContainedHabitat(Habitat):
         except OSError as error:
             os.close(reading)
             self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
-            shutil.rmtree(self._base, ignore_errors=True)
+            self._clear()
             self.gone.set()
             return ours
         finally:
@@ -145,7 +143,14 @@ class ContainedHabitat(Habitat):
             ],
         }
         if self._forks:
-            return json.dumps({**told, "readable": readable, "script": str(PYTHON_CELL)})
+            return json.dumps(
+                {
+                    **told,
+                    "readable": readable,
+                    "script": str(PYTHON_CELL),
+                    "leftovers": str(LEFTOVERS),
+                }
+            )
         # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
@@ -169,10 +174,14 @@ class ContainedHabitat(Habitat):
                 await anyio.wait_readable(handle)
                 os.close(handle)
                 self._finished(process.wait())
-                await anyio.to_thread.run_sync(
-                    lambda: shutil.rmtree(self._base, ignore_errors=True)
-                )
-                self.gone.set()
+                try:
+                    await anyio.to_thread.run_sync(self._clear)
+                finally:
+                    # INVARIANT: whatever a call left, who waits for its end goes on.
+                    self.gone.set()
+
+    def _clear(self) -> None:
+        leftovers.remove(str(self._base))
 
     def _finished(self, status: int) -> None:
         self._read()
@@ -193,8 +202,8 @@ class ContainedHabitat(Habitat):
             # The files lie in memory too: the container's /tmp is a tmpfs.
             _, memory = usage(process.pid, stop_at=self._housing.limits.processes)
             if looks % FILES_EVERY == 0:
-                count, size = files_of(self._place)
-                if count > FILES_MAX or size > self._housing.limits.file_bytes:
+                count, size = leftovers.files_of(str(self._place))
+                if count > leftovers.FILES_MAX or size > self._housing.limits.file_bytes:
                     self._stop("files")
             if memory > self._housing.limits.memory_bytes:
                 self._stop("memory")
@@ -228,7 +237,7 @@ class ContainedHabitat(Habitat):
 
     async def end(self) -> None:
         if self._process is None:
-            shutil.rmtree(self._base, ignore_errors=True)
+            self._clear()
             return
         if not self.gone.is_set():
             self._process.kill()
@@ -254,16 +263,3 @@ class ContainedHabitat(Habitat):
             return how
         said = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
         return f"{how}: {said}" if said else how
-
-
-def files_of(place: Path) -> tuple[int, int]:
-    """Return how many files there are below a directory, and their bytes; it ends at FILES_MAX."""
-    count = size = 0
-    for directory, names, files in os.walk(place):
-        for name in (*names, *files):
-            count += 1
-            if count > FILES_MAX:
-                return count, size
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(directory, name)).st_blocks * 512
-    return count, size

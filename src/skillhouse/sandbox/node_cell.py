@@ -16,6 +16,7 @@ import anyio
 
 from skillhouse.sandbox.cell import (
     CALLS_PER_CELL,
+    EXECUTE,
     TAIL_BYTES,
     Capabilities,
     CellResult,
@@ -90,8 +91,9 @@ class NodeCell:
                     kind, error = await worker.explain(outcome)
         finally:
             self._end(worker).add_done_callback(self._release)
-            # Not before the answer is on its way: to start a process takes a millisecond.
-            asyncio.get_running_loop().call_soon(self._refill)
+            if method == EXECUTE:
+                # Not before the answer is on its way: to start a process takes a millisecond.
+                asyncio.get_running_loop().call_soon(self._refill)
         return CellResult(
             value=outcome.value,
             error=error,

@@ -35,6 +35,8 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
 
 CHANNEL = "mcp"
+OPEN_CHANNEL = "mcp-open"
+"""Of clients that nobody knows: what a person allowed a client of theirs is not for these."""
 POLL_SECONDS = 2.0
 """How long a change of the skills may go unnoticed while no call arrives."""
 
@@ -66,7 +68,7 @@ class HouseServer:
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
-        who = {"agent": agent, "user": user, "channel": CHANNEL}
+        who = {"agent": agent, "user": user, "channel": CHANNEL if counts else OPEN_CHANNEL}
         self._asking = Asking(house, who, counts=counts)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
@@ -80,7 +82,7 @@ class HouseServer:
         )
         self.sdk.middleware.append(self._asking.rounds.boundary())
         SkillRequests(house, agent, self._asking).register(self.sdk)
-        PromptRequests(house, listing, self._asking).register(self.sdk)
+        PromptRequests(house, listing, self._asking, is_persons=counts).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
