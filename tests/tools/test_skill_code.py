@@ -13,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
 from skillhouse.tools import Progress, SkillCodeTool

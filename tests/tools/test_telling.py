@@ -18,7 +18,7 @@ from skillhouse.floor import conventions as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.cells import Cells
-from skillhouse.runtime.network_settings import NetSettings
+from skillhouse.runtime.config import NetSettings
 from skillhouse.sandbox import CellResult, Completed, Level, SandboxError, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telling import code_inside
