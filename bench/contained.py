@@ -1,8 +1,8 @@
 """What a call costs where a container is the boundary, beside bubblewrap, in one run.
 
-`./x bench contained [--rounds N]` runs in turn: a bare process in bare bubblewrap that forks for each
-request (the floor of a Python call), calls in cells of bubblewrap here, and calls in cells of an
-executor in a place like that of deploy/compose.yaml: another user, no capability, no new user
+`./x bench contained [--rounds N]` runs in turn: a bare process in bare bubblewrap that forks for
+each request (the floor of a Python call), calls in cells of bubblewrap here, and calls in cells of
+an executor in a place like that of deploy/compose.yaml: another user, no capability, no new user
 namespaces, a read-only root and /tmp in memory. There the call is held by Landlock, two filters
 and limits.
 """

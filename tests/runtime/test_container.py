@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import SkillCodeSettings, load_config
-from skillhouse.runtime.container import ContainerExecutor, token_at
+from skillhouse.runtime.code.container import ContainerExecutor, token_at
 from skillhouse.sandbox import CellResult, CellSpec, RpcError, RpcServer
 from tests.runtime.places import make_places
 from tests.sandbox.cells import Core

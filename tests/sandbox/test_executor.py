@@ -24,7 +24,7 @@ from skillhouse.sandbox import (
 )
 from skillhouse.sandbox.cell import CALLS_PER_CELL
 from tests.sandbox.cells import Lab, make, status_of, until
-from tests.sandbox.places import LEVELS, running
+from tests.sandbox.places import LEVELS, own, running
 
 pytestmark = pytest.mark.slow
 
@@ -187,24 +187,24 @@ def test_a_cell_that_dies_in_a_call_is_told_and_the_call_is_not_repeated(lab: La
 
 
 def test_a_call_that_is_cancelled_is_killed(lab: Lab):
-    source = """
+    source = f"""
         import subprocess
 
         def tool(params, context):
-            child = subprocess.Popen(["sleep", "98761"], start_new_session=True)
+            child = subprocess.Popen(["sleep", "{own(608)}"], start_new_session=True)
             context.log("began")
             child.wait()
 
-        tools = {"tool": tool}
+        tools = {{"tool": tool}}
     """
 
     async def scene(executor: Executor) -> list[int]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lab.ask, executor, make(lab.place, source))
             await until(lambda: lab.core.logged)
-            await until(lambda: running("98761"))
+            await until(lambda: running(own(608)))
             tasks.cancel_scope.cancel()
-        return running("98761")
+        return running(own(608))
 
     assert lab.run(scene) == []
 

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
-    from skillhouse.tools.telling import Telling as Telling
+    from skillhouse.tools.telemetry import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
@@ -125,7 +125,7 @@ else:
             "skills": "SearchTool Shown SkillTool search_skills",
             "wording": "OUR_WORDS said",
             "sign": "SignTool",
-            "telling": "Telling",
+            "telemetry": "Telling",
             "tier_gate": "TierGate",
             "web": "FetchTool WebSearchTool",
             "workspace": "Workspace",

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
     from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
-    from skillhouse.runtime.container import token_at
+    from skillhouse.runtime.code.container import token_at
 
     by_name = options.token_env is not None
     place = f"env:{options.token_env}" if by_name else f"file:{options.token_file}"

@@ -55,7 +55,13 @@ class HouseServer:
     """One connection's view of the house, as handlers for the SDK."""
 
     def __init__(
-        self, house: Skillhouse, listing: Listing, *, agent: str, user: str, counts: bool = True
+        self,
+        house: Skillhouse,
+        listing: Listing,
+        *,
+        agent: str,
+        user: str,
+        is_persons: bool = True,
     ) -> None:
         """Take what is served.
 
@@ -64,14 +70,14 @@ class HouseServer:
             listing: What the agent's client was shown.
             agent: Whose skills and rules hold.
             user: On whose behalf calls are made.
-            counts: Whether a client is known to be its person's own; else nothing that it brings
-                is that person's answer.
+            is_persons: Whether a client is known to be its person's own; else nothing that it
+                brings is that person's answer.
         """
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
-        who = {"agent": agent, "user": user, "channel": CHANNEL if counts else OPEN_CHANNEL}
-        self._asking = Asking(house, who, counts=counts)
+        who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
+        self._asking = Asking(house, who, is_persons=is_persons)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _TellingServer(
@@ -84,7 +90,7 @@ class HouseServer:
         )
         self.sdk.middleware.append(self._asking.rounds.boundary())
         SkillRequests(house, agent, self._asking).register(self.sdk)
-        PromptRequests(house, listing, self._asking, is_persons=counts).register(self.sdk)
+        PromptRequests(house, listing, self._asking, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )

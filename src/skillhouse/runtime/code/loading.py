@@ -13,8 +13,8 @@ import anyio
 from skillhouse.approval import OWNER
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.permission import Effect
-from skillhouse.runtime.reloads import Lacking
-from skillhouse.runtime.skill_code import SkillCode
+from skillhouse.runtime.code.reloads import Lacking
+from skillhouse.runtime.code.skill_code import SkillCode
 from skillhouse.sandbox import RpcError, SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 

@@ -16,11 +16,11 @@ from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
+from skillhouse.runtime.code.container import ContainerExecutor
+from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
+from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
-from skillhouse.runtime.container import ContainerExecutor
-from skillhouse.runtime.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.reloads import Lacking, Reloads
 from skillhouse.runtime.view import View
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 

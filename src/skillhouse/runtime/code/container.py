@@ -18,7 +18,7 @@ import anyio
 
 from skillhouse import sandbox
 from skillhouse.floor import ConfigError
-from skillhouse.runtime.extension_settings import SkillCodeSettings, callback_of
+from skillhouse.runtime.config import SkillCodeSettings, callback_of
 from skillhouse.sandbox import (
     TOOL_SECONDS,
     Capabilities,
