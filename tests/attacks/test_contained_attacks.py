@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from skillhouse.sandbox import leftovers
+from skillhouse.sandbox.guard import OPEN_FILES
+from skillhouse.sandbox.housing import make_room_for_descriptors
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.seccomp_alone import alone_program
 
@@ -86,6 +91,63 @@ def test_no_signal_goes_to_others_by_way_of_a_pipe(tmp_path: Path):
 
     said, end = tried(tmp_path, alone_program(MACHINE))
     assert (said, end) == (["PermissionError"] * 4, 0)
+
+
+def handed_over(most: int) -> int:
+    """Hand over as many descriptors as go, to nobody who takes them; return the last error."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    held = []
+    for _ in range(100):
+        ends = socket.socketpair()
+        held.append(ends)
+        try:
+            for _ in range(8):
+                socket.send_fds(ends[0], [b"x"], [0] * 250)
+        except OSError as error:
+            number = error.errno or 0
+            os.write(1, b"full\n")
+            time.sleep(5)
+            return number
+    return 0
+
+
+def hands_over() -> bool:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            socket.send_fds(ours, [b"x"], [0])
+        except OSError:
+            return False
+        return True
+
+
+@NEEDS_LINUX
+def test_who_runs_cells_hands_descriptors_over_whatever_a_call_does(tmp_path: Path):
+    """In a process of a user of its own, since these are counted for a user."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writing, 1)
+        if os.getuid() == 0:
+            os.setgroups([])
+            os.setgid(54_321)
+            os.setuid(54_321)
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        )
+        call = os.fork()
+        if call == 0:
+            os._exit(handed_over(OPEN_FILES))
+        time.sleep(0.5)
+        naive = hands_over()
+        make_room_for_descriptors()
+        os.write(1, f"{naive} {hands_over()}".encode())
+        os.kill(call, signal.SIGKILL)
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(pid, 0)
+    with os.fdopen(reading) as said:
+        assert said.read() == "full\nFalse True"
 
 
 def dug(base: Path, depth: int) -> None:

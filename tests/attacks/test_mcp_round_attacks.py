@@ -19,18 +19,25 @@ import pytest
 from mcp.client import Client
 from mcp.server.request_state import RequestStateBoundary
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 
 from skillhouse.approval import State
 from skillhouse.audit import read_records
 from skillhouse.floor import StateError
 from skillhouse.frontends.mcp.eliciting import Client as Asked
 from skillhouse.frontends.mcp.eliciting import elicitation
+from skillhouse.frontends.mcp.listing import CHECK_SECONDS
+from skillhouse.frontends.mcp.server import TOLD_SECONDS, HouseServer
 from skillhouse.frontends.mcp.state_key import KEY_FILE, read_or_made
 from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried
 from tests.frontends.mcp_peer import text_of
+from tests.runtime.places import write_skill
+
+LEGACY_VERSION = "2025-11-25"
 
 WRITE: dict[str, Any] = {"path": "a.txt", "content": "shown"}
 OTHER: dict[str, Any] = {"path": "a.txt", "content": "not shown"}
@@ -367,3 +374,43 @@ def test_two_servers_that_start_at_once_have_one_key(tmp_path: Path) -> None:
     anyio.run(main)
     assert len(found) == 1
     assert os.listdir(path.parent) == [KEY_FILE]
+
+
+async def stops_reading(server: HouseServer, ready: anyio.Event) -> None:
+    """Connect as a client of a handshake, and take nothing more of what the server says."""
+    async with (
+        create_client_server_memory_streams() as ((read, write), (theirs, ours)),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(server.sdk.run, theirs, ours, server.options())
+        about = {"name": "silent", "version": "1"}
+        params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": about}
+        hello = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params)
+        await write.send(SessionMessage(hello))
+        await read.receive()
+        done = JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
+        await write.send(SessionMessage(done))
+        ready.set()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_holds_up_no_other(inside: Inside) -> None:
+    """What all are told of a change, one that stopped reading never takes."""
+    server = inside.server()
+
+    async def main() -> str:
+        ready = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stops_reading, server, ready)
+            await ready.wait()
+            async with inside.client("auto", None, server) as client:
+                for name in ("one", "two"):
+                    write_skill(inside.places.home / ".agents/skills" / name, "Body.")
+                    await anyio.sleep(CHECK_SECONDS + 0.1)
+                    with anyio.fail_after(TOLD_SECONDS + 2):
+                        result = await client.call_tool("skill", {"name": name})
+            tasks.cancel_scope.cancel()
+        return text_of(result)
+
+    assert "Body." in anyio.run(main)

@@ -10,6 +10,13 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import (
+    ReadableSpan,
+    Span,
+    SpanProcessor,
+    TracerProvider,
+)
 
 from skillhouse.floor import tracing
 from skillhouse.permission import Effect, Layer, Rule
@@ -103,3 +110,44 @@ def test_names_cannot_multiply_the_series_of_figures(tmp_path: Path, heard: List
         "skillhouse.tool.calls": 1,
         "gen_ai.execute_tool.duration": 1,
     }
+
+
+class Broken(SpanProcessor):
+    """An operator's own processor that fails, as one whose disk is full."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        del span, parent_context
+        if self.where == "start":
+            raise OSError("the exporter is broken")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        del span
+        if self.where == "end":
+            raise OSError("the exporter is broken")
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+def test_what_hears_of_a_call_cannot_take_its_result(tmp_path: Path, heard: Listener, where: str):
+    """The effect has happened: a model that reads of a failure would do it again."""
+    allow = Rule(effect=Effect.ALLOW, action="*", pattern="*")
+    with house_at(tmp_path, allow) as house:
+        house.call_sync("write", {"path": "a.txt", "content": "once"})
+        broken = Broken(where)
+        provider = trace.get_tracer_provider()
+        assert isinstance(provider, TracerProvider)
+        provider.add_span_processor(broken)
+        try:
+            with (
+                pytest.raises(OSError, match="broken"),
+                trace.get_tracer("naive").start_as_current_span("x"),
+            ):
+                pass
+            result = house.call_sync("write", {"path": "b.txt", "content": "once"})
+        finally:
+            # A provider forgets nobody.
+            broken.where = ""
+    assert result.status == "ok"
+    assert (tmp_path / "project/b.txt").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import resource
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.cell import SHARED_MAX, CellSpec
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, Guard, RlimitGuard
 from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
@@ -35,6 +36,8 @@ CONTAINED_BYTES = 320 * MIB
 """Memory of a cell in a container of its own, whose 512 MiB hold what runs it as well (S002-90)."""
 CONTAINED_FILE_BYTES = 32 * MIB
 """Of all files of such a cell: its /tmp is memory too."""
+OWN_OPEN_FILES = 8 * OPEN_FILES
+"""Open files of the process that runs cells, where the system lets it have them."""
 _PR_SET_DUMPABLE = 4
 CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
@@ -67,6 +70,7 @@ def housing_for(status: SandboxStatus, limits: Limits) -> Housing:
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
+    make_room_for_descriptors()
     if status.level is Level.CONTAINER:
         return _contained(limits)
     around, program, place = means_of(status)
@@ -95,6 +99,19 @@ def _contained(limits: Limits) -> Housing:
         cell_filter=alone_program(machine),
         is_contained=True,
     )
+
+
+def make_room_for_descriptors() -> None:
+    """Let this process hand descriptors over whatever calls do.
+
+    Those on their way between processes are counted for the user, and nobody hands any over while
+    there are more than they may have open themselves (unix(7), ETOOMANYREFS). So a call, which may
+    have OPEN_FILES, must not be able to reach what holds for us.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OWN_OPEN_FILES:
+        wanted = OWN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OWN_OPEN_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def protect_self() -> None:

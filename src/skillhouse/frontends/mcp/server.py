@@ -42,6 +42,8 @@ POLL_SECONDS = 2.0
 
 SESSIONS_MAX = 100
 """Clients of a handshake that are told of changes; over HTTP there may be several."""
+TOLD_SECONDS = 1.0
+"""How long a client may take to be told: calls of others wait meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -167,15 +169,22 @@ class HouseServer:
         await self._bus.publish(ToolsListChanged())
         await self._bus.publish(ResourcesListChanged())
         await self._bus.publish(PromptsListChanged())
-        for session in tuple(self._sessions):
+        async with anyio.create_task_group() as tasks:
+            for session in tuple(self._sessions):
+                tasks.start_soon(self._tell, session)
+
+    async def _tell(self, session: ServerSession) -> None:
+        """Tell one client; one that has gone or takes nothing is told no more."""
+        with anyio.move_on_after(TOLD_SECONDS) as waiting:
             try:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
                 await session.send_prompt_list_changed()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
-                # This client has gone; the others are told all the same.
-                with suppress(ValueError):
-                    self._sessions.remove(session)
+                waiting.cancel()
+        if waiting.cancel_called:
+            with suppress(ValueError):
+                self._sessions.remove(session)
 
 
 class _TellingServer(Server[None]):
