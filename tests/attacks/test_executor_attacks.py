@@ -50,11 +50,13 @@ from tests.attacks.naive import (
     worker,
 )
 from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
-from tests.sandbox.cells import Core, Lab, make, status_of, until
-from tests.sandbox.places import LEVELS, own, running
+from tests.sandbox.cells import Core, Lab, lab, make, status_of, until
+from tests.sandbox.places import own, running
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
+
+__all__ = ["lab"]
 
 MIB = 1 << 20
 SMALL = Limits(memory_bytes=128 * MIB, processes=32, file_bytes=16 * MIB)
@@ -72,11 +74,6 @@ FRAME = """
 
 """
 """What a hostile skill writes to the core's socket with: it can do what the cell's own code can."""
-
-
-@pytest.fixture(params=LEVELS)
-def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
-    return Lab(status_of(request.param, need), tmp_path)
 
 
 def body(*lines: str) -> str:

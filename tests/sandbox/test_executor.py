@@ -23,10 +23,12 @@ from skillhouse.sandbox import (
     wrap_result,
 )
 from skillhouse.sandbox.cell import CALLS_PER_CELL
-from tests.sandbox.cells import Lab, make, status_of, until
-from tests.sandbox.places import LEVELS, own, running
+from tests.sandbox.cells import Lab, lab, make, until
+from tests.sandbox.places import own, running
 
 pytestmark = pytest.mark.slow
+
+__all__ = ["lab"]
 
 ECHO = "tools = {'tool': lambda params, context: params}\n"
 WAITS = """
@@ -39,11 +41,6 @@ WAITS = """
 
     tools = {"tool": tool}
 """
-
-
-@pytest.fixture(params=LEVELS)
-def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
-    return Lab(status_of(request.param, need), tmp_path)
 
 
 def cells_below(place: Path) -> list[str]:
