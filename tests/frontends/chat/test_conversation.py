@@ -22,7 +22,7 @@ from tests.frontends.adapters.houses import open_house, written
 
 from skillhouse.audit import KnownSecrets, read_records
 from skillhouse.frontends.chat.commands import Commands
-from skillhouse.frontends.chat.compaction import SUMMARY, present
+from skillhouse.frontends.chat.compaction import SUMMARY, texts
 from skillhouse.frontends.chat.conversation import Conversation
 from skillhouse.frontends.chat.models import Found
 from skillhouse.frontends.chat.screen import Screen
@@ -57,11 +57,13 @@ class Script:
             yield piece
 
 
-def talk(house: Skillhouse, script: Script, **more: Any) -> tuple[Conversation, io.StringIO]:
+def talk(
+    house: Skillhouse, script: Script | Found, **more: Any
+) -> tuple[Conversation, io.StringIO]:
     out = io.StringIO()
     screen = Screen(out, out)
     known = KnownSecrets()
-    found = Found(model=script.model)
+    found = script if isinstance(script, Found) else Found(model=script.model)
     return Conversation(house, found, screen, session_id="s1", known=known, **more), out
 
 
@@ -133,7 +135,7 @@ def test_compaction_tears_no_pair_and_keeps_the_skill_and_the_prompt(tmp_path: P
     assert prompts[0] == f"{SUMMARY}\nThey spoke of birds."
     assert prompts.count("prompt 11") == 1
     assert sum("Body." in text for text in prompts) == 1
-    assert any(mark.startswith("attached-") for mark in present(last))
+    assert any(mark.startswith("attached-") for mark, _ in texts(last))
     assert "summarised" in out.getvalue()
 
 

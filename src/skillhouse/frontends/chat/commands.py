@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
+from skillhouse.frontends.chat.compaction import last_prompt
 from skillhouse.frontends.chat.conversation import Answered, Conversation
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.tools import CHANNEL
@@ -21,6 +22,7 @@ COMMANDS = {
     "quit": "end; so does Ctrl-D",
 }
 _COLUMNS = 76
+_SAID_COLUMNS = 60
 
 
 class Commands:
@@ -38,8 +40,20 @@ class Commands:
         names = (entry.name for entry in self._house.invocable(self._conversation.agent))
         return [*COMMANDS, *names]
 
-    async def take(self, line: str) -> Answered | None:
-        """Do what the person typed; None where no model was asked."""
+    def is_skill(self, line: str) -> bool:
+        """Whether a line starts a skill."""
+        word = line[1:].strip().partition(" ")[0]
+        named = word in self.words or (":" in word and "/" not in word)
+        return line.startswith("/") and word not in COMMANDS and named
+
+    async def take(self, line: str, more: str = "") -> Answered | None:
+        """Do what the person typed; None where no model was asked.
+
+        Args:
+            line: The person's own.
+            more: A text that goes to the model with it, and is no words for a skill: those may
+                become parts of its commands.
+        """
         if is_stop_command(line, self._house.safeguards.policy, channel=CHANNEL):
             self._stop(line.strip())
             return None
@@ -49,8 +63,8 @@ class Commands:
         if word in COMMANDS:
             await self._do(word, rest.strip())
             return None
-        if word in self.words or (":" in word and "/" not in word):
-            return await self._conversation.start(word, rest.strip())
+        if self.is_skill(line):
+            return await self._conversation.start(word, rest.strip(), more=more)
         close = next(iter(nearest(word, self.words)), "")
         hint = f"did you mean `/{close}`" if close else "`/help` lists them"
         self._screen.error(f"unknown command `/{word}`; {hint}; a blank before it sends it as text")
@@ -81,8 +95,22 @@ class Commands:
                 "the tier policy takes no `/stop` from a chat; `skillhouse stop` stops everything"
             )
 
-    def start_line(self) -> str:
-        """Return what the skills cost before anything is said."""
+    def start_line(self, where: str) -> str:
+        """Return who talks with whom, and what the skills cost before anything is said.
+
+        Args:
+            where: The model, and the address of it where one was named.
+        """
+        talk = self._conversation
+        agent = f" as agent {one_line(talk.agent)}" if talk.agent != "default" else ""
+        lines = [f"chat {talk.session_id} with {one_line(where)}{agent}", self._weight()]
+        if talk.history:
+            said = cut(one_line(last_prompt(talk.history)), _SAID_COLUMNS)
+            lines.append(f"it goes on after {counted(len(talk.history), 'message')}: {said}")
+        lines.append("`/help` says what a line can be; Ctrl-D ends the chat")
+        return "\n".join(lines)
+
+    def _weight(self) -> str:
         view = self._house.view(self._conversation.agent)
         catalog = view.catalog(None)
         return (
@@ -93,7 +121,7 @@ class Commands:
     def cost(self) -> None:
         """Show what is used."""
         talk = self._conversation
-        self._screen.note(self.start_line())
+        self._screen.note(self._weight())
         for one in talk.skills.activations.newest():
             self._screen.note(f"  in use: {one_line(one.name)}, about {one.tokens:,} tokens")
         total = talk.history_tokens + talk.overhead_tokens
@@ -108,7 +136,7 @@ class Commands:
         for skill in self._house.view(self._conversation.agent).visible.skills:
             mark = "*" if skill.file in in_use else " "
             text = f"{mark} {one_line(skill.name)}: {one_line(skill.description)}"
-            self._screen.note(cut(text, _COLUMNS))
+            self._screen.note(cut(text, self._screen.width or _COLUMNS))
         self._screen.note("* in use; `/NAME` starts one")
 
     async def _reload(self) -> None:

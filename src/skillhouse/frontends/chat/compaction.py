@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.frontends.chat.costs import tokens_of_messages
+from skillhouse.tools import Activation
 
 SUMMARY = "[summary of the conversation before this]"
 """Begins the message that stands for what was left out."""
@@ -119,15 +120,40 @@ def marked(mark: str, text: str) -> str:
     return f"[{mark}] {text}"
 
 
-def present(messages: Sequence[ModelMessage]) -> list[str]:
-    """Return the ids of calls whose results are in a history, and the marks of its prompts."""
+def texts(messages: Sequence[ModelMessage]) -> list[tuple[str, str]]:
+    """Return the results and marked prompts of a history: the call's id or the mark, the text."""
     found = []
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolReturnPart):
-                found.append(part.tool_call_id)
+                found.append((part.tool_call_id, part.model_response_str()))
             elif isinstance(part, UserPromptPart) and (mark := _mark(part)):
-                found.append(mark)
+                found.append((mark, str(part.content)))
+    return found
+
+
+def given(
+    messages: Sequence[ModelMessage], activation: Activation, tools: Collection[str]
+) -> set[str]:
+    """Return the calls and marks that gave a skill, also before its newest activation.
+
+    Args:
+        messages: The history.
+        activation: The skill.
+        tools: Names of the tools that give a skill's text.
+    """
+    names = (activation.name, activation.skill, activation.file)
+    lines = tuple(f"/{name}" for name in names)
+    found = set()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCallPart) and part.tool_name in tools:
+                if any(value in names for value in _arguments(part)):
+                    found.add(part.tool_call_id)
+            elif isinstance(part, UserPromptPart) and (mark := _mark(part)).startswith(STARTED):
+                typed = str(part.content).removeprefix(f"[{mark}] ").split(maxsplit=1)
+                if typed and typed[0] in lines:
+                    found.add(mark)
     return found
 
 
@@ -201,6 +227,14 @@ def _written_part(part: object, is_protected: Callable[[str], bool]) -> str:
 def _brief(content: object) -> str:
     text = content if isinstance(content, str) else str(content)
     return text if len(text) <= _PART_MAX else f"{text[:_PART_MAX]} [cut]"
+
+
+def _arguments(call: ToolCallPart) -> list[Any]:
+    try:
+        return list(call.args_as_dict().values())
+    except (ValueError, AssertionError):
+        # What the model wrote was no JSON object, so it was given nothing.
+        return []
 
 
 def _mark(part: UserPromptPart) -> str:

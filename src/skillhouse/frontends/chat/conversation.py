@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
-from pydantic_ai.exceptions import AgentRunError, ModelAPIError, UsageLimitExceeded
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -24,40 +24,45 @@ from pydantic_ai.messages import (
     TextPartDelta,
     UserPromptPart,
 )
-from pydantic_ai.usage import UsageLimits
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import DecodeError
 from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
     compacted,
+    given,
     marked,
-    present,
+    texts,
     without_text,
 )
 from skillhouse.frontends.chat.costs import (
     Spent,
-    tokens_of,
     tokens_of_messages,
     tokens_of_tools,
 )
-from skillhouse.frontends.chat.hiding import kept_form
+from skillhouse.frontends.chat.faults import told
+from skillhouse.frontends.chat.hiding import kept_activations, kept_form
 from skillhouse.frontends.chat.models import Found
+from skillhouse.frontends.chat.restoring import closed, restored, sendable_messages
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.summary import Summariser
 from skillhouse.frontends.chat.tools import CHANNEL, Called, ChatTools
 from skillhouse.frontends.chat.transcript import Kept, Transcript
 from skillhouse.frontends.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import ATTACHED_SKILL_TOKENS, ATTACHED_TOKENS, Activation, ToolResult
+from skillhouse.tools import (
+    ATTACHED_SKILL_TOKENS,
+    ATTACHED_TOKENS,
+    Activation,
+    ToolResult,
+    tokens_of,
+)
 
 CONTEXT_TOKENS = 100_000
 """How long a history may get where nobody knows what the model takes."""
 CONTEXT_SHARE = 0.75
 """How much of what a model takes may be history; the rest is for answers and for our counting."""
-REQUESTS_MAX = 50
-"""Requests to the model for one prompt, so that a model that calls in circles ends."""
 _ERROR_COLUMNS = 300
 
 INSTRUCTIONS = (
@@ -113,6 +118,7 @@ class Conversation:
         """
         self.house = house
         self.agent = agent
+        self.model = found.where
         self.session_id = session_id
         self.history: list[ModelMessage] = []
         self.spent = Spent()
@@ -126,6 +132,7 @@ class Conversation:
         self._kept = 0
         self._counted: set[datetime] = set()
         self._is_replaced = False
+        self._is_behind = False
         self._summariser = Summariser(found.model, self.spent)
         self._agent: Agent[None, str] = Agent(
             found.model,
@@ -140,11 +147,9 @@ class Conversation:
         Raises:
             DecodeError: it is none that we wrote.
         """
-        try:
-            self.history = ModelMessagesTypeAdapter.validate_python(kept.messages)
-        except ValueError as error:
-            told = one_line(str(error).split("\n", 1)[0])
-            raise DecodeError(f"the transcript holds no conversation: {told}") from error
+        self.history = restored(kept.messages)
+        # What was mended is written with the next message, as a whole.
+        self._is_behind = len(self.history) != len(kept.messages)
         if kept.activations is not None:
             self.skills.restore(kept.activations)
         self._kept = len(self.history)
@@ -160,30 +165,35 @@ class Conversation:
         """About how many tokens the history takes."""
         return tokens_of_messages(self.history)
 
-    async def ask(self, prompt: str) -> Answered:
+    async def ask(self, *prompts: str) -> Answered:
         """Send a prompt, show the answer as it comes, and return what came of it.
 
         When it is cancelled, what was said and done so far stays in the history.
+
+        Args:
+            prompts: The prompt; of several each is a part of its own.
         """
         self._screen.begin()
         self._pending = []
-        before = len(self.history)
+        mended = closed(self.history)
+        self._is_behind |= len(mended) != len(self.history)
+        self.history = mended
+        before = len(mended)
         try:
-            await self._run(prompt)
-        except UsageLimitExceeded:
-            reason = f"{REQUESTS_MAX} requests for one prompt; say `go on`"
-            return self._failed(before, "failed", reason)
+            await self._run(*prompts)
         except ModelAPIError as error:
-            return self._failed(before, "unreachable", str(error))
+            return self._failed(before, "unreachable", told(error))
         except AgentRunError as error:
+            return self._failed(before, "failed", told(error))
+        except TooMuchError as error:
             return self._failed(before, "failed", str(error))
         finally:
             self._screen.end_line()
             self._keep_activations()
         return Answered(text=self._screen.said, pending=tuple(self._pending))
 
-    async def start(self, name: str, arguments: str) -> Answered:
-        """Start a skill for the person, and send it to the model."""
+    async def start(self, name: str, arguments: str, *, more: str = "") -> Answered:
+        """Start a skill for the person, and send it to the model, with `more` after it."""
         mark = f"{STARTED}{secrets.token_hex(8)}"
         result = await self.house.invoke(
             name,
@@ -199,7 +209,8 @@ class Conversation:
             status: Any = "ok" if waiting else "failed"
             return Answered(status=status, reason=result.content, pending=tuple(waiting))
         typed = f"/{name} {arguments}".strip()
-        answered = await self.ask(marked(mark, f"{typed}\n\n{result.content}"))
+        prompt = marked(mark, f"{typed}\n\n{result.content}")
+        answered = await self.ask(prompt, *([more] if more else []))
         return dataclasses.replace(answered, pending=(*waiting, *answered.pending))
 
     async def shorten(self) -> bool:
@@ -215,28 +226,38 @@ class Conversation:
     def unload(self, reference: str) -> tuple[Activation, ...]:
         """Take a skill out of use; its text leaves the history."""
         gone = self.skills.unload(reference)
-        calls = {one.call_id for one in gone}
-        texts = [without_text(message, calls) for message in self.history]
-        if texts != self.history:
-            self.history, self._is_replaced = texts, True
+        calls = {one.call_id for one in gone}.union(
+            *(given(self.history, one, self._skill_tools()) for one in gone)
+        )
+        left = [without_text(message, calls) for message in self.history]
+        if left != self.history:
+            self.history, self._is_replaced = left, True
             self._keep(self.history)
         self._keep_activations()
         return gone
 
-    async def _run(self, prompt: str) -> None:
-        limits = UsageLimits(request_limit=REQUESTS_MAX)
+    def _skill_tools(self) -> frozenset[str]:
+        tools = self.house.tools(agent=self.agent)
+        return frozenset(tool.name for tool in tools if getattr(tool, "loads_skills", False))
+
+    async def _run(self, *prompts: str) -> None:
+        *first, prompt = prompts
+        parts = [UserPromptPart(content=text) for text in first]
+        before = [ModelRequest(parts=parts)] if parts else []
         run = None
         try:
             async with self._agent.iter(
                 prompt,
-                message_history=self.history,
+                message_history=[*self.history, *before],
                 conversation_id=self.session_id,
-                usage_limits=limits,
+                usage_limits=limits(),
             ) as run:
                 async for node in run:
                     if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
+                        measured = Measured()
                         async with node.stream(run.ctx) as events:
                             async for event in events:
+                                measured.take(event)
                                 self._show(event)
                         self._screen.end_line()
                         self._keep(run.all_messages())
@@ -259,6 +280,7 @@ class Conversation:
 
     async def _fitting(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return the history as it is sent: short enough, with all skills that are in use."""
+        messages = sendable_messages(messages)
         room = self.context_tokens - self.overhead_tokens
         if tokens_of_messages(messages) > room:
             messages = await self._shortened(messages, keep_tokens=max(0, room) // 3)
@@ -284,7 +306,7 @@ class Conversation:
     async def _with_skills(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         """Return the history with what it lost of skills at its end."""
         again = await self.skills.reattachment(
-            present(messages),
+            self.skills.activations.present(texts(messages)),
             skill_tokens=min(ATTACHED_SKILL_TOKENS, self.context_tokens // 4),
             tokens=min(ATTACHED_TOKENS, self.context_tokens // 3),
         )
@@ -300,7 +322,9 @@ class Conversation:
 
     def _failed(self, before: int, status: Any, reason: str) -> Answered:
         """Return why there is no answer; a prompt that nothing came of is taken back."""
-        if not any(isinstance(message, ModelResponse) for message in self.history[before:]):
+        new = self.history[before:]
+        # A request that failed leaves an empty answer.
+        if not any(isinstance(message, ModelResponse) and message.parts for message in new):
             self._undo(len(self.history) - before)
         return Answered(
             status=status,
@@ -312,12 +336,14 @@ class Conversation:
         if count > 0 and not self._is_replaced:
             del self.history[-count:]
             self._kept = len(self.history)
-            self._write("undone", count=count)
+            if not self._is_behind:
+                self._write("undone", count=count)
 
     def _keep(self, messages: Sequence[ModelMessage]) -> None:
         """Take the history as it is now, and add what is new to the transcript."""
         self.history = list(messages)
-        new = self.history if self._is_replaced else self.history[self._kept :]
+        is_whole = self._is_replaced or self._is_behind
+        new = self.history if is_whole else self.history[self._kept :]
         if not new:
             return
         for message in new:
@@ -325,13 +351,14 @@ class Conversation:
                 self._counted.add(message.timestamp)
                 self.spent.add(message)
         found = ModelMessagesTypeAdapter.dump_python(new, mode="json")
-        kind = "replaced" if self._is_replaced else "messages"
+        kind = "replaced" if is_whole else "messages"
         self._write(kind, messages=[kept_form(message, self._known) for message in found])
         self._kept, self._is_replaced = len(self.history), False
 
     def _keep_activations(self) -> None:
         if self.skills.activations.newest():
-            self._write("activations", activations=self.skills.as_data())
+            data = kept_activations(self.skills.as_data(), self._known)
+            self._write("activations", activations=data)
 
     def _write(self, kind: str, **values: Any) -> None:
         if self._transcript is None:
@@ -340,7 +367,13 @@ class Conversation:
             self._transcript.add(kind, **values)
         except OSError as error:
             # The person is in the middle of something; that it is not kept is for them to know.
-            self._screen.error(f"the transcript cannot be written: {error.strerror}")
+            if not self._is_behind:
+                why = (error.strerror or str(error)).lower()
+                self._screen.error(f"the transcript cannot be written: {why}; the chat goes on")
+            # What the file lacks is written with the next message that it takes.
+            self._is_behind = True
+        else:
+            self._is_behind &= kind not in ("messages", "replaced")
 
 
 def _context_of(found: Found) -> int:

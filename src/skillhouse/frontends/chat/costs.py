@@ -11,11 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 
 from skillhouse.frontends.adapters.desk import Shown
 from skillhouse.frontends.text import counted
-
-
-def tokens_of(text: str) -> int:
-    """Return about how many tokens a text takes, as catalogs count: UTF-8 bytes / 4, rounded up."""
-    return -(-len(text.encode("utf-8", "replace")) // 4)
+from skillhouse.tools import tokens_of
 
 
 def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
@@ -57,8 +53,12 @@ class Spent:
     def __str__(self) -> str:
         if not self.requests:
             return "no requests yet"
+        if not self.input_tokens + self.output_tokens:
+            return f"{counted(self.requests, 'request')}; the provider does not say how many tokens"
         cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
         price = f", about ${self.dollars:.4f}" if self.dollars else ""
+        if price and self.unpriced:
+            price += f" ({self.unpriced} without a known price)"
         return (
             f"{counted(self.requests, 'request')}: {self.input_tokens:,} tokens in{cached}, "
             f"{self.output_tokens:,} out{price}"

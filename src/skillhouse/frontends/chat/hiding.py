@@ -30,6 +30,12 @@ def kept_form(message: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]
     return {**message, "parts": [_part(part, known) for part in message.get("parts", ())]}
 
 
+def kept_activations(data: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]:
+    """Return activation records the way they are kept: a person wrote words after the names."""
+    kept = [{**one, "arguments": _text(one["arguments"], known, 0)} for one in data["activations"]]
+    return {**data, "activations": kept}
+
+
 def _part(part: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]:
     made = {
         name: _hidden(value, known, 0) if name in _SAID else value for name, value in part.items()

@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
 
+from skillhouse.audit import is_secret_name
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
 
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -58,6 +59,8 @@ class Found:
     """A model that can be asked."""
 
     model: Model
+    where: str = ""
+    """The model, and its address where one was named, as a person is told."""
     secrets: tuple[str, ...] = ()
     """The key, where we were told it; nothing of ours may keep it."""
     notice: str = ""
@@ -85,7 +88,10 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
     if not name:
         raise ConfigError(f"expected `provider:name`, got `{wanted.model}`")
     if wanted.base_url and prefix in (None, "openai", "openai-chat"):
-        return _compatible(name, wanted, environment)
+        try:
+            return _compatible(name, wanted, environment)
+        except ImportError as error:
+            raise MissingExtraError("chat", error.name or "openai") from error
     key = _key(wanted.key_variable, environment)
     try:
         model = infer_model(
@@ -95,13 +101,15 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
         raise _without_key(prefix or "", str(error)) from error
     except ImportError as error:
         raise _missing(prefix or "", error) from error
-    return Found(model=model, secrets=(key,) if key else ())
+    return Found(model=model, where=_where(wanted), secrets=(key,) if key else ())
 
 
 def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Found:
     """Return a model behind an address that speaks OpenAI's chat completions."""
     from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - of the extra
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+    from skillhouse.frontends.chat.bounds import bounded_client  # noqa: PLC0415 - of the extra
 
     key, notice = _key(wanted.key_variable, environment), ""
     usual = environment.get(OPENAI_KEY, "")
@@ -114,10 +122,18 @@ def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Fo
                 f"`--key-variable {OPENAI_KEY}` sends it all the same"
             )
     provider = OpenAICompatibleProvider(
-        urlsplit(wanted.base_url).netloc, base_url=wanted.base_url, api_key=key or None
+        urlsplit(wanted.base_url).netloc,
+        base_url=wanted.base_url,
+        api_key=key or None,
+        http_client=bounded_client(),
     )
     model = OpenAIChatModel(name, provider=provider)
-    return Found(model=model, secrets=(key,) if key else (), notice=notice)
+    secrets = (key,) if key else ()
+    return Found(model=model, where=_where(wanted), secrets=secrets, notice=notice)
+
+
+def _where(wanted: Wanted) -> str:
+    return f"{wanted.model} at {wanted.base_url}" if wanted.base_url else wanted.model
 
 
 def _provider(name: str, base_url: str, key: str) -> Provider[Any]:
@@ -169,13 +185,25 @@ def _missing(provider: str, error: ImportError) -> MissingProviderError:
 
 
 def _check_url(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"expected an address, got `{url}`") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"expected an address such as `http://127.0.0.1:8080/v1`, got `{url}`")
     if parts.username or parts.password:
         raise ConfigError("an address with a password in it would be kept; use `--key-variable`")
+    if any(is_secret_name(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        raise ConfigError("an address with a key in it would be kept; use `--key-variable`")
 
 
 def _is_safe(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in LOOPBACK
+    return urlsplit(url).scheme == "https" or is_loopback(url)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is one of this machine."""
+    try:
+        return urlsplit(url).hostname in LOOPBACK
+    except ValueError:
+        return False

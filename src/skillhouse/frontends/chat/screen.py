@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.text import cut, one_line, shown, wrapped
 
 _JOINERS = "\u200c\u200d"
 """Scripts and emoji need them between letters; between ASCII they could only hide something."""
@@ -34,8 +34,18 @@ class Stream:
 class Screen:
     """Writes answers to one stream and talk to another."""
 
-    def __init__(self, output: TextIO, errors: TextIO, *, quiet: bool = False) -> None:
-        """Take the streams; a quiet screen shows no progress, only what must be known."""
+    def __init__(
+        self, output: TextIO, errors: TextIO, *, quiet: bool = False, width: int | None = None
+    ) -> None:
+        """Take the streams; a quiet screen shows no progress, only what must be known.
+
+        Args:
+            output: For answers.
+            errors: For talk.
+            quiet: Whether progress is passed over.
+            width: Columns that talk is fitted into; None leaves its lines as they are.
+        """
+        self.width = width
         self._output = output
         self._errors = errors
         self._quiet = quiet
@@ -71,15 +81,18 @@ class Screen:
     def progress(self, text: str) -> None:
         """Show what is going on, in one line."""
         if not self._quiet:
-            self.note(f"· {text}", dim=True)
+            self.note(cut(shown(f"· {text}"), self.width or _NOTE_COLUMNS), dim=True)
 
     def note(self, text: str, *, dim: bool = False) -> None:
         """Tell the person something; each line of it is made safe."""
         self.end_line()
-        for line in text.split("\n"):
-            line = cut(shown(line), _NOTE_COLUMNS)
+        for line in self._lines(text):
             self._errors.write(f"\x1b[2m{line}\x1b[0m\n" if dim and self._coloured else f"{line}\n")
         self._errors.flush()
+
+    def _lines(self, text: str) -> list[str]:
+        lines = [cut(shown(line), _NOTE_COLUMNS) for line in text.split("\n")]
+        return wrapped("\n".join(lines), self.width) if self.width else lines
 
     def error(self, text: str) -> None:
         """Tell of a fault, in one line."""

@@ -218,10 +218,22 @@ class Transcripts:
             handle = os.open(path, flags | _FLAGS)
         except OSError as error:
             raise StateError(f"cannot be opened: {(error.strerror or '').lower()}", path) from error
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        problem = _problem(os.fstat(handle))
+        if problem:
             os.close(handle)
-            raise StateError("expected a regular file", path)
+            raise StateError(problem, path)
         return handle
+
+
+def _problem(info: os.stat_result) -> str:
+    """Return why an opened file is no transcript of ours, or nothing."""
+    if not stat.S_ISREG(info.st_mode):
+        return "expected a regular file"
+    if os.name == "posix" and info.st_uid != os.geteuid():
+        return "the transcript belongs to somebody else"
+    if os.name == "posix" and info.st_mode & 0o022:
+        return "others can write the transcript; if it is yours, `chmod 600` it"
+    return ""
 
 
 def read(data: bytes, path: Path) -> Kept:
@@ -317,12 +329,16 @@ def _head(line: bytes, path: Path) -> Head:
 def _prompts(lines: list[bytes]) -> Iterator[str]:
     """Yield what the person wrote, as far as it stands in these lines."""
     for line in lines:
-        record = _record(line) or {}
-        for message in record.get("messages") or ():
-            for part in message.get("parts") or ():
+        for message in _mappings((_record(line) or {}).get("messages")):
+            for part in _mappings(message.get("parts")):
                 content = part.get("content")
                 if part.get("part_kind") == "user-prompt" and isinstance(content, str):
                     yield content[:FIRST_MAX]
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    found = value if isinstance(value, list) else []
+    return [one for one in found if isinstance(one, dict)]
 
 
 def _bytes_of(handle: int, path: Path) -> bytes:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
@@ -83,7 +84,7 @@ def _talk(
     kept: Transcripts,
     options: argparse.Namespace,
     terminal: Terminal,
-    prompt: str | None,
+    prompt: Prompt | None,
 ) -> int:
     try:
         from skillhouse.frontends.chat.commands import Commands
@@ -95,14 +96,15 @@ def _talk(
         raise MissingExtraError("chat", module) from error
     # The library advertises on terminals; what stands there is ours to say.
     os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
-    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None)
+    width = terminal.width if sys.stderr.isatty() else None
+    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
     with ExitStack() as stack:
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())
         stack.callback(lambda: loop.run(house.let_go))
         if prompt is None:
-            screen.note(_head(conversation, commands.start_line()))
+            screen.note(commands.start_line(conversation.model))
             talk(loop, commands, screen, line_reader(commands))
             return 0
         answered = _once(loop, conversation, commands, options, prompt)
@@ -119,15 +121,20 @@ def _talk(
 
 
 def _once(
-    loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: str
+    loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: Prompt
 ) -> Answered | None:
     """Answer one prompt; only what stands on the command line can be a command."""
     from skillhouse.frontends.chat.loop import StoppedError
 
-    is_command = options.print.startswith("/") and prompt == options.print
+    if prompt.given.startswith("/") and prompt.piped and not commands.is_skill(prompt.given):
+        raise UsageError("only text and `/SKILL` go together with what stdin holds")
     try:
         found: Answered | None = loop.run(
-            lambda: commands.take(prompt) if is_command else conversation.ask(prompt)
+            lambda: (
+                commands.take(prompt.given, prompt.piped)
+                if prompt.given.startswith("/")
+                else conversation.ask(prompt.whole)
+            )
         )
     except StoppedError:
         raise KeyboardInterrupt from None
@@ -141,6 +148,7 @@ def _conversation(
     from skillhouse.frontends.chat.conversation import Conversation
     from skillhouse.frontends.chat.hiding import known_secrets
     from skillhouse.frontends.chat.models import Wanted, model_of
+    from skillhouse.frontends.chat.resuming import wanted
 
     environment = house.config.places.environment
     transcript: Transcript | None = None
@@ -150,23 +158,25 @@ def _conversation(
         transcript, before = kept.resume(kept.find(options.resume, place=place))
         stack.enter_context(closing(transcript))
     head = before.head if before else None
-    wanted = Wanted(
-        model=options.model
-        or (head.model if head else environment.get("SKILLHOUSE_CHAT_MODEL", "")),
-        base_url=options.base_url
-        or (head.base_url if head else environment.get("SKILLHOUSE_CHAT_BASE_URL", "")),
-        key_variable=options.key_variable or (head.key_variable if head else ""),
+    asked = wanted(
+        Wanted(
+            model=options.model or "",
+            base_url=options.base_url or "",
+            key_variable=options.key_variable or "",
+        ),
+        head,
+        environment,
     )
     agent = options.agent or (head.agent if head else "default")
-    found = model_of(wanted, environment)
+    found = model_of(asked, environment)
     house.view(agent)
     if transcript is None and not options.no_save:
         transcript = kept.begin(
             place=str(house.config.places.start),
             agent=agent,
-            model=wanted.model,
-            base_url=wanted.base_url,
-            key_variable=wanted.key_variable,
+            model=asked.model,
+            base_url=asked.base_url,
+            key_variable=asked.key_variable,
         )
         stack.enter_context(closing(transcript))
     secret = (*found.secrets, *house.network.secret_values)
@@ -189,23 +199,35 @@ def _conversation(
     return made
 
 
-def _head(conversation: Conversation, cost: str) -> str:
-    resumed = f", {len(conversation.history)} messages" if conversation.history else ""
-    return f"chat {conversation.session_id}{resumed}; `/help` says what a line can be\n{cost}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What `--print` is to answer."""
+
+    given: str
+    """What stands on the command line."""
+    piped: str
+    """What stdin holds; never a command."""
+
+    @property
+    def whole(self) -> str:
+        """Both as one text."""
+        return "\n\n".join(text for text in (self.given, self.piped) if text)
 
 
-def _prompt(options: argparse.Namespace) -> str | None:
+def _prompt(options: argparse.Namespace) -> Prompt | None:
     """Return the one prompt, with what stdin holds; None for a chat."""
     if options.print is None:
         return None
-    given: str = options.print
     piped = "" if sys.stdin.isatty() else sys.stdin.read(STDIN_MAX + 1)
     if len(piped) > STDIN_MAX:
         raise UsageError(f"stdin has more than {STDIN_MAX} characters")
-    prompt = "\n\n".join(text for text in (given, piped) if text.strip())
-    if not prompt:
+    made = Prompt(
+        given=options.print if options.print.strip() else "",
+        piped=piped if piped.strip() else "",
+    )
+    if not made.whole:
         raise UsageError("expected a prompt after --print or on stdin")
-    return prompt
+    return made
 
 
 def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) -> int:
