@@ -10,17 +10,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tempfile
-import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 import anyio
 
 from _measure import markdown_table
-from cells import Nothing, call, make_executor, make_skill
+from cells import Nothing, call, latencies, make_executor, make_skill
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import CellSpec, Executor, Level, SandboxStatus, detect
+from skillhouse.sandbox import CellSpec, Level, SandboxStatus, detect
 
 TARGET = 3.0
 """Latency of another call beside an abuse, over that without (issue "executor", "Bad input")."""
@@ -29,7 +29,6 @@ ABUSE_SECONDS = 2.0
 WARM_SECONDS = 0.3
 BLOCKS = 4
 """Blocks of calls without and with the abuse, in turn, so that a slow moment hits both."""
-Times = tuple[list[float], list[float]]
 HEAD = """
 import os, signal, socket, struct, subprocess, sys, time
 import _socket
@@ -127,36 +126,24 @@ async def beside(
                 hostile, "echo", {}, meta={}, timeout=ABUSE_SECONDS, host=Nothing()
             )
 
-    quiet: Times = ([], [])
-    loud: Times = ([], [])
+    quiet, loud = [], []
     for _ in range(BLOCKS):
-        await latencies(executor, gentle, rounds // BLOCKS, quiet)
+        quiet.append(await latencies(executor, gentle, rounds // BLOCKS))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(abuse)
             await anyio.sleep(WARM_SECONDS)
-            await latencies(executor, gentle, rounds // BLOCKS, loud)
+            loud.append(await latencies(executor, gentle, rounds // BLOCKS))
             tasks.cancel_scope.cancel()
         await anyio.sleep(WARM_SECONDS)
     await executor.close()
-    (calls, loops), (loud_calls, loud_loops) = quiet, loud
+    calls, loops = (list(chain(*parts)) for parts in zip(*quiet, strict=True))
+    loud_calls, loud_loops = (list(chain(*parts)) for parts in zip(*loud, strict=True))
     return (
         *(f"{median(taken):.2f}" for taken in (calls, loud_calls)),
         *(f"{sorted(taken)[len(taken) * 9 // 10]:.2f}" for taken in (calls, loud_calls)),
         f"{median(loud_calls) / median(calls):.2f}",
         f"{median(loud_loops) / median(loops):.2f}",
     )
-
-
-async def latencies(executor: Executor, spec: CellSpec, rounds: int, times: Times) -> None:
-    """Add the milliseconds of calls, and of short pauses of the core's loop."""
-    calls, loops = times
-    for _ in range(rounds):
-        began = time.perf_counter()
-        await call(executor, spec)
-        calls.append((time.perf_counter() - began) * 1_000)
-        began = time.perf_counter()
-        await anyio.sleep(0.005)
-        loops.append((time.perf_counter() - began) * 1_000)
 
 
 if __name__ == "__main__":

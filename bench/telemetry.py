@@ -25,7 +25,7 @@ from skillhouse.runtime import Places, Skillhouse, configured
 from skillhouse.tools import Need, Output, Plan, Telling, Tool, ToolCall, ToolResult
 from skillhouse.tools.case import Case
 from skillhouse.tools.need import Judged
-from skillhouse.tools.telling import deciding
+from skillhouse.tools.telemetry import deciding
 
 CASES = {
     "absent": "OpenTelemetry not loaded",

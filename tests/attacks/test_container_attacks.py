@@ -7,12 +7,14 @@ imported, as the published design does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
 import subprocess
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +56,7 @@ def attempt(statement):
 """
 
 BODY = """
-import sys, tempfile, threading, time
+import array, sys, tempfile, threading, time
 
 def tries(params, context):
     return [attempt(text) for text in params["statements"]]
@@ -105,16 +107,53 @@ def leaves(params, context):
     found = sorted(os.listdir(os.environ["TMPDIR"])) + [attempt("os.chmod(__file__, 0)")]
     found += [attempt(f"os.setxattr({__file__!r}, 'user.left', b'x')")]
     found += [attempt(f"os.utime({__file__!r}, (1, 1))"), attempt(f"open({__file__!r}, 'a')")]
+    found.append(attempt("os.chown(__file__, -1, os.getgid())"))
     found.append(getattr(sys, "left", "nothing"))
     sys.left = "something"
     open(os.path.join(os.environ["TMPDIR"], "left"), "w").close()
     return found
 
+def digs(params, context):
+    os.chdir(os.environ["TMPDIR"])
+    for _ in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    if params:
+        fills_memory(params, context)
+
+def hides_files(params, context):
+    os.chdir(os.environ["TMPDIR"])
+    os.mkdir("hidden", 0o300)
+    for number in range(50):
+        with open(f"hidden/{number}", "wb") as file:
+            file.write(bytes(2 << 20))
+    time.sleep(2)
+
+def hides_and_leaves(params, context):
+    os.chdir(os.environ["TMPDIR"])
+    os.makedirs("open/closed", 0o300)
+    open("open/closed/file", "w").close()
+    os.mkdir("open/none", 0)
+    os.mkdir("read", 0o500)
+
+def keeps_in_memory(params, context):
+    held = []
+    for number in range(20):
+        held.append(os.memfd_create("x"))
+        os.write(held[-1], bytes(30 << 20))
+    time.sleep(2)
+
+def hands_over(params, context):
+    left, right = socket.socketpair()
+    held = array.array("i", [0] * 250)
+    while True:
+        left.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, held)])
+
 def works(params, context):
     return [sorted(os.environ), context.read_file("notes.txt").strip()]
 """
 TOOLS = ("tries forks fills_memory fills_files many_files floods spins threads descriptors leaves "
-         "works").split()  # fmt: skip
+         "digs hides_files hides_and_leaves keeps_in_memory hands_over works").split()  # fmt: skip
 NODE = """
 const fs = require('fs');
 const net = require('net');
@@ -222,6 +261,9 @@ def test_code_in_node_is_held_as_well(place: Place, need: Any):
         ("spins", "Skill execution timeout"),
         ("threads", "can't start new thread|timeout|limit"),
         ("descriptors", "Too many open files"),
+        ("hides_files", "limit of files"),
+        ("keeps_in_memory", "not permitted"),
+        ("hands_over", "not permitted"),
     ],
 )
 def test_a_bomb_ends_its_own_call_and_no_other(place: Place, name: str, said: str):
@@ -234,7 +276,36 @@ def test_a_bomb_ends_its_own_call_and_no_other(place: Place, name: str, said: st
 
 
 def test_nothing_is_left_for_the_next_call(place: Place):
-    refused = ["PermissionError"] * 4
+    refused = ["PermissionError"] * 5
     for _ in range(3):
         found = place.call("hostile:leaves")
         assert found["data"] == {"success": True, "data": [*refused, "nothing"]}
+
+
+def left_of_calls(place: Place) -> list[str]:
+    """Return what calls that have ended left in the place of the executor."""
+    found: list[Path] = []
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = status.read_bytes().split(b"\0")
+            if place.composition.ports["8700"].encode() in words and b"worker" in words:
+                root = status.with_name("root")
+                found += root.glob("tmp/skillhouse-worker-*/cells/*/call-*/tmp/*/**/*")
+    return sorted({path.name for path in found})
+
+
+def test_nothing_stays_that_its_modes_or_its_depth_hide(place: Place):
+    # With what the standard library offers, the files stay for as long as the executor runs, and
+    # the deep directory ends the skill for good.
+    for name in ("hides_and_leaves", "digs"):
+        found = place.call(f"hostile:{name}")
+        # A busy machine looks at the files before the call has ended.
+        assert found["status"] == "ok" or "limit of files" in found["content"], found["content"]
+    assert place.call("hostile:works")["status"] == "ok", place.executor.said
+    assert left_of_calls(place) == []
+
+
+def test_the_memory_of_a_call_that_dug_deep_is_still_looked_at(place: Place):
+    found = place.call("hostile:digs", then="memory")
+    assert re.search("limit of (files|memory)|MemoryError", found["content"]), found["content"]
+    assert place.call("hostile:works")["status"] == "ok", place.executor.said

@@ -23,7 +23,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.sandbox import Launcher
 from tests.runtime.places import make_places
-from tests.sandbox.places import launcher, run, running, sh, still_running, workspace
+from tests.sandbox.places import launcher, own, run, running, sh, still_running, workspace
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
@@ -211,16 +211,16 @@ def test_56_a_run_that_is_killed_is_an_error_and_is_not_repeated(tmp_path: Path)
         results = []
 
         async def exec_() -> None:
-            words = ["-c", "echo once >> log; sleep 605.5"]
+            words = ["-c", f"echo once >> log; sleep {own(605)}"]
             results.append(await house.call("exec", {"command": "sh", "params": words}))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(exec_)
             with anyio.fail_after(20):
                 # No event tells what happens in another process.
-                while not (tmp_path / "project/log").exists() or not running("605.5"):  # noqa: ASYNC110
+                while not (tmp_path / "project/log").exists() or not running(own(605)):  # noqa: ASYNC110
                     await anyio.sleep(0.01)
-            for process in running("605.5"):
+            for process in running(own(605)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
         return results[0]
@@ -237,7 +237,7 @@ def test_56_a_run_that_is_killed_is_an_error_and_is_not_repeated(tmp_path: Path)
         assert (entry.record.kind, entry.status) == ("intent", "error")
         assert verify_log(house.audit_log.path).unknown == ()
     # A caller that repeats what failed does it twice.
-    assert still_running("605.5") == []
+    assert still_running(own(605)) == []
 
 
 CORE = """
@@ -245,7 +245,8 @@ import sys
 from pathlib import Path
 from tests.attacks.test_kernel_attacks import house_of
 with house_of(Path(sys.argv[1])) as house:
-    house.call_sync("exec", {"command": "sh", "params": ["-c", "touch begun; sleep 606.5"]})
+    words = ["-c", f"touch begun; sleep {sys.argv[2]}"]
+    house.call_sync("exec", {"command": "sh", "params": words})
 """
 
 
@@ -259,7 +260,7 @@ def house_of(base: Path) -> Skillhouse:
 
 def test_57_kill_9_of_the_house_is_told_at_the_next_start(tmp_path: Path) -> None:
     with subprocess.Popen(
-        (sys.executable, "-c", CORE, str(tmp_path)),
+        (sys.executable, "-c", CORE, str(tmp_path), own(606)),
         cwd=Path(__file__).parents[2],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     ) as core:
@@ -268,9 +269,9 @@ def test_57_kill_9_of_the_house_is_told_at_the_next_start(tmp_path: Path) -> Non
             time.sleep(0.01)
         core.kill()
     deadline = time.monotonic() + 5
-    while running("606.5") and time.monotonic() < deadline:
+    while running(own(606)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert still_running("606.5") == []
+    assert still_running(own(606)) == []
     with house_of(tmp_path) as house:
         assert len(verify_log(house.audit_log.path).unknown) == 1
         assert house.call_sync("list", {}).status == "ok"

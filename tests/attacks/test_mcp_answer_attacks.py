@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
-import uvicorn
 from mcp.client import Client, advertise
 from mcp_types import Request
 from pydantic import TypeAdapter
 
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteError, connected, mcp_http
-from tests.remote.mcp_liar import EXTENSION, Liar
+from tests.remote.mcp_liar import EXTENSION, Liar, serving_app
 
 CHUNK = b" " * 65_536
 BOUND = 8 * len(CHUNK)
@@ -102,18 +99,9 @@ class Flood:
         yield b"data: " + end + b"\n\n" if self._kind == "events" else end
 
 
-@contextmanager
-def serving(flood: Flood) -> Iterator[McpServer]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(flood, log_level="critical", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield McpServer(label="docs", url=f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+def flooding(flood: Flood) -> AbstractContextManager[McpServer]:
+    # Uvicorn calls it an error that a client leaves.
+    return serving_app(flood, log_level="critical")
 
 
 async def naive_list(server: McpServer) -> dict[str, Any]:
@@ -140,9 +128,9 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["json", "events", "packed"])
 def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path, kind: str) -> None:
-    with serving(Flood(kind, LARGE)) as server:
+    with flooding(Flood(kind, LARGE)) as server:
         assert anyio.run(naive_list, server)["skills"] == []
-    with serving(Flood(kind, LARGE)) as server:
+    with flooding(Flood(kind, LARGE)) as server:
         why = refused(server, tmp_path)
     assert WHY[kind] in why
     assert not list(tmp_path.rglob("listing"))
@@ -151,12 +139,12 @@ def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path, kind: str) -> N
 @pytest.mark.parametrize("kind", ["json", "events"])
 def test_an_answer_without_end_is_left(tmp_path: Path, kind: str) -> None:
     flood = Flood(kind, None)
-    with serving(flood) as server:
+    with flooding(flood) as server:
         assert WHY[kind] in refused(server, tmp_path)
     assert flood.sent < ON_THE_WAY
 
 
 def test_an_answer_within_the_bound_is_read(tmp_path: Path) -> None:
-    with serving(Flood("json", BOUND - len(CHUNK))) as server:
+    with flooding(Flood("json", BOUND - len(CHUNK))) as server:
         host = McpHost([server], McpCache(tmp_path))
         assert anyio.run(host.refresh, "docs").problems == ()

@@ -19,17 +19,25 @@ import pytest
 from mcp.client import Client
 from mcp.server.request_state import RequestStateBoundary
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 
 from skillhouse.approval import State
 from skillhouse.audit import read_records
 from skillhouse.floor import StateError
 from skillhouse.frontends.mcp.eliciting import Client as Asked
 from skillhouse.frontends.mcp.eliciting import elicitation
+from skillhouse.frontends.mcp.listing import CHECK_SECONDS
+from skillhouse.frontends.mcp.server import TOLD_SECONDS, HouseServer
 from skillhouse.frontends.mcp.state_key import KEY_FILE, read_or_made
+from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried
 from tests.frontends.mcp_peer import text_of
+from tests.runtime.places import write_skill
+
+LEGACY_VERSION = "2025-11-25"
 
 WRITE: dict[str, Any] = {"path": "a.txt", "content": "shown"}
 OTHER: dict[str, Any] = {"path": "a.txt", "content": "not shown"}
@@ -246,13 +254,66 @@ def test_a_file_that_changes_after_the_question_is_not_overwritten(inside: Insid
 def test_whoever_needs_no_key_brings_no_answers(inside: Inside) -> None:
     """`up --no-auth`: any program of the machine may call, and would say yes to itself."""
     state = talk(inside, state_for)
+    refuses(inside, state, is_persons=False)
 
     async def work(client: Client) -> None:
-        result = await retried(client, "write", state, **WRITE)
+        result = await retried(client, "write", None, **WRITE)
         assert "not approved yet" in text_of(result)
 
-    talk(inside, work, counts=False)
+    talk(inside, work, is_persons=False)
     assert not (inside.project / "a.txt").exists()
+
+
+def test_whoever_needs_no_key_uses_no_answer_to_another_client(inside: Inside) -> None:
+    """A program that knows what is asked repeats the call, and would get what the person meant
+    for their own client: here the text of a file."""
+    secret = inside.places.home / "secret.txt"
+    secret.write_text("for my own client")
+    wanted = {"path": str(secret)}
+    state = talk(inside, lambda client: state_for_read(client, wanted))
+    inside.answer()
+
+    async def other(client: Client) -> str:
+        return text_of(await client.call_tool("read", wanted))
+
+    async def own(client: Client) -> str:
+        return text_of(await retried(client, "read", state, given=None, **wanted))
+
+    assert "not approved yet" in talk(inside, other, is_persons=False)
+    assert talk(inside, own) == "for my own client"
+
+
+async def state_for_read(client: Client, wanted: dict[str, Any]) -> str:
+    state = (await asked(client, "read", **wanted)).request_state
+    assert state is not None
+    return state
+
+
+def test_whoever_needs_no_key_starts_nothing_as_a_person(tmp_path: Path) -> None:
+    """A prompt is its person's act: it needs no yes, and gives what no model is offered."""
+    inside = Inside(tmp_path, extensions=ExtensionSettings(invocation=True))
+    directory = inside.places.home / ".agents/skills/mine"
+    directory.mkdir(parents=True)
+    (directory / "SKILL.md").write_text(
+        "---\nname: mine\ndescription: D.\ndisable-model-invocation: true\n---\nOnly for me.\n"
+    )
+    inside.house.refresh()
+
+    async def names(client: Client) -> list[str]:
+        return [prompt.name for prompt in (await client.list_prompts()).prompts]
+
+    async def got(client: Client) -> str:
+        return str((await client.get_prompt("mine")).messages[0].content)
+
+    async def refused(client: Client) -> str:
+        with pytest.raises(MCPError) as caught:
+            await client.get_prompt("mine")
+        return caught.value.message
+
+    assert "mine" in talk(inside, names)
+    assert "Only for me." in talk(inside, got)
+    assert talk(inside, names, is_persons=False) == []
+    assert "token" in talk(inside, refused, is_persons=False)
 
 
 def test_what_a_model_wrote_cannot_pass_for_our_words() -> None:
@@ -313,3 +374,43 @@ def test_two_servers_that_start_at_once_have_one_key(tmp_path: Path) -> None:
     anyio.run(main)
     assert len(found) == 1
     assert os.listdir(path.parent) == [KEY_FILE]
+
+
+async def stops_reading(server: HouseServer, ready: anyio.Event) -> None:
+    """Connect as a client of a handshake, and take nothing more of what the server says."""
+    async with (
+        create_client_server_memory_streams() as ((read, write), (theirs, ours)),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(server.sdk.run, theirs, ours, server.options())
+        about = {"name": "silent", "version": "1"}
+        params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": about}
+        hello = JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params)
+        await write.send(SessionMessage(hello))
+        await read.receive()
+        done = JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
+        await write.send(SessionMessage(done))
+        ready.set()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_holds_up_no_other(inside: Inside) -> None:
+    """What all are told of a change, one that stopped reading never takes."""
+    server = inside.server()
+
+    async def main() -> str:
+        ready = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stops_reading, server, ready)
+            await ready.wait()
+            async with inside.client("auto", None, server) as client:
+                for name in ("one", "two"):
+                    write_skill(inside.places.home / ".agents/skills" / name, "Body.")
+                    await anyio.sleep(CHECK_SECONDS + 0.1)
+                    with anyio.fail_after(TOLD_SECONDS + 2):
+                        result = await client.call_tool("skill", {"name": name})
+            tasks.cancel_scope.cancel()
+        return text_of(result)
+
+    assert "Body." in anyio.run(main)

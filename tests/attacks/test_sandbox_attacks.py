@@ -27,6 +27,7 @@ from tests.sandbox.places import (
     LEVELS,
     launcher_at,
     listing,
+    own,
     run,
     running,
     sh,
@@ -228,7 +229,7 @@ def test_a_fork_bomb(launcher: Launcher, workspace: Path, need: Any):
     skip_unlimited(launcher)
     need(Path(PYTHON).exists(), f"no {PYTHON}")
     with subprocess.Popen(
-        (PYTHON, "-I", "-c", BOMB, "150", "600.25"), stdout=subprocess.PIPE, start_new_session=True
+        (PYTHON, "-I", "-c", BOMB, "150", own(600)), stdout=subprocess.PIPE, start_new_session=True
     ) as bomb:
         assert bomb.stdout is not None
         assert int(bomb.stdout.readline()) == 150
@@ -241,25 +242,25 @@ def test_a_fork_bomb(launcher: Launcher, workspace: Path, need: Any):
         "-c",
         BOMB,
         "5000",
-        "600.25",
+        own(600),
         processes=40,
         seconds=1.5,
     )
     made = int(done.stdout or b"0")
     assert made <= 40
     assert done.limit in ("processes", "time")
-    assert still_running("600.25") == []
+    assert still_running(own(600)) == []
 
 
 def test_a_fork_bomb_that_doubles(launcher: Launcher, workspace: Path, need: Any):
     skip_unlimited(launcher)
     need(Path(PYTHON).exists(), f"no {PYTHON}")
     # Bounded: 2,048 processes, if nothing stops it.
-    code = "import os, time\nfor _ in range(11): os.fork()\ntime.sleep(600.5)"
+    code = f"import os, time\nfor _ in range(11): os.fork()\ntime.sleep({own(604)})"
     began = time.monotonic()
     done = run(launcher, workspace, "python3", "-I", "-c", code, processes=40, seconds=2)
     assert done.limit in ("processes", "time") or done.exit_code != 0
-    assert still_running("600.5") == []
+    assert still_running(own(604)) == []
     assert time.monotonic() - began < 10
 
 
@@ -300,7 +301,7 @@ def test_output_floods_our_memory(launcher: Launcher, workspace: Path):
 
 
 def test_sigterm_is_ignored(launcher: Launcher, workspace: Path):
-    script = "trap '' TERM INT HUP; echo; while :; do sleep 601.5; done"
+    script = f"trap '' TERM INT HUP; echo; while :; do sleep {own(601)}; done"
     with subprocess.Popen(("sh", "-c", script), stdout=subprocess.PIPE) as stubborn:
         assert stubborn.stdout is not None
         stubborn.stdout.readline()
@@ -308,10 +309,10 @@ def test_sigterm_is_ignored(launcher: Launcher, workspace: Path):
         with pytest.raises(subprocess.TimeoutExpired):
             stubborn.wait(0.3)
         stubborn.kill()
-        subprocess.run(("kill", "-9", *map(str, running("601.5"))), check=False)
+        subprocess.run(("kill", "-9", *map(str, running(own(601)))), check=False)
     done = sh(launcher, workspace, script, seconds=0.5)
     assert done.timed_out
-    assert still_running("601.5") == []
+    assert still_running(own(601)) == []
 
 
 def test_a_double_fork_outlives_its_run(launcher: Launcher, workspace: Path):

@@ -5,13 +5,23 @@ Each is first tried on what a plain instrumentation does (`naive`), where it wor
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 from pathlib import Path
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import (
+    ReadableSpan,
+    Span,
+    SpanProcessor,
+    TracerProvider,
+)
 
 from skillhouse.floor import tracing
+from skillhouse.frontends.logs import service_logging
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener
@@ -103,3 +113,81 @@ def test_names_cannot_multiply_the_series_of_figures(tmp_path: Path, heard: List
         "skillhouse.tool.calls": 1,
         "gen_ai.execute_tool.duration": 1,
     }
+
+
+class Broken(SpanProcessor):
+    """An operator's own processor that fails, as one whose disk is full."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        del span, parent_context
+        if self.where == "start":
+            raise OSError("the exporter is broken")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        del span
+        if self.where == "end":
+            raise OSError("the exporter is broken")
+
+
+@pytest.mark.parametrize("where", ["start", "end"])
+def test_what_hears_of_a_call_cannot_take_its_result(tmp_path: Path, heard: Listener, where: str):
+    """The effect has happened: a model that reads of a failure would do it again."""
+    allow = Rule(effect=Effect.ALLOW, action="*", pattern="*")
+    with house_at(tmp_path, allow) as house:
+        house.call_sync("write", {"path": "a.txt", "content": "once"})
+        broken = Broken(where)
+        provider = trace.get_tracer_provider()
+        assert isinstance(provider, TracerProvider)
+        provider.add_span_processor(broken)
+        try:
+            with (
+                pytest.raises(OSError, match="broken"),
+                trace.get_tracer("naive").start_as_current_span("x"),
+            ):
+                pass
+            result = house.call_sync("write", {"path": "b.txt", "content": "once"})
+        finally:
+            # A provider forgets nobody.
+            broken.where = ""
+    assert result.status == "ok"
+    assert (tmp_path / "project/b.txt").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def logged(stream: io.StringIO, handler: logging.Handler) -> str:
+    """Return what a log says of an error whose message a client wrote."""
+    log = logging.getLogger("skillhouse.attack")
+    hostile = f"no{CLEAR_SCREEN}\n2026-11-22 [info] all is well \x9b2J\u202e"
+    logging.getLogger().addHandler(handler)
+    try:
+        log.warning("the client did not ask its user: %s", hostile)
+        try:
+            raise ValueError(hostile)
+        except ValueError:
+            log.exception("tools/call")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    return stream.getvalue()
+
+
+def test_a_client_cannot_write_to_the_terminal_that_shows_the_log():
+    stream: io.StringIO = io.StringIO()
+    plain = logged(stream, logging.StreamHandler(stream))
+    assert CLEAR_SCREEN in plain
+    assert "\n2026-11-22 [info] all is well" in plain
+
+    stream = Terminal()
+    said = logged(stream, service_logging(stream, str))
+    assert CLEAR_SCREEN not in said
+    assert not {"\x9b", "\u202e"} & set(said)
+    assert "\n2026-11-22 [info] all is well" not in said
+
+    stream = io.StringIO()
+    assert logged(stream, service_logging(stream, str)).isascii()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frontends.mcp_peer import environment_of
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
 
 Run = Callable[..., tuple[int, str, str]]
@@ -91,6 +98,35 @@ def test_reload_says_what_can_be_used_and_what_fails(run: Run, enabled: Path, ne
     code, out, err = run("tools", "list", "--root", str(root))
     assert "less:tool" in out
     assert "less:absent" not in out
+
+
+@pytest.mark.slow
+def test_a_long_reload_says_how_far_it_is_and_ends_with_ctrl_c(enabled: Path, need: Any) -> None:
+    best_sandbox(need)
+    for name, seconds in (("quick", 0), ("slow", 2), ("slowest", 9)):
+        write_code(enabled / "skills" / name, f"import time\ntime.sleep({seconds})\n{GIVES}")
+    ours, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skillhouse", "reload", "--root", str(enabled / "skills")],
+        env=environment_of(enabled / "home"),
+        cwd=enabled / "project",
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+    )
+    os.close(terminal)
+    try:
+        assert re.fullmatch(rb"loaded [12] of 3 skills\r\n", os.read(ours, 1_000))
+        copies = enabled / "home/.local/state/skillhouse/cells/cells"
+        assert {path.name.split("-")[1] for path in copies.iterdir()} == {str(process.pid)}
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20)[0] == ""
+        assert process.returncode == 128 + signal.SIGINT
+        assert list(copies.iterdir()) == []
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
 
 
 def test_code_that_is_asked_about_is_not_run_to_see_whether_it_loads(

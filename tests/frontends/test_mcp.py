@@ -40,6 +40,7 @@ from tests.frontends.mcp_peer import (
     text_of,
 )
 from tests.runtime.places import write_skill
+from tests.sandbox.places import own
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -433,7 +434,7 @@ def test_ending_during_an_exec_leaves_no_process_and_no_open_intent(
     need(has_sandbox(), "bubblewrap that can make namespaces")
     peer.configure('[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n')
     # Its own for each case: they run side by side, and all look through the process table.
-    marked = f"86399.{sum(end.encode())}"
+    marked = own(86399)
     with Pipe(peer) as pipe:
         pipe.shake_hands()
         pipe.send("tools/call", 1, name="exec", arguments={"command": "sleep", "params": [marked]})

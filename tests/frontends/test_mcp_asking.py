@@ -181,7 +181,7 @@ def test_a_client_without_elicitation_gets_the_address_and_the_retry_runs(
 def test_elicitation_can_be_turned_off(tmp_path: Path, mode: str, by: str) -> None:
     off = {"approvals": ApprovalSettings(elicitation=False)} if by == "operator" else {}
     inside, person = Inside(tmp_path, **off), Person()
-    result = talk(inside, mode, write, person, counts=by == "operator")
+    result = talk(inside, mode, write, person, is_persons=by == "operator")
     assert "not approved yet" in text_of(result)
     assert person.shown == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tests.frontends.mcp_peer import (
     text_of,
 )
 from tests.runtime.coded import best_sandbox, tool, write_code
+from tests.sandbox.places import own
 
 # It starts processes.
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_cancelled_call_leaves_no_process_and_has_an_outcome(
     need(has_sandbox(), "bubblewrap that can make namespaces")
     peer.configure(ALLOWED)
     # Its own for each case: they run side by side, and all look through the process table.
-    marked = f"86398.{zlib.crc32(f'{transport}{mode}'.encode())}"
+    marked = own(86398)
 
     async def work(place: tuple[str, str]) -> None:
         async with connected(peer, place, mode) as client, anyio.create_task_group() as tasks:

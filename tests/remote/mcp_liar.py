@@ -6,10 +6,11 @@ import base64
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 import uvicorn
 from mcp.server.lowlevel.server import Server
@@ -17,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import digest
 from skillhouse.remote import McpCache, McpHost, McpServer, Peer, connected
+from skillhouse.skill import Skill
 
 EXTENSION = "io.modelcontextprotocol/skills"
 SKILL = "---\nname: {name}\ndescription: {description}\n---\nBody of {name}.\n"
@@ -126,12 +128,26 @@ def host_of(base: Path, **servers: Liar) -> McpHost:
     return McpHost(named, McpCache(base / "cache"), dial=dial)
 
 
+def listed(base: Path, files: Mapping[str, bytes], **more: Any) -> tuple[Liar, McpHost, Skill]:
+    """Return a server with the one skill `skill://pdf`, a host that has asked it, and the skill."""
+    liar = Liar()
+    liar.offer("skill://pdf", files, **more)
+    host = host_of(base, docs=liar)
+    anyio.run(host.refresh, "docs")
+    [skill] = host.skills()
+    return liar, host, skill
+
+
+def serving(liar: Liar) -> AbstractContextManager[McpServer]:
+    """Serve over HTTP on this machine, under the label `docs`."""
+    return serving_app(liar.sdk.streamable_http_app())
+
+
 @contextmanager
-def serving(liar: Liar) -> Iterator[McpServer]:
-    """Serve over HTTP on this machine, in a thread, under the label `docs`."""
+def serving_app(app: Any, *, log_level: str = "error") -> Iterator[McpServer]:
+    """Serve an ASGI application on this machine, in a thread, under the label `docs`."""
     listener = socket.create_server(("127.0.0.1", 0))
-    app = liar.sdk.streamable_http_app()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level=log_level, ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteError, VerificationError
 from skillhouse.remote.mcp_entry import frontmatter_difference, read_entry, shown_names
 from skillhouse.skill import SKILL_FILE, load, typed_fields
-from tests.remote.mcp_liar import Liar, entry_of, host_of, skill_file
+from tests.remote.mcp_liar import Liar, entry_of, host_of, listed, skill_file
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -28,10 +27,6 @@ FILES = {
     "references/FORMS.md": b"# Forms\r\n",
     "assets/logo.bin": bytes(range(256)),
 }
-
-
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    anyio.run(work)
 
 
 def test_listing_reads_no_file_and_loading_reads_one(tmp_path: Path) -> None:
@@ -58,7 +53,7 @@ def test_listing_reads_no_file_and_loading_reads_one(tmp_path: Path) -> None:
             assert await host.fetch(skill, relative) == FILES[relative]
         assert len(liar.reads) == 3
 
-    run(work)
+    anyio.run(work)
 
 
 def test_what_was_listed_is_known_after_a_restart_and_still_of_its_server(tmp_path: Path) -> None:
@@ -78,7 +73,7 @@ def test_what_was_listed_is_known_after_a_restart_and_still_of_its_server(tmp_pa
         assert await again.fetch(after) == FILES[SKILL_FILE]
         assert liar.asked == asked
 
-    run(work)
+    anyio.run(work)
 
 
 def test_a_skill_that_is_not_listed_is_had_by_its_address_and_stays(tmp_path: Path) -> None:
@@ -101,7 +96,7 @@ def test_a_skill_that_is_not_listed_is_had_by_its_address_and_stays(tmp_path: Pa
         with pytest.raises(RemoteError, match="no such skill"):
             await host.add("docs", "skill://deep/pdf/SKILL.md")
 
-    run(work)
+    anyio.run(work)
 
 
 def test_pages_are_followed_to_their_end(tmp_path: Path) -> None:
@@ -118,7 +113,7 @@ def test_pages_are_followed_to_their_end(tmp_path: Path) -> None:
             await host.refresh("docs")
         assert len(host.skills()) == 3
 
-    run(work)
+    anyio.run(work)
 
 
 def test_a_bad_entry_costs_no_other_and_is_reported(tmp_path: Path) -> None:
@@ -136,7 +131,7 @@ def test_a_bad_entry_costs_no_other_and_is_reported(tmp_path: Path) -> None:
         assert len(report.problems) == 2
         assert "made on demand" in report.problems[1]
 
-    run(work)
+    anyio.run(work)
 
 
 def test_a_server_without_the_extension_is_asked_nothing(tmp_path: Path) -> None:
@@ -149,17 +144,13 @@ def test_a_server_without_the_extension_is_asked_nothing(tmp_path: Path) -> None
             await host.refresh("docs")
         assert liar.asked == []
 
-    run(work)
+    anyio.run(work)
 
 
 def test_a_new_set_of_files_is_another_binding_and_another_place(tmp_path: Path) -> None:
-    liar = Liar()
-    liar.offer("skill://pdf", FILES)
-    host = host_of(tmp_path, docs=liar)
+    liar, host, before = listed(tmp_path, FILES)
 
     async def work() -> None:
-        await host.refresh("docs")
-        [before] = host.skills()
         await host.fetch(before)
         liar.entries.clear()
         liar.offer("skill://pdf", {**FILES, "references/NEW.md": b"new"})
@@ -173,17 +164,13 @@ def test_a_new_set_of_files_is_another_binding_and_another_place(tmp_path: Path)
             await host.fetch(before, "references/NEW.md")
         assert await host.fetch(after, "references/NEW.md") == b"new"
 
-    run(work)
+    anyio.run(work)
 
 
 def test_what_a_server_no_longer_has_leaves_the_disk(tmp_path: Path) -> None:
-    liar = Liar()
-    liar.offer("skill://pdf", FILES)
-    host = host_of(tmp_path, docs=liar)
+    liar, host, skill = listed(tmp_path, FILES)
 
     async def work() -> None:
-        await host.refresh("docs")
-        [skill] = host.skills()
         await host.fetch(skill)
         assert skill.location.exists()
         liar.entries.clear()
@@ -192,7 +179,7 @@ def test_what_a_server_no_longer_has_leaves_the_disk(tmp_path: Path) -> None:
         host.forget("docs")
         assert not (tmp_path / "cache" / "docs").exists()
 
-    run(work)
+    anyio.run(work)
 
 
 def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
@@ -212,7 +199,7 @@ def test_the_real_server_of_a_house_can_be_read(tmp_path: Path) -> None:
         skill = next(one for one in host.skills() if one.name == "house:notes")
         assert (await host.fetch(skill)).endswith(b"# Notes\n")
 
-    run(work)
+    anyio.run(work)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +230,7 @@ def test_a_server_that_cannot_be_reached_is_an_error_of_ours(tmp_path: Path) -> 
             with pytest.raises(RemoteError, match=f"cannot reach `{label}`"):
                 await host.refresh(label)
 
-    run(work)
+    anyio.run(work)
 
 
 def test_names_of_one_server_that_collide_are_told_apart_by_their_paths() -> None:
@@ -313,13 +300,9 @@ def test_an_answer_that_is_not_one_content_of_that_address_is_refused(tmp_path: 
     text = types.TextResourceContents(uri=uri, text=skill_file("pdf").decode())
     other = types.TextResourceContents(uri="skill://x/SKILL.md", text="x")
     blob = types.BlobResourceContents(uri=uri, blob="not base64")
-    liar = Liar()
-    liar.offer("skill://pdf", FILES)
-    host = host_of(tmp_path, docs=liar)
+    liar, host, skill = listed(tmp_path, FILES)
 
     async def work() -> None:
-        await host.refresh("docs")
-        [skill] = host.skills()
         wrong: list[list[Any]] = [[], [text, text], [other], [blob]]
         for contents in wrong:
             liar.contents[uri] = types.ReadResourceResult(contents=contents)
@@ -327,7 +310,7 @@ def test_an_answer_that_is_not_one_content_of_that_address_is_refused(tmp_path: 
                 await host.fetch(skill)
             assert not skill.location.exists()
 
-    run(work)
+    anyio.run(work)
 
 
 def test_the_cache_must_lie_outside_every_root(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from skillhouse.approval import Channel
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.network_settings import NetSettings
+from skillhouse.runtime.config import NetSettings
 from skillhouse.sandbox import Level, SandboxStatus, detect
 from skillhouse.tools import ToolResult
 from tests.runtime.places import make_places

@@ -1,4 +1,4 @@
-"""Tests of runtime/config.py."""
+"""Tests of runtime/config."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import SkillCodeSettings, load_config
-from skillhouse.runtime.container import ContainerExecutor, token_of
+from skillhouse.runtime.code.container import ContainerExecutor, token_at
 from skillhouse.sandbox import CellResult, CellSpec, RpcError, RpcServer
 from tests.runtime.places import make_places
 from tests.sandbox.cells import Core
@@ -42,6 +43,7 @@ def settings(**more: Any) -> SkillCodeSettings:
         (f'executor = "http://a/rpc"\nexecutor_token = "word:{TOKEN}"', "`file:PATH`"),
         ('callback = "8701"', "expected ADDRESS:PORT in `callback`"),
         ('callback = "0.0.0.0:99999"', "expected ADDRESS:PORT in `callback`"),
+        ('callback = "127.0.0.1:\u0663"', "expected ADDRESS:PORT in `callback`"),
         ('executer = ""', "did you mean `executor`"),
     ],
 )
@@ -57,15 +59,17 @@ def test_settings_that_are_off_are_named(tmp_path: Path, lines: str, said: str) 
 
 def test_the_token_is_read_from_a_file_or_a_variable(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    assert token_of(settings(executor_token=f"file:{tmp_path}/token"), {}) == TOKEN
-    assert token_of(settings(), {"WORD": TOKEN}) == TOKEN
+    os.mkfifo(tmp_path / "pipe")
+    assert token_at(f"file:{tmp_path}/token", {}) == TOKEN
+    assert token_at("env:WORD", {"WORD": TOKEN}) == TOKEN
     for given, environment in (
         (f"file:{tmp_path}/missing", {}),
+        (f"file:{tmp_path}/pipe", {}),
         ("env:WORD", {}),
         ("env:WORD", {"WORD": "short-secret"}),
     ):
         with pytest.raises(ConfigError) as caught:
-            token_of(settings(executor_token=given), environment)
+            token_at(given, environment)
         assert "short-secret" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""Tests of the `[extensions]` of runtime/config.py: who may turn what on."""
+"""Tests of the `[extensions]` of runtime/config: who may turn what on."""
 
 from __future__ import annotations
 

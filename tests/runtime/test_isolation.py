@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import Level, SandboxStatus
 from skillhouse.signer import KEYSTORE_FILE
 from tests.runtime.coded import called, coded_house, write_code

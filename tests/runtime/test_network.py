@@ -1,4 +1,4 @@
-"""Tests of runtime/network.py and runtime/network_settings.py."""
+"""Tests of runtime/network.py and runtime/config/network.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of runtime/reloads.py and code_loading.py: a reload reaches every process of a house."""
+"""Tests of runtime/code/reloads.py and loading.py: a reload reaches every process of a house."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from skillhouse.floor import encode, tree_digest
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code_loading import load_code, reload_code
-from skillhouse.runtime.reloads import RELOADS_FILE, Lacking, Reloads
+from skillhouse.runtime.code.loading import load_code, reload_code
+from skillhouse.runtime.code.reloads import RELOADS_FILE, Lacking, Reloads
 from skillhouse.sandbox import Executor, SandboxStatus
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.runtime.coded import (

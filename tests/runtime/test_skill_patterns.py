@@ -1,4 +1,4 @@
-"""Tests of runtime/config.py and policy.py: an agent's skill patterns, and approvals' bounds."""
+"""Tests of runtime/config and policy.py: an agent's skill patterns, and approvals' bounds."""
 
 from __future__ import annotations
 

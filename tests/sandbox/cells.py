@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+import pytest
 
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import (
@@ -21,6 +23,7 @@ from skillhouse.sandbox import (
     SandboxStatus,
     detect,
 )
+from tests.sandbox.places import LEVELS
 
 T = TypeVar("T")
 ENTRIES = {"python": "main.py", "javascript": "index.js"}
@@ -128,3 +131,17 @@ class Lab:
         """Return what comes of one call in an executor of its own."""
         made = {name: options.pop(name) for name in ("limits", "max_cells") if name in options}
         return self.run(lambda executor: self.ask(executor, spec, tool, **options), **made)
+
+
+@pytest.fixture(params=LEVELS)
+def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
+    """An executor of each level in turn."""
+    return Lab(status_of(request.param, need), tmp_path)
+
+
+@pytest.fixture(params=["python", "javascript"])
+def language(request: pytest.FixtureRequest, need: Any) -> str:
+    """Each language that cells run, in turn."""
+    if request.param == "javascript":
+        need(shutil.which("node", path="/usr/local/bin:/usr/bin:/bin"), "no Node.js")
+    return str(request.param)

@@ -69,9 +69,9 @@ def sh(launcher: Launcher, workspace: Path, script: str, **options: Any) -> Comp
 def own(number: int) -> str:
     """Return a mark that no other process uses that runs this test at the same time.
 
-    It is a number of seconds, for `sleep`.
+    It is a number of seconds, for `sleep`; none is the beginning of another.
     """
-    return f"{number}.{os.getpid()}"
+    return f"{number}.{os.getpid():07}"
 
 
 def running(mark: str) -> list[int]:

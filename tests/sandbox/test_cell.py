@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skillhouse.sandbox import Executor, SandboxError
-from tests.sandbox.cells import Lab, make, status_of
-from tests.sandbox.places import LEVELS
+from tests.sandbox.cells import Lab, lab, language, make
 
 pytestmark = pytest.mark.slow
+
+__all__ = ["lab", "language"]
 
 ALL = {
     "python": """
@@ -95,18 +94,6 @@ FILES: dict[str, dict[str, str]] = {
     "javascript": {"lib/numbers.js": "export const ONE = 1;\n"},
 }
 META = {"skillName": "skill", "toolName": "all", "callId": "1", "userId": "u", "channel": "cli"}
-
-
-@pytest.fixture(params=LEVELS)
-def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
-    return Lab(status_of(request.param, need), tmp_path)
-
-
-@pytest.fixture(params=["python", "javascript"])
-def language(request: pytest.FixtureRequest, need: Any) -> str:
-    if request.param == "javascript":
-        need(shutil.which("node", path="/usr/local/bin:/usr/bin:/bin"), "no Node.js")
-    return str(request.param)
 
 
 def skill(lab: Lab, language: str, **options: Any) -> Any:

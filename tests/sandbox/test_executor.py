@@ -23,10 +23,12 @@ from skillhouse.sandbox import (
     wrap_result,
 )
 from skillhouse.sandbox.cell import CALLS_PER_CELL
-from tests.sandbox.cells import Lab, make, status_of, until
-from tests.sandbox.places import LEVELS, running
+from tests.sandbox.cells import Lab, lab, make, until
+from tests.sandbox.places import own, running
 
 pytestmark = pytest.mark.slow
+
+__all__ = ["lab"]
 
 ECHO = "tools = {'tool': lambda params, context: params}\n"
 WAITS = """
@@ -41,13 +43,25 @@ WAITS = """
 """
 
 
-@pytest.fixture(params=LEVELS)
-def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
-    return Lab(status_of(request.param, need), tmp_path)
-
-
 def cells_below(place: Path) -> list[str]:
     return sorted(path.name for path in (place / "state" / "cells").iterdir())
+
+
+def test_loading_code_leaves_no_cell_and_takes_none_from_a_call(lab: Lab) -> None:
+    spec = make(lab.place, ECHO)
+
+    async def scene(executor: Executor) -> list[Any]:
+        found = []
+        for ask in (executor.tool_names, lambda spec: lab.ask(executor, spec)) * 2:
+            await ask(spec)
+            found.append(executor.health()["cells"])
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(executor.tool_names, spec)
+                tasks.start_soon(lab.ask, executor, spec)
+        return [*found, executor.health()["cells"]]
+
+    assert lab.run(scene) == [0, 1, 1, 1, 1]
 
 
 def test_a_cell_is_shared_only_by_calls_of_one_skill_tree_permission_and_user(lab: Lab):
@@ -170,24 +184,24 @@ def test_a_cell_that_dies_in_a_call_is_told_and_the_call_is_not_repeated(lab: La
 
 
 def test_a_call_that_is_cancelled_is_killed(lab: Lab):
-    source = """
+    source = f"""
         import subprocess
 
         def tool(params, context):
-            child = subprocess.Popen(["sleep", "98761"], start_new_session=True)
+            child = subprocess.Popen(["sleep", "{own(608)}"], start_new_session=True)
             context.log("began")
             child.wait()
 
-        tools = {"tool": tool}
+        tools = {{"tool": tool}}
     """
 
     async def scene(executor: Executor) -> list[int]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lab.ask, executor, make(lab.place, source))
             await until(lambda: lab.core.logged)
-            await until(lambda: running("98761"))
+            await until(lambda: running(own(608)))
             tasks.cancel_scope.cancel()
-        return running("98761")
+        return running(own(608))
 
     assert lab.run(scene) == []
 

@@ -20,7 +20,7 @@ from skillhouse.sandbox import (
     SandboxUnavailableError,
     launcher_for,
 )
-from tests.sandbox.places import launcher, listing, run, sh, still_running, workspace
+from tests.sandbox.places import launcher, listing, own, run, sh, still_running, workspace
 
 # Left out of the fast part: it starts processes or tries every byte.
 pytestmark = pytest.mark.slow
@@ -170,10 +170,12 @@ def test_a_file_ends_at_its_limit(launcher: Launcher, workspace: Path):
 def test_what_is_left_running_ends_with_the_run(launcher: Launcher, workspace: Path):
     began = time.monotonic()
     # The one in the background holds the output open; that does not hold up the answer.
-    done = sh(launcher, workspace, "sleep 612.5 & setsid sleep 612.5 & (sleep 612.5 &); echo done")
+    mark = own(612)
+    script = f"sleep {mark} & setsid sleep {mark} & (sleep {mark} &); echo done"
+    done = sh(launcher, workspace, script)
     assert (done.exit_code, done.stdout) == (0, b"done\n")
     assert time.monotonic() - began < 5
-    assert still_running("612.5") == []
+    assert still_running(mark) == []
 
 
 def test_a_cancelled_run_leaves_nothing(launcher: Launcher, workspace: Path):
@@ -182,14 +184,14 @@ def test_a_cancelled_run_leaves_nothing(launcher: Launcher, workspace: Path):
     async def cancelled(seconds: float) -> None:
         with anyio.move_on_after(seconds):
             await launcher.run(
-                ("sh", "-c", "setsid sleep 613.5 & sleep 613.5"),
+                ("sh", "-c", f"setsid sleep {own(613)} & sleep {own(613)}"),
                 SandboxProfile(workspace),
                 cwd=workspace,
             )
 
     for seconds in (0.0, 0.001, 0.003, 0.01, 0.3):
         anyio.run(cancelled, seconds)
-        assert still_running("613.5") == []
+        assert still_running(own(613)) == []
     assert listing(workspace) == before
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,11 +14,13 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import CellSpec, Executor, SandboxError
-from tests.sandbox.cells import Lab, make, status_of
-from tests.sandbox.places import LEVELS, own, running, still_running
+from tests.sandbox.cells import Lab, lab, language, make
+from tests.sandbox.places import own, running, still_running
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow
+
+__all__ = ["lab", "language"]
 
 PYTHON = """
 import ctypes, errno, os, pwd, signal, socket, stat, subprocess, sys, time
@@ -60,18 +61,6 @@ exports.tools = { tool: async (params, context) => {
 BODY
 } };
 """
-
-
-@pytest.fixture(params=LEVELS)
-def lab(request: pytest.FixtureRequest, tmp_path: Path, need: Any) -> Lab:
-    return Lab(status_of(request.param, need), tmp_path)
-
-
-@pytest.fixture(params=["python", "javascript"])
-def language(request: pytest.FixtureRequest, need: Any) -> str:
-    if request.param == "javascript":
-        need(shutil.which("node", path="/usr/local/bin:/usr/bin:/bin"), "no Node.js")
-    return str(request.param)
 
 
 def skill(lab: Lab, language: str, python: str, node: str) -> CellSpec:

@@ -15,7 +15,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.runtime.config import SignerSettings
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, KeyKind, terms_from
 from tests.runtime.places import make_places
 from tests.signer.places import ALICE, PASSWORD, payment, process

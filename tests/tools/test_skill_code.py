@@ -13,7 +13,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
 from skillhouse.tools import Progress, SkillCodeTool
@@ -29,7 +29,7 @@ from tests.runtime.coded import (
     write_code,
 )
 from tests.sandbox.cells import until
-from tests.sandbox.places import running
+from tests.sandbox.places import own, running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person
 from tests.tools.test_gate_approvals import answer
@@ -316,7 +316,7 @@ def test_a_call_that_is_cancelled_is_killed_with_all_that_it_started(
 ) -> None:
     need(language == "python" or shutil.which("node"), "no node here")
     write_code(tmp_path / "skills/one", CHILDREN[language], language=language)
-    mark = {"python": "98765.25", "javascript": "98765.75"}[language]
+    mark = own(609)
 
     async def scene(house: Skillhouse) -> None:
         began = anyio.Event()

@@ -21,6 +21,7 @@ from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.paths import (
     checked_parts,
     confine,
+    file_stamp,
     is_utf8,
     open_beneath,
     open_directory_beneath,
@@ -56,6 +57,7 @@ __all__ = [
     "decode",
     "digest",
     "encode",
+    "file_stamp",
     "is_utf8",
     "nearest",
     "open_beneath",

@@ -185,6 +185,15 @@ def read_beneath(base: Path, relative: str, *, max_bytes: int) -> bytes:
         return file.read(max_bytes + 1)
 
 
+def file_stamp(path: Path, *, follow_symlinks: bool = True) -> tuple[int, ...]:
+    """Return what changes when a file is replaced or written; nothing for one that is not there."""
+    try:
+        info = os.stat(path, follow_symlinks=follow_symlinks)
+    except OSError:
+        return ()
+    return (info.st_ino, info.st_mtime_ns, info.st_size)
+
+
 def is_utf8(text: str) -> bool:
     """Whether a name of the file system was UTF-8 (undecodable bytes come as surrogates)."""
     try:

@@ -10,6 +10,7 @@ does: it may hold what a call was about.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ ITEMS_MAX = 16
 
 Kind = Literal["internal", "client"]
 Value = str | int | float | bool | Sequence[str]
+
+logger = logging.getLogger(__name__)
 
 _SCOPE = "skillhouse"
 _API = "opentelemetry.trace"
@@ -111,7 +114,12 @@ class _Heard(Span):
 
         kind = trace.SpanKind.CLIENT if self._kind == "client" else trace.SpanKind.INTERNAL
         around = _around(self._parent)
-        self._span = _tracer().start_span(cleaned(self._name, NAME_MAX), around, kind=kind)
+        try:
+            self._span = _tracer().start_span(cleaned(self._name, NAME_MAX), around, kind=kind)
+        except Exception:
+            # Somebody else's code: what it cannot take costs nobody a call.
+            logger.exception("a span could not begin")
+            self._span = trace.INVALID_SPAN
         self._token = context.attach(trace.set_span_in_context(self._span, around))
         return self
 
@@ -124,7 +132,11 @@ class _Heard(Span):
             code = getattr(error, "code", "") if isinstance(error, SkillhouseError) else ""
             self.fail(code or type(error).__name__)
         context.detach(self._token)
-        self._span.end()
+        try:
+            self._span.end()
+        except Exception:
+            # Likewise; the effect may have happened, and its result must not be lost for this.
+            logger.exception("a span could not end")
 
 
 _UNHEARD = Span()

@@ -10,7 +10,8 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,19 +190,18 @@ def _reported(name: str, method: Method, report: Report, running: _Running) -> M
     return run
 
 
-class _ending:  # noqa: N801 - a context, used as one.
-    """Sets an event on SIGINT and SIGTERM."""
-
-    def __enter__(self) -> asyncio.Event:
-        event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._loop.add_signal_handler(number, event.set)
-        return event
-
-    def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._loop.remove_signal_handler(number)
+@contextmanager
+def _ending() -> Iterator[asyncio.Event]:
+    """Give an event that SIGINT and SIGTERM set."""
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield event
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 def line_of(value: Mapping[str, Any]) -> str:

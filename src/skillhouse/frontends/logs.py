@@ -12,6 +12,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
 from skillhouse.floor import MissingExtraError, tracing
+from skillhouse.frontends.text import shown
 
 Event = MutableMapping[str, Any]
 
@@ -45,13 +46,14 @@ def _formatter(clean: Callable[[str], str], *, for_people: bool) -> logging.Form
         raise MissingExtraError("server", "structlog") from error
 
     def cleaned(_: Any, __: str, event: Event) -> Event:
-        return {name: clean(v) if isinstance(v, str) else v for name, v in event.items()}
+        kept = {name: clean(v) if isinstance(v, str) else v for name, v in event.items()}
+        return _for_terminal(kept) if for_people else kept
 
     plain = structlog.dev.plain_traceback
     last: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=plain)
         if for_people
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
+        else structlog.processors.JSONRenderer(ensure_ascii=True)
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
@@ -63,11 +65,24 @@ def _formatter(clean: Callable[[str], str], *, for_people: bool) -> logging.Form
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            # INVARIANT: nothing is added after this but the form.
+            # INVARIANT: nothing is added after this but the form, which is ASCII for a collector.
             cleaned,
             last,
         ],
     )
+
+
+def _for_terminal(event: Event) -> Event:
+    """Return texts that only show there, each in its one line.
+
+    Clients, servers and skills have a say in them, such as the message of an error.
+    """
+    found = {name: shown(v) if isinstance(v, str) else v for name, v in event.items()}
+    if isinstance(event.get("exception"), str):
+        # Set in, so that no line of it passes for a record.
+        lines = event["exception"].splitlines()
+        found["exception"] = "\n".join(f"  {shown(line)}" for line in lines)
+    return found
 
 
 def _traced(_: Any, __: str, event: Event) -> Event:

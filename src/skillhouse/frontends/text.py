@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
 
 def shown(text: str) -> str:
@@ -31,6 +32,17 @@ def counted(number: int, noun: str) -> str:
     ('1 skill', '2 skills')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def moment(seconds: float | None) -> str:
+    """Return a time since 1970 as RFC 3339; nothing for none.
+
+    >>> moment(0.5), moment(None)
+    ('1970-01-01T00:00:00Z', '')
+    """
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def width_of(text: str) -> int:

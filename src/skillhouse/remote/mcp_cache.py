@@ -24,6 +24,7 @@ from skillhouse.floor import (
     decode,
     digest,
     encode,
+    file_stamp,
     read_beneath,
 )
 from skillhouse.remote.mcp_entry import McpFile, McpSkill, read_entry
@@ -100,11 +101,7 @@ class McpCache:
 
     def stamp(self, label: str) -> tuple[int, ...]:
         """Return what changes when the stored listing does."""
-        try:
-            info = os.stat(self.root / label / _LISTING)
-        except OSError:
-            return ()
-        return (info.st_ino, info.st_mtime_ns, info.st_size)
+        return file_stamp(self.root / label / _LISTING)
 
     def stored_at(self, label: str) -> float | None:
         """Return when a listing was stored, in seconds since 1970; None when there is none."""

@@ -2,19 +2,25 @@
 
 from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.away import McpServerSettings
-from skillhouse.runtime.config import Config, Places, Settings
-from skillhouse.runtime.config_files import load_config
+from skillhouse.runtime.config import (
+    Config,
+    ExtensionSettings,
+    MemorySettings,
+    NetSettings,
+    Places,
+    SecretSettings,
+    Settings,
+    SkillCodeSettings,
+    load_config,
+)
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
-from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.health import audit_troubles
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
-from skillhouse.runtime.memory_settings import MemorySettings
 from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
-from skillhouse.runtime.network_settings import NetSettings, SecretSettings
 from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.rehearsal import (

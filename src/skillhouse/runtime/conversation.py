@@ -4,7 +4,7 @@ is lost, what to give again."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 PRELOADED_MAX = 50
 """Skills that are loaded before an agent begins."""
+
+LINE_MAX = 300
+"""Characters of why a skill was left out."""
 
 LOST = (
     "The conversation was shortened, and the text of these skills with it. They are in use; here "
@@ -83,7 +86,7 @@ class Conversation:
             return Attachment()
         if missing == activations.last.activations and self._are_listed(missing):
             return activations.last
-        attaching = _Attaching(self._house, self._who)
+        attaching = self._attaching()
         shares = _shares(missing, skill_tokens, tokens)
         spare = tokens - sum(shares.values())
         for one in missing:
@@ -122,7 +125,7 @@ class Conversation:
         view = self._house.view(self._who["agent"])
         if names is None:
             names = self._house.config.preload.get(self._who["agent"], ())
-        attaching = _Attaching(self._house, self._who)
+        attaching = self._attaching()
         for name in dict.fromkeys(names):
             if len(attaching.given) == PRELOADED_MAX:
                 attaching.left_out.append(LeftOut(name=name, reason="too many are preloaded"))
@@ -134,6 +137,10 @@ class Conversation:
                 continue
             await attaching.add_file(skill.file, skill.name, "before", 0)
         return attaching.attachment(BEFORE)
+
+    def _attaching(self) -> _Attaching:
+        gate = self._house.view(self._who["agent"]).attaching_gate(self._house.safeguards)
+        return _Attaching(gate, self._who, self.session)
 
     def preload_sync(self, names: Iterable[str] | None = None) -> Attachment:
         """Do as `preload` does, from code that is not asynchronous."""
@@ -169,10 +176,13 @@ class Conversation:
 class _Attaching:
     """Makes one attachment, a gated call for each skill."""
 
-    def __init__(self, house: Skillhouse, who: dict[str, str]) -> None:
-        self._house = house
+    def __init__(
+        self, gate: toolbox.Gate, who: dict[str, str], session: Callable[[], toolbox.Session]
+    ) -> None:
+        """Take the gate that attaches, who talks, and what gives their part of the house now."""
+        self._gate = gate
         self._who = who
-        self._gate = house.view(who["agent"]).attaching_gate(house.safeguards)
+        self._session = session
         self._call_id = f"attached-{secrets.token_hex(8)}"
         self._texts: list[str] = []
         self.given: list[str] = []
@@ -191,14 +201,13 @@ class _Attaching:
         if way == "again" and tokens <= 0:
             self.left_out.append(LeftOut(name=name, reason="there is no room for it"))
             return 0
-        session = self._session()
         call = toolbox.ToolCall(
             name=next(iter(self._gate.tools)),
             arguments={"file": file, "way": way, "tokens": max(0, tokens)},
             call_id=self._call_id,
             **self._who,
         )
-        result = await self._gate.call(call, session)
+        result = await self._gate.call(call, self._session())
         if result.is_error or result.data is None:
             self.left_out.append(LeftOut(name=name, reason=result.content))
             return 0
@@ -221,10 +230,6 @@ class _Attaching:
             left_out=tuple(self.left_out),
         )
 
-    def _session(self) -> toolbox.Session:
-        visible = self._house.view(self._who["agent"]).visible
-        return self._house.sessions.get(**self._who, visible=visible)
-
 
 def _shares(missing: Iterable[Activation], skill_tokens: int, tokens: int) -> dict[str, int]:
     """Return how many tokens each skill may have, by file; the newest are served first."""
@@ -236,5 +241,4 @@ def _shares(missing: Iterable[Activation], skill_tokens: int, tokens: int) -> di
 
 
 def _line(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return " ".join(shown.split())[:300]
+    return toolbox.one_line(text)[:LINE_MAX]

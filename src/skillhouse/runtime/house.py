@@ -16,6 +16,7 @@ from skillhouse.discovery import Catalog, Root
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
 from skillhouse.runtime.cells import Cells
+from skillhouse.runtime.code.skill_code import Found, SkillCode
 from skillhouse.runtime.config import Config, Places
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.look import Difference, Look
@@ -27,7 +28,6 @@ from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.skill_code import Found, SkillCode
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.trusting import ProjectTrust
 from skillhouse.runtime.view import View

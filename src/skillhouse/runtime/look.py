@@ -10,11 +10,11 @@ from pathlib import Path
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.runtime.away import with_skills_of
+from skillhouse.runtime.code.skill_code import Found
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.skill_code import Found
 from skillhouse.runtime.view import View
 from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings

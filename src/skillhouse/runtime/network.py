@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from skillhouse import approval, net, remote
 from skillhouse.floor import ConfigError
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.network_settings import secret_variables
+from skillhouse.runtime.config import Config, secret_variables
 from skillhouse.tools.web import NO_PROVIDER
 
 SYNC_SECONDS = 120.0

@@ -8,8 +8,7 @@ from typing import Any
 
 from skillhouse.discovery import git_root
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.config import Config, Places, Settings
-from skillhouse.runtime.config_files import load_config
+from skillhouse.runtime.config import Config, Places, Settings, load_config
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, load_profile
 

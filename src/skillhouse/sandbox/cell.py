@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import anyio
+
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
 from skillhouse.sandbox.rpc import STALE_CAPABILITY, RpcError
 
@@ -24,6 +26,9 @@ TAIL_BYTES = 8_192
 
 SHARED_MAX = 2
 """Directories of packages beside the skill's own (S002-63: skills-level and host)."""
+
+EXECUTE = "tool.execute"
+"""The method that calls a tool; any other only loads the code."""
 
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
 
@@ -95,6 +100,7 @@ class Capabilities:
 
     def __init__(self) -> None:
         self._tokens: dict[str, HostCalls] = {}
+        self._asked: dict[str, set[anyio.CancelScope]] = {}
 
     @contextlib.contextmanager
     def of(self, host: HostCalls) -> Iterator[str]:
@@ -105,6 +111,30 @@ class Capabilities:
             yield token
         finally:
             del self._tokens[token]
+            for scope in self._asked.pop(token, ()):
+                scope.cancel()
+
+    @contextlib.contextmanager
+    def asking(self, token: object) -> Iterator[HostCalls]:
+        """Yield what the token's call may ask, for as long as that call goes on.
+
+        What is asked for from elsewhere could otherwise have its effect, or wait for a person,
+        when its call has long had its outcome.
+
+        Raises:
+            RpcError: STALE_CAPABILITY, the call has ended, before this or meanwhile.
+        """
+        host = self.host(token)
+        scope = anyio.CancelScope()
+        held = self._asked.setdefault(str(token), set())
+        held.add(scope)
+        try:
+            with scope:
+                yield host
+                return
+        finally:
+            held.discard(scope)
+        raise _stale()
 
     def host(self, token: object, *, expected: str | None = None) -> HostCalls:
         """Return what the token's call may ask.
@@ -118,9 +148,13 @@ class Capabilities:
         found = self._tokens.get(token) if isinstance(token, str) else None
         mine = expected is None or hmac.compare_digest(str(token).encode(), expected.encode())
         if found is None or not mine:
-            message = "the capability is not of this call, or its call has ended"
-            raise RpcError(STALE_CAPABILITY, message, reason="stale_capability")
+            raise _stale()
         return found
+
+
+def _stale() -> RpcError:
+    message = "the capability is not of this call, or its call has ended"
+    return RpcError(STALE_CAPABILITY, message, reason="stale_capability")
 
 
 def wrap_result(value: Any) -> dict[str, Any]:

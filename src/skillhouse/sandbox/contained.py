@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,27 +20,25 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox import bubblewrap, leftovers
 from skillhouse.sandbox.cell import CellSpec
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
+from skillhouse.sandbox.habitat import Habitat
 from skillhouse.sandbox.housing import (
     IDLE_WATCH_SECONDS,
     NODE_CELL,
     NODE_FLAGS,
     PYTHON_CELL,
-    Habitat,
     Housing,
-    Inhabited,
     node_program,
 )
+from skillhouse.sandbox.namespaced import NamespacedHabitat
 from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.process import GRACE_SECONDS
 from skillhouse.sandbox.profile import Completed
 
 INSIDE = Path(__file__).with_name("contained_inside.py")
-FILES_MAX = 2_000
-"""Files and directories that a cell's calls may have at one time."""
+LEFTOVERS = Path(leftovers.__file__)
 FILES_EVERY = 20
 """Looks at memory for each look at files."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -52,33 +49,19 @@ _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 def habitat_for(
     housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
-) -> Inhabited:
+) -> Habitat:
     """Return what a cell lives in; see `Habitat`."""
-    kind = ContainedHabitat if housing.is_contained else Habitat
+    kind = ContainedHabitat if housing.is_contained else NamespacedHabitat
     return kind(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
 
 
-class ContainedHabitat:
+class ContainedHabitat(Habitat):
     """One process that has confined itself, with its forks, from its start to its end."""
 
     def __init__(
         self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
     ) -> None:
-        """Prepare it; `start` spawns.
-
-        Args:
-            tree: The private copy of the skill's tree.
-            forks: True for a process that forks for each call, False for one call's own.
-            is_spare: True for one call's own that is to be ready before there is a call.
-
-        Raises:
-            SandboxError: the program for the language is missing.
-        """
-        self._housing = housing
-        self._spec = spec
-        self._tree = tree
-        self._forks = forks
-        self._is_spare = is_spare
+        super().__init__(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
         self._base = Path(tempfile.mkdtemp(prefix="call-", dir=tree.parent))
         self._place = self._base / "tmp"
         self._place.mkdir(mode=0o700)
@@ -91,9 +74,6 @@ class ContainedHabitat:
         self._reading = -1
         self._active = 0
         self._limit = ""
-        self.completed: Completed | None = None
-        self.failure: SandboxError | None = None
-        self.gone = asyncio.Event()
 
     def _linked(self) -> Path:
         """Return where Node sees the skill: as deep as there are packages of others above it."""
@@ -107,12 +87,10 @@ class ContainedHabitat:
         return skill
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what a process that forks is told of its place."""
         packages = [str(path) for path in self._packages]
         return {"namespaces": False, "skill": str(self._tree), "packages": packages}
 
     def start(self, kind: socket.SocketKind) -> socket.socket:
-        """Spawn, and return our end of the socket to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         reading, writing = os.pipe()
@@ -133,7 +111,7 @@ class ContainedHabitat:
         except OSError as error:
             os.close(reading)
             self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
-            shutil.rmtree(self._base, ignore_errors=True)
+            self._clear()
             self.gone.set()
             return ours
         finally:
@@ -165,7 +143,14 @@ class ContainedHabitat:
             ],
         }
         if self._forks:
-            return json.dumps({**told, "readable": readable, "script": str(PYTHON_CELL)})
+            return json.dumps(
+                {
+                    **told,
+                    "readable": readable,
+                    "script": str(PYTHON_CELL),
+                    "leftovers": str(LEFTOVERS),
+                }
+            )
         # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
@@ -189,10 +174,14 @@ class ContainedHabitat:
                 await anyio.wait_readable(handle)
                 os.close(handle)
                 self._finished(process.wait())
-                await anyio.to_thread.run_sync(
-                    lambda: shutil.rmtree(self._base, ignore_errors=True)
-                )
-                self.gone.set()
+                try:
+                    await anyio.to_thread.run_sync(self._clear)
+                finally:
+                    # INVARIANT: whatever a call left, who waits for its end goes on.
+                    self.gone.set()
+
+    def _clear(self) -> None:
+        leftovers.remove(str(self._base))
 
     def _finished(self, status: int) -> None:
         self._read()
@@ -213,8 +202,8 @@ class ContainedHabitat:
             # The files lie in memory too: the container's /tmp is a tmpfs.
             _, memory = usage(process.pid, stop_at=self._housing.limits.processes)
             if looks % FILES_EVERY == 0:
-                count, size = files_of(self._place)
-                if count > FILES_MAX or size > self._housing.limits.file_bytes:
+                count, size = leftovers.files_of(str(self._place))
+                if count > leftovers.FILES_MAX or size > self._housing.limits.file_bytes:
                     self._stop("files")
             if memory > self._housing.limits.memory_bytes:
                 self._stop("memory")
@@ -247,20 +236,12 @@ class ContainedHabitat:
             self._reading = -1
 
     async def end(self) -> None:
-        """Kill it, and return when nothing of it is left."""
         if self._process is None:
-            shutil.rmtree(self._base, ignore_errors=True)
+            self._clear()
             return
         if not self.gone.is_set():
             self._process.kill()
         await self.gone.wait()
-
-    async def end_when_closed(self) -> None:
-        """Return when nothing of it is left, once it has closed the socket; help if need be."""
-        with anyio.move_on_after(GRACE_SECONDS):
-            await self.gone.wait()
-            return
-        await self.end()
 
     def said(self, max_bytes: int) -> bytes:
         self._read()
@@ -273,30 +254,12 @@ class ContainedHabitat:
         self._active -= 1
 
     def limit(self) -> str:
-        """Return the limit that was met: "memory", "files", "output" or ""."""
         return self._limit
 
     def how(self) -> str:
-        """Return how it ended, in words for a person."""
-        if self.failure is not None:
-            return str(self.failure)
-        if self.completed is None:
-            return "the cell was closed"
-        if self.completed.signal is not None:
-            return f"the process ended by signal {self.completed.signal}"
-        said = " ".join(self.completed.stdout[-300:].decode("utf-8", "replace").split())
-        how = f"the process ended with exit code {self.completed.exit_code}"
+        """Add what it said, if it ended by itself: why it could not confine itself, for example."""
+        how, done = super().how(), self.completed
+        if self.failure is not None or done is None or done.signal is not None:
+            return how
+        said = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
         return f"{how}: {said}" if said else how
-
-
-def files_of(place: Path) -> tuple[int, int]:
-    """Return how many files there are below a directory, and their bytes; it ends at FILES_MAX."""
-    count = size = 0
-    for directory, names, files in os.walk(place):
-        for name in (*names, *files):
-            count += 1
-            if count > FILES_MAX:
-                return count, size
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(directory, name)).st_blocks * 512
-    return count, size

@@ -125,13 +125,20 @@ def become_node(settings: Any) -> NoReturn:
     os.execve(argv[0], argv, environment | dict.fromkeys(("HOME", "TMPDIR"), settings["place"]))
 
 
+def loaded(name: str, path: str) -> Any:
+    """Return a module of ours, which no search would find here."""
+    module = type(sys)(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    code = compile(SourceFileLoader(name, path).get_data(path), name, "exec")
+    exec(code, module.__dict__)  # noqa: S102
+    return module
+
+
 def serve_python(settings: Any) -> None:
     """Be the process that forks for each call."""
-    loader = SourceFileLoader("cell_python", settings["script"])
-    cell = type(sys)("cell_python")
-    cell.__file__ = settings["script"]
-    sys.modules["cell_python"] = cell
-    exec(compile(loader.get_data(settings["script"]), "cell", "exec"), cell.__dict__)  # noqa: S102
+    cell = loaded("cell_python", settings["script"])
+    leftovers = loaded("leftovers", settings["leftovers"])
     base = settings["place"]
     alone = bytes.fromhex(settings["alone"])
     readable = [*settings["readable"], *settings["devices"]]
@@ -156,7 +163,8 @@ def serve_python(settings: Any) -> None:
             super().confine(order, link, output)
 
         def end(self, descriptor: int) -> None:
-            remove(place_of(self.calls[descriptor][0]))
+            # What it cannot remove goes with the cell, and no call sees it.
+            leftovers.remove(place_of(self.calls[descriptor][0]))
             super().end(descriptor)
 
     def place_of(number: int) -> str:
@@ -169,21 +177,6 @@ def serve_python(settings: Any) -> None:
     os.environ.update({"PATH": settings["path"], "LANG": "C.UTF-8", "HOME": base})
     restrict(readable, [base, "/dev/null"])
     Contained(control, told).serve()
-
-
-def remove(place: str) -> None:
-    """Remove what a call left; what cannot be removed goes with the cell, and no call sees it."""
-    for directory, names, files in os.walk(place, topdown=False):
-        for name in (*files, *names):
-            path = os.path.join(directory, name)
-            try:
-                os.rmdir(path) if name in names and not os.path.islink(path) else os.unlink(path)
-            except OSError:
-                continue
-    try:
-        os.rmdir(place)
-    except OSError:
-        return
 
 
 def main() -> None:

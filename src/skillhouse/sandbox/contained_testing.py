@@ -18,9 +18,9 @@ from skillhouse.floor import tree_digest
 from skillhouse.sandbox.cell import CellSpec
 from skillhouse.sandbox.contained import INSIDE
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.executor import Executor
+from skillhouse.sandbox.executor import Executor, NoHost
 from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.rpc import UNAVAILABLE, RpcError
+from skillhouse.sandbox.rpc import RpcError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.status import LINUX_HINT, MACHINE_HINT, Level, ProbeResult, SandboxStatus
 from skillhouse.sandbox.status import surroundings as surroundings_here
@@ -118,7 +118,6 @@ async def _probed() -> tuple[ProbeResult, ...]:
 
 async def _asked(executor: Executor, spec: CellSpec, told: Mapping[str, Any]) -> dict[str, str]:
     """Return what each probe found; "" is as promised."""
-    nobody = Nobody()
     found: dict[str, str] = {}
     for tool, arguments, seconds in (
         ("inside", told, PROBE_SECONDS),
@@ -126,7 +125,9 @@ async def _asked(executor: Executor, spec: CellSpec, told: Mapping[str, Any]) ->
         ("memory", {}, PROBE_SECONDS),
         ("time", {}, 0.3),
     ):
-        done = await executor.execute(spec, tool, arguments, meta={}, timeout=seconds, host=nobody)
+        done = await executor.execute(
+            spec, tool, arguments, meta={}, timeout=seconds, host=NoHost()
+        )
         if tool in ("inside", "left"):
             if done.kind != "ok":
                 raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
@@ -135,22 +136,3 @@ async def _asked(executor: Executor, spec: CellSpec, told: Mapping[str, Any]) ->
             expected = {"memory": "resource-limit", "time": "timeout"}[tool]
             found[f"{tool}_limited"] = "" if done.kind == expected else f"the call was {done.kind}"
     return found
-
-
-class Nobody:
-    """What a probe may ask: nothing."""
-
-    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "nothing is asked of the core here")
-
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "nothing is asked of the core here")
-
-    async def read_file(self, path: str) -> str:
-        raise RpcError(UNAVAILABLE, "nothing is asked of the core here")
-
-    def log(self, text: str) -> None:
-        """Nobody listens."""
-
-    def progress(self, fraction: float, text: str) -> None:
-        """Nobody listens."""

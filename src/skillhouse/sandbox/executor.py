@@ -22,6 +22,7 @@ from skillhouse.floor.conventions import (
 )
 from skillhouse.sandbox.cell import (
     CELL_LIMITS,
+    EXECUTE,
     TOOL_SECONDS,
     Capabilities,
     CellResult,
@@ -60,6 +61,8 @@ class _Held:
     tree: Path
     used_at: float
     active: int = 0
+    is_called: bool = False
+    """True: a tool was called in it, and may be again. One that only loaded code ends then."""
     is_retired: bool = False
     """True: it takes no new call, and is closed when those that run have ended."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -134,7 +137,7 @@ class Executor:
         params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
         packed(params)
         with self._queues.place(_key(spec), spec.skill):
-            return await self._call(spec, "tool.execute", params, seconds=timeout, host=host)
+            return await self._call(spec, EXECUTE, params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
         """Return the names of the tools that the skill's code exports, as the code says itself.
@@ -192,7 +195,7 @@ class Executor:
             message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
             raise SandboxError("cell-untested", message)
         for is_last in (False, True):
-            async with self._cell(spec) as cell:
+            async with self._cell(spec, is_call=method == EXECUTE) as cell:
                 # The turn may have been long in coming, and the cell have died meanwhile. Nothing
                 # was asked of it yet, so another one may be: once.
                 await cell.turns.acquire()
@@ -204,18 +207,19 @@ class Executor:
         raise AssertionError
 
     @contextlib.asynccontextmanager
-    async def _cell(self, spec: CellSpec) -> AsyncIterator[PythonCell | NodeCell]:
-        """Hold a cell for one call."""
+    async def _cell(self, spec: CellSpec, *, is_call: bool) -> AsyncIterator[PythonCell | NodeCell]:
+        """Hold a cell for one call, or for loading its code."""
         held = await self._held(spec)
         held.active += 1
+        held.is_called |= is_call
         try:
             yield held.cell
         finally:
             held.active -= 1
             held.used_at = time.monotonic()
-            if not held.cell.is_alive:
+            if not (held.cell.is_alive and (held.is_called or held.active)):
                 self._retire(held)
-            if held.is_retired and not held.active:
+            elif held.is_retired and not held.active:
                 self._discard(held)
             if self._waiting:
                 with anyio.CancelScope(shield=True):
@@ -339,7 +343,7 @@ class Executor:
 
 
 class NoHost:
-    """What code may ask that is only loaded: nothing."""
+    """What code may ask that is only loaded or tried: nothing."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise RpcError(UNAVAILABLE, "expected a call of a tool for this")

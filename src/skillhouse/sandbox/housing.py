@@ -1,30 +1,25 @@
-"""What cells are built from on this machine, and the life of the process that is one."""
+"""What cells are built from on this machine."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ctypes
 import dataclasses
+import resource
 import shutil
-import socket
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import anyio
 
 from skillhouse.sandbox import bubblewrap
-from skillhouse.sandbox.bubblewrap import SKILL_PLACE, CellView
+from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.cell import SHARED_MAX, CellSpec
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, Guard, RlimitGuard
 from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
-from skillhouse.sandbox.profile import MIB, Completed, Limits
+from skillhouse.sandbox.profile import MIB, Limits
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.seccomp_alone import alone_program
 from skillhouse.sandbox.status import Level, SandboxStatus, surroundings
@@ -41,6 +36,8 @@ CONTAINED_BYTES = 320 * MIB
 """Memory of a cell in a container of its own, whose 512 MiB hold what runs it as well (S002-90)."""
 CONTAINED_FILE_BYTES = 32 * MIB
 """Of all files of such a cell: its /tmp is memory too."""
+OWN_OPEN_FILES = 8 * OPEN_FILES
+"""Open files of the process that runs cells, where the system lets it have them."""
 _PR_SET_DUMPABLE = 4
 CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
@@ -73,6 +70,7 @@ def housing_for(status: SandboxStatus, limits: Limits) -> Housing:
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
+    make_room_for_descriptors()
     if status.level is Level.CONTAINER:
         return _contained(limits)
     around, program, place = means_of(status)
@@ -101,6 +99,19 @@ def _contained(limits: Limits) -> Housing:
         cell_filter=alone_program(machine),
         is_contained=True,
     )
+
+
+def make_room_for_descriptors() -> None:
+    """Let this process hand descriptors over whatever calls do.
+
+    Those on their way between processes are counted for the user, and nobody hands any over while
+    there are more than they may have open themselves (unix(7), ETOOMANYREFS). So a call, which may
+    have OPEN_FILES, must not be able to reach what holds for us.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OWN_OPEN_FILES:
+        wanted = OWN_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OWN_OPEN_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def protect_self() -> None:
@@ -146,178 +157,6 @@ class RlimitCellGuard(RlimitGuard, CellGuard):
 
     async def pause(self) -> None:
         await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
-
-
-class Inhabited(Protocol):
-    """What a cell lives in: `Habitat`, or `contained.ContainedHabitat`."""
-
-    completed: Completed | None
-    failure: SandboxError | None
-    gone: asyncio.Event
-
-    def start(self, kind: socket.SocketKind) -> socket.socket: ...
-
-    async def end(self) -> None: ...
-
-    async def end_when_closed(self) -> None: ...
-
-    def said(self, max_bytes: int) -> bytes: ...
-
-    def begin_call(self) -> None: ...
-
-    def end_call(self) -> None: ...
-
-    def limit(self) -> str: ...
-
-    def how(self) -> str: ...
-
-    def settings(self) -> Mapping[str, Any]: ...
-
-
-class Habitat:
-    """One bubblewrap with what runs in it, from its start until nothing of it is left."""
-
-    def __init__(
-        self, housing: Housing, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
-    ) -> None:
-        """Prepare it; `start` spawns.
-
-        Args:
-            tree: The private copy of the skill's tree.
-            forks: True for a process that forks for each call, False for one call's own.
-            is_spare: True for one call's own that is to be ready before there is a call.
-
-        Raises:
-            SandboxError: a control group or the program for the language is missing.
-        """
-        self._housing = housing
-        self._spec = spec
-        self._tree = tree
-        self._forks = forks
-        self._is_spare = is_spare
-        self._guard = housing.guard()
-        self._task: asyncio.Task[None] | None = None
-        self._run: Run | None = None
-        self._running = asyncio.Event()
-        self._is_ending = False
-        self.completed: Completed | None = None
-        self.failure: SandboxError | None = None
-        self.gone = asyncio.Event()
-        """Set when nothing of it is left."""
-
-    def start(self, kind: socket.SocketKind) -> socket.socket:
-        """Spawn, and return our end of the socket to it."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
-        ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
-        self._run = Run(self._command(theirs.fileno()), self._guard, self._housing.limits)
-        self._task = asyncio.get_running_loop().create_task(self._live(self._run, theirs))
-        return ours
-
-    async def _live(self, run: Run, theirs: socket.socket) -> None:
-        self._running.set()
-        try:
-            self.completed = await run.complete(b"", spawned=theirs.close)
-        except SandboxError as error:
-            self.failure = error
-        except OSError as error:
-            self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
-        finally:
-            theirs.close()
-            with anyio.CancelScope(shield=True):
-                with contextlib.suppress(SandboxError):
-                    await self._guard.remove()
-                self.gone.set()
-
-    async def end(self) -> None:
-        """Kill it, and return when nothing of it is left."""
-        if self._task is None:
-            await self._guard.remove()
-            return
-        # A task that is cancelled before its first step never comes to its end's work.
-        await self._running.wait()
-        if not self._is_ending:
-            # INVARIANT: once. A second one would break off what the first one set going.
-            self._is_ending = True
-            self._task.cancel()
-        await asyncio.wait({self._task})
-
-    async def end_when_closed(self) -> None:
-        """Return when nothing of it is left, once it has closed the socket; help if need be."""
-        with anyio.move_on_after(GRACE_SECONDS):
-            await self.gone.wait()
-            return
-        await self.end()
-
-    def said(self, max_bytes: int) -> bytes:
-        return self._run.said(max_bytes) if self._run else b""
-
-    def settings(self) -> Mapping[str, Any]:
-        """Return what a process that forks is told of its place."""
-        skill, packages = places(self._spec)
-        return {"namespaces": True, "skill": skill, "packages": [place for _, place in packages]}
-
-    def begin_call(self) -> None:
-        self._guard.active += 1
-
-    def end_call(self) -> None:
-        self._guard.active -= 1
-
-    def limit(self) -> str:
-        """Return the limit that was met: "memory", "processes", "output" or ""."""
-        if self.completed is not None and self.completed.limit:
-            return self.completed.limit
-        return "" if self.gone.is_set() else self._guard.reached()
-
-    def how(self) -> str:
-        """Return how it ended, in words for a person."""
-        if self.failure is not None:
-            return str(self.failure)
-        if self.completed is None:
-            return "the cell was closed"
-        if self.completed.signal is not None:
-            return f"the process ended by signal {self.completed.signal}"
-        return f"the process ended with exit code {self.completed.exit_code}"
-
-    def _command(self, descriptor: int) -> Command:
-        spec, housing = self._spec, self._housing
-        argv, readable = self._argv(descriptor)
-        script = PYTHON_CELL if self._forks else NODE_CELL
-        texts = {path: text.encode() for path, text in bubblewrap.CELL_FILES.items()}
-        texts[SCRIPT_PLACE] = script.read_bytes()
-        skill_place, packages = places(spec)
-        view = CellView(
-            skill=self._tree,
-            skill_place=skill_place,
-            packages=packages,
-            readable=readable,
-            limits=housing.limits,
-            forks=self._forks,
-        )
-
-        def options(descriptors: Mapping[str, int]) -> Iterable[str]:
-            yield from ("--seccomp", str(descriptors["seccomp"]))
-            yield from ("--json-status-fd", str(descriptors["status"]))
-            if "block" in descriptors:
-                yield from ("--block-fd", str(descriptors["block"]))
-            files = {path: descriptors[path] for path in texts}
-            yield from bubblewrap.cell_options(view, files=files)
-
-        return Command(
-            program=housing.program,
-            argv=argv,
-            files={"seccomp": housing.cell_filter if self._forks else housing.call_filter, **texts},
-            options=options,
-            inherited=(descriptor,),
-        )
-
-    def _argv(self, descriptor: int) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-        """Return the program and its arguments, and what it needs beside the system's."""
-        if self._forks:
-            program, readable = interpreter()
-            return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable
-        entry = f"{places(self._spec)[0]}/{self._spec.entry}"
-        spare = ("spare",) if self._is_spare else ()
-        return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
 
 
 def node_program() -> str:

@@ -16,6 +16,7 @@ import anyio
 
 from skillhouse.sandbox.cell import (
     CALLS_PER_CELL,
+    EXECUTE,
     TAIL_BYTES,
     Capabilities,
     CellResult,
@@ -26,7 +27,8 @@ from skillhouse.sandbox.cell import (
 from skillhouse.sandbox.contained import habitat_for
 from skillhouse.sandbox.dialogue import Dialogue
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.housing import Housing, Inhabited
+from skillhouse.sandbox.habitat import Habitat
+from skillhouse.sandbox.housing import Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
@@ -89,8 +91,9 @@ class NodeCell:
                     kind, error = await worker.explain(outcome)
         finally:
             self._end(worker).add_done_callback(self._release)
-            # Not before the answer is on its way: to start a process takes a millisecond.
-            asyncio.get_running_loop().call_soon(self._refill)
+            if method == EXECUTE:
+                # Not before the answer is on its way: to start a process takes a millisecond.
+                asyncio.get_running_loop().call_soon(self._refill)
         return CellResult(
             value=outcome.value,
             error=error,
@@ -135,7 +138,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Inhabited) -> None:
+    def __init__(self, habitat: Habitat) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 

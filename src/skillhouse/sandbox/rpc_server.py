@@ -47,7 +47,9 @@ class RpcServer:
         check_token(token)
         self._methods = methods
         self._expected = f"Bearer {token}".encode()
-        self._slots = anyio.CapacityLimiter(CONNECTIONS)
+        self._count = 0
+        # Who has not shown the token yet, oldest first.
+        self._strangers: dict[anyio.CancelScope, None] = {}
 
     @contextlib.asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
@@ -76,18 +78,30 @@ class RpcServer:
     async def _served(self, stream: SocketStream) -> None:
         """Answer the one request of a connection."""
         async with stream:
-            try:
-                self._slots.acquire_nowait()
-            except anyio.WouldBlock:
+            if self._count >= CONNECTIONS and not self._has_made_room():
                 return
+            scope = anyio.CancelScope()
+            self._strangers[scope] = None
+            self._count += 1
             try:
-                await self._exchange(stream)
+                with scope:
+                    await self._exchange(stream, scope)
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return  # It went away; nobody is left to be told.
             finally:
-                self._slots.release()
+                self._count -= 1
+                self._strangers.pop(scope, None)
 
-    async def _exchange(self, stream: SocketStream) -> None:
+    def _has_made_room(self) -> bool:
+        """End the oldest connection that has shown no token, so that strangers keep nobody out."""
+        oldest = next(iter(self._strangers), None)
+        if oldest is None:
+            return False
+        del self._strangers[oldest]
+        oldest.cancel()
+        return True
+
+    async def _exchange(self, stream: SocketStream, scope: anyio.CancelScope) -> None:
         link = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         try:
             with anyio.fail_after(HEAD_SECONDS):
@@ -95,6 +109,7 @@ class RpcServer:
             status = self._status(head)
             data = b""
             if status == 200:
+                self._strangers.pop(scope, None)
                 with anyio.fail_after(BODY_SECONDS):
                     found = await _body(link, stream)
                 status, data = (413, b"") if found is None else (200, found)

@@ -228,6 +228,14 @@ def instructions(machine: str) -> list[_Instruction]:
     return code
 
 
+def refusing_values(number: int, place: int, values: tuple[int, ...]) -> list[_Instruction]:
+    """Return a test of the call `number`, refused where its argument at `place` is one of these.
+
+    It ends in an answer, so no other rule about that call follows.
+    """
+    return _call(number, _one_of(place, values))
+
+
 def _numbers(table: Mapping[str, tuple[int, int | None]], column: int) -> list[int]:
     return [number for row in table.values() if (number := row[column]) is not None]
 

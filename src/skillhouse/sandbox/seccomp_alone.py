@@ -11,7 +11,7 @@ import errno
 import struct
 from collections.abc import Mapping
 
-from skillhouse.sandbox.seccomp import ARCHITECTURES, instructions, refusing
+from skillhouse.sandbox.seccomp import ARCHITECTURES, instructions, refusing, refusing_values
 
 OWN_PID = 0x7FFFFFF1
 """Stands in the program for the number of the process that loads it; no process has it."""
@@ -38,12 +38,22 @@ _REFUSED: Mapping[str, tuple[int | None, int | None]] = {
     "sched_setscheduler": (144, 119),
     "sched_setattr": (314, 274),
     "sched_setaffinity": (203, 122),
-    # What changes files past Landlock, which knows no modes, times and attributes: the skill's own
-    # tree belongs to the same user, and the next call would see it.
+    # What holds memory that no look at a process shows.
+    "memfd_create": (319, 279),
+    # What hands descriptors over: those on their way are counted for the user, and when they are
+    # too many, nobody of the same user hands any over.
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
+    # What changes files past Landlock, which knows no owners, modes, times and attributes: the
+    # skill's own tree belongs to the same user, and the next call would see it.
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
     "utime": (132, None),
     "utimes": (235, None),
     "futimesat": (261, None),
@@ -64,6 +74,14 @@ _ON_ITSELF: Mapping[str, tuple[int, int]] = {
     "rt_tgsigqueueinfo": (297, 240),
 }
 """Their first argument has to be the caller's own number: `abort` and `raise` do that."""
+_FCNTL = (72, 25)
+_FCNTL_REFUSED = (8, 10, 15, 1024, 1026)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which the kernel sends any signal to any process of the
+user (Landlock keeps that off from Linux 6.12 on); F_SETLEASE and F_NOTIFY, which hold up others who
+open a file."""
+_IOCTL_REFUSED = (0x8901, 0x8902, 0x40086602, 0x401C5820, 0x40806685)
+"""FIOSETOWN and SIOCSPGRP, likewise; FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY,
+which change attributes of a file that is open for reading."""
 _PRLIMIT = (302, 261)
 _PRCTL = (157, 167)
 
@@ -90,6 +108,8 @@ def alone_program(machine: str) -> bytes:
     for row in _ON_ITSELF.values():
         code += _rule(row[column], [(_JUMP_EQUAL, 1, 0, OWN_PID)])
     code += _rule(_PRLIMIT[column], [(_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, OWN_PID)])
+    code += refusing_values(_FCNTL[column], 1, _FCNTL_REFUSED)
+    code += refusing_values(architecture.ioctl, 1, _IOCTL_REFUSED)
     # The kernel's promise that a call ends with what runs it is not the call's to take back.
     code += _rule(_PRCTL[column], [(_JUMP_EQUAL, 0, 1, _SET_DEATH_SIGNAL)])
     code.append((_RETURN, 0, 0, _ALLOW))

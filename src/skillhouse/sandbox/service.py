@@ -230,12 +230,12 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
         async def run(params: Any) -> Any:
             if not isinstance(params, dict):
                 raise RpcError(INVALID_PARAMS, "expected an object as params")
-            host = capabilities.host(params.get("capability"))
             asked = Request(method=name, params=params, id=None)
-            if name in ("core.log", "core.progress"):
-                tell(host, asked)
-                return {}
-            return await answered(host, asked)
+            with capabilities.asking(params.get("capability")) as host:
+                if name in ("core.log", "core.progress"):
+                    tell(host, asked)
+                    return {}
+                return await answered(host, asked)
 
         return run
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
     from skillhouse.tools.portal import Portal as Portal
+    from skillhouse.tools.rendering import one_line as one_line
     from skillhouse.tools.rendering import render_content as render_content
     from skillhouse.tools.rendering import result_data as result_data
     from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import search_skills as search_skills
-    from skillhouse.tools.telling import Telling as Telling
+    from skillhouse.tools.telemetry import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
@@ -115,7 +116,7 @@ else:
             "memory": "MemorySearchTool MemoryWriteTool",
             "need": "UNBOUND Judged Need",
             "portal": "Portal",
-            "rendering": "render_content result_data",
+            "rendering": "one_line render_content result_data",
             "serving": "SKILL_FILE_TOOL SkillFileTool",
             "session": "Session Sessions SkillCheck",
             "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
@@ -124,7 +125,7 @@ else:
             "skills": "SearchTool Shown SkillTool search_skills",
             "wording": "OUR_WORDS said",
             "sign": "SignTool",
-            "telling": "Telling",
+            "telemetry": "Telling",
             "tier_gate": "TierGate",
             "web": "FetchTool WebSearchTool",
             "workspace": "Workspace",

@@ -91,13 +91,13 @@ def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Ac
         name=skill.name,
         file=skill.file,
         uri=skill.uri,
-        digest=content_digest(content),
+        digest=text_digest(content),
         tree=need_digest,
         tokens=tokens_of(text),
     )
 
 
-def content_digest(content: SkillContent) -> Digest:
+def text_digest(content: SkillContent) -> Digest:
     """Return the digest of a loaded skill's whole text."""
     return digest(content.text.encode("utf-8", "surrogatepass"))
 
@@ -185,7 +185,7 @@ class Activations:
             and found.is_whole
             and not found.is_restored
             and found.arguments == arguments
-            and found.digest == content_digest(content)
+            and found.digest == text_digest(content)
         )
 
     def unload(self, reference: str) -> tuple[Activation, ...]:

@@ -13,7 +13,7 @@ from skillhouse.skill import Profile, Skill, SkillContent, SubstitutionError, cu
 from skillhouse.tools.activation import (
     Activation,
     activation_of,
-    content_digest,
+    text_digest,
     tokens_of,
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
@@ -86,7 +86,7 @@ class AttachTool:
                 )
             except SkillError as error:
                 raise RefusedError(str(error)) from error
-            if must_be is not None and content_digest(content) != must_be.digest:
+            if must_be is not None and text_digest(content) != must_be.digest:
                 raise RefusedError("it has changed, and needs a yes again", denied=True)
             self._check_invocation(content, is_persons=is_persons)
             return await self._output(content, before, tree, arguments["tokens"], session)

@@ -43,7 +43,7 @@ from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.command_needs import needs_of, shell_need
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
-from skillhouse.tools.telling import command_inside
+from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60

@@ -33,7 +33,7 @@ from skillhouse.tools.need import Judged, Need
 from skillhouse.tools.progress import relayed
 from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
-from skillhouse.tools.telling import Telling, Told, deciding, waiting
+from skillhouse.tools.telemetry import Telling, Told, deciding, waiting
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate
 from skillhouse.tools.write_gate import WriteGate
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import UNBOUND, Need
-from skillhouse.tools.rendering import render_content
+from skillhouse.tools.rendering import one_line, render_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.wording import said
 
@@ -193,7 +192,7 @@ class Written:
             return "denied", f"a skill may have {COMMANDS_MAX} commands", ""
         call = self._call(command)
         if call is None:
-            return "denied", f"`{_line(command)}` needs a shell, and there is none", ""
+            return "denied", f"`{one_line(command)[:200]}` needs a shell, and there is none", ""
         result = await run_command(call, self._digest())
         # A no is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
@@ -221,7 +220,3 @@ def with_body(content: SkillContent, body: str) -> SkillContent:
     head = content.text.removesuffix(content.body) if content.body else content.text
     text = f"{head}{body}" if len(head) < len(content.text) else body
     return replace(content, body=body, text=text)
-
-
-def _line(text: str) -> str:
-    return re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in text))[:200]

@@ -10,7 +10,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from skillhouse.floor import digest
+from skillhouse.floor import digest, file_stamp
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
@@ -49,7 +49,7 @@ Decide = Callable[[Need, Session], str]
 class _Indexed:
     """The passages of some files as they were."""
 
-    state: tuple[tuple[str, int, int, int], ...]
+    state: tuple[tuple[str, tuple[int, ...]], ...]
     passages: Mapping[str, Passage]
     index: SearchIndex
 
@@ -127,7 +127,9 @@ class MemorySearchTool:
 
     def _current(self, places: Mapping[str, Place]) -> _Indexed:
         """Return the passages of these files, read anew where one is another than before."""
-        state = tuple((file, *_state(place)) for file, place in places.items())
+        state = tuple(
+            (file, file_stamp(place.path, follow_symlinks=False)) for file, place in places.items()
+        )
         kept = self._indexed
         if kept is None or kept.state != state:
             found = {
@@ -213,14 +215,6 @@ class MemoryWriteTool:
             raise RefusedError(f"`{relative}` cannot be read")
         if len(memory_files(self._workspace.root)) >= MEMORY_FILES_MAX:
             raise RefusedError(f"there are {MEMORY_FILES_MAX} memory files: add to one of them")
-
-
-def _state(place: Place) -> tuple[int, int, int]:
-    try:
-        info = os.stat(place.path, follow_symlinks=False)
-    except OSError:
-        return (0, 0, 0)
-    return (info.st_ino, info.st_mtime_ns, info.st_size)
 
 
 def _text(place: Place) -> str:

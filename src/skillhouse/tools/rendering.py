@@ -68,8 +68,12 @@ def result_data(
     return dict(metadata)
 
 
-def _line(text: str) -> str:
-    """Return a text on one line, without what cannot be seen."""
+def one_line(text: str) -> str:
+    r"""Return a text on one line, without what cannot be seen.
+
+    >>> one_line("half\n\x1b[31mdone")
+    'half [31mdone'
+    """
     shown = (letter if letter.isprintable() else " " for letter in text)
     return " ".join("".join(shown).split())
 
@@ -85,7 +89,7 @@ def _marked(content: SkillContent, mark: str) -> str:
     changed = content.frontmatter_changed
     note = "\nThe file has changed since it was listed; this is the new text." if changed else ""
     return (
-        f'<skill_content name="{_escaped(_line(content.skill.name))}" mark="{mark}">\n'
+        f'<skill_content name="{_escaped(one_line(content.skill.name))}" mark="{mark}">\n'
         f"{content.body.strip(chr(10))}\n"
         f'</skill_content mark="{mark}">\n'
         f"Skill directory: {content.directory}{note}"
@@ -97,8 +101,8 @@ def _marked(content: SkillContent, mark: str) -> str:
 def _titled(content: SkillContent) -> str:
     """The layout of S004-51, and then what relative paths are relative to."""
     return (
-        f"# Skill: {_line(content.skill.name)}\n"
-        f"{_line(content.skill.description)}\n"
+        f"# Skill: {one_line(content.skill.name)}\n"
+        f"{one_line(content.skill.description)}\n"
         f"{content.body.strip()}\n\n"
         f"Skill directory: {content.directory}"
         f"{_files(content)}\n"
@@ -119,8 +123,8 @@ def _opencode(content: SkillContent) -> str:
         for relative in content.resources
     )
     return (
-        f'<skill_content name="{_escaped(_line(content.skill.name))}">\n'
-        f"# Skill: {_line(content.skill.name)}\n\n"
+        f'<skill_content name="{_escaped(one_line(content.skill.name))}">\n'
+        f"# Skill: {one_line(content.skill.name)}\n\n"
         f"{_TAG.sub('&lt;', content.body.strip())}\n\n"
         f"Base directory for this skill: {content.directory.as_uri()}\n"
         "Relative paths in this skill (e.g., scripts/, reference/) are relative to this base "

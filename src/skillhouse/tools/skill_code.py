@@ -36,7 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
-from skillhouse.tools.telling import code_inside
+from skillhouse.tools.telemetry import code_inside
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 """From the mildest to the strictest."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.text import counted, moment, one_line, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.mcp_servers import McpAsked, McpServers, McpServerState
 
@@ -66,7 +65,7 @@ def _list(states: Sequence[McpServerState], terminal: Terminal, *, json: bool) -
     for state in states:
         where = shown(state.where) or "configured no longer"
         terminal.line(f"{shown(state.label)}  {where}")
-        terminal.pair("  asked", _moment(state.asked_at) or "never", label_width=10)
+        terminal.pair("  asked", moment(state.asked_at) or "never", label_width=10)
         if state.skills:
             terminal.pair("  skills", one_line(", ".join(state.skills)), label_width=10)
     return 0
@@ -88,18 +87,12 @@ def _print(asked: McpAsked, terminal: Terminal) -> None:
         terminal.error(one_line(problem))
 
 
-def _moment(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _state_value(state: McpServerState) -> dict[str, Any]:
     return {
         "label": state.label,
         "where": state.where or None,
         "skills": list(state.skills),
-        "asked_at": _moment(state.asked_at) or None,
+        "asked_at": moment(state.asked_at) or None,
     }
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from collections.abc import Callable
 
 import anyio
 
@@ -12,7 +15,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code_loading import Loaded, Reloaded, reload_code
+from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
 
 EXAMPLES = """examples:
   skillhouse reload
@@ -23,6 +26,8 @@ that somebody is asked about before it runs is not loaded. A tool that the manif
 code does not export is not offered any more. Programs of this house that run already (`up`, `mcp`,
 `chat`) read anew before their next call; calls under way end with the code that they began with.
 """
+
+_PROGRESS_SECONDS = 1.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Say which tools of skills can be used; 1 when something cannot."""
     with house_of(options) as house:
-        done = anyio.run(_reloaded, house, options.agent)
+        done = anyio.run(_reloaded, house, options.agent, _progress(terminal))
     found = done.loaded
     problems = house.skill_code.problems
     failed = _failed(found) + [
@@ -69,11 +74,27 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if failed else 0
 
 
-async def _reloaded(house: Skillhouse, agent: str) -> Reloaded:
+async def _reloaded(
+    house: Skillhouse, agent: str, progress: Callable[[int, int], None]
+) -> Reloaded:
     try:
-        return await reload_code(house, agent=agent)
+        return await reload_code(house, agent=agent, progress=progress)
     finally:
         await house.let_go()
+
+
+def _progress(terminal: Terminal) -> Callable[[int, int], None]:
+    """Return what tells a person at a terminal, each second, how far a long reload is."""
+    said_at = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal said_at
+        now = time.monotonic()
+        if now >= said_at + _PROGRESS_SECONDS and sys.stderr.isatty():
+            said_at = now
+            terminal.note(f"loaded {done} of {counted(of, 'skill')}")
+
+    return tell
 
 
 def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.text import counted, moment, one_line, shown
 from skillhouse.runtime import RemoteState, Skillhouse, Synced
 
 EXAMPLES = """examples:
@@ -55,7 +54,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
     for state in states:
         terminal.line(f"{shown(state.source.url)}  {state.source.kind}")
         label = 10
-        terminal.pair("  synced", _moment(state.synced_at) or "never", label_width=label)
+        terminal.pair("  synced", moment(state.synced_at) or "never", label_width=label)
         if state.skills:
             terminal.pair("  skills", one_line(", ".join(state.skills)), label_width=label)
         if not state.is_read:
@@ -102,19 +101,13 @@ def _print(synced: Synced, terminal: Terminal) -> None:
         terminal.error(problem)
 
 
-def _moment(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _state_value(state: RemoteState) -> dict[str, Any]:
     return {
         "url": state.source.url,
         "kind": state.source.kind,
         "directory": str(state.directory),
         "skills": list(state.skills),
-        "synced_at": _moment(state.synced_at) or None,
+        "synced_at": moment(state.synced_at) or None,
         "read": state.is_read,
     }
 

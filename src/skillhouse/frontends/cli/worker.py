@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -14,12 +13,10 @@ from typing import Any
 
 import anyio
 
-from skillhouse.floor import ConfigError
 from skillhouse.frontends.cli.options import UsageError, port
 from skillhouse.frontends.cli.terminal import Terminal
 
 PORT = 8700
-TOKEN_BYTES = 4_096
 CONTAINER_HINT = "in a hardened container of its own, say --boundary container"
 EXAMPLES = """examples:
   skillhouse worker --skills ./skills --core http://127.0.0.1:8701/rpc --token-file token
@@ -65,13 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C or SIGTERM; 3 when no code can be run here."""
     from skillhouse.frontends.executor import ExecutorSettings, at_port, line_of
-    from skillhouse.sandbox import check_token
+    from skillhouse.runtime.code.container import token_at
 
-    token = _token(options, os.environ)
-    try:
-        check_token(token)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    by_name = options.token_env is not None
+    place = f"env:{options.token_env}" if by_name else f"file:{options.token_file}"
+    token = token_at(place, os.environ)
     try:
         at_port(options.core, 0)
     except ValueError as error:
@@ -117,27 +112,6 @@ async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> i
         return 3
     await run_executor(settings, status, announce, report)
     return 0
-
-
-def _token(options: argparse.Namespace, environment: Mapping[str, str]) -> str:
-    """Return the token, without the end of its line.
-
-    Raises:
-        ConfigError: there is none; what is there is never shown.
-    """
-    if options.token_env is not None:
-        if not environment.get(options.token_env):
-            raise ConfigError(f"expected the token in the variable `{options.token_env}`")
-        return environment[options.token_env].strip()
-    path = Path(options.token_file)
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError("expected a file with the token", path=path)
-        with path.open("rb") as file:
-            return file.read(TOKEN_BYTES).decode("ascii", "replace").strip()
-    except OSError as error:
-        message = f"cannot read the token: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(message, path=path) from error
 
 
 def _directories(given: list[str], option: str) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Serves the house on this machine: a read-only status page, and the same as JSON."""
+"""Serves the house over HTTP: what is there as pages and JSON, the questions that wait, and MCP."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def http_app(
     session: str | None = None,
     allowed: Sequence[str] = (),
 ) -> ASGIApp:
-    """Return the guarded application that answers on 127.0.0.1:`port`.
+    """Return the guarded application that answers as 127.0.0.1:`port`, and as the names `allowed`.
 
     Args:
         house: What to show; nobody else may use it meanwhile.
         token: What a client has to know.
-        port: Part of the only Host and Origin that are accepted.
+        port: Part of the Host and Origin that are accepted.
         session: What the browser's cookie holds; None makes a random one.
         allowed: More names under which we answer, as of `serve`.
 

@@ -1,4 +1,4 @@
-"""The application behind the guard: three pages, the same as JSON, a style sheet and an icon."""
+"""The application behind the guard: pages, the same as JSON, the inbox, `/mcp`, style and icon."""
 
 from __future__ import annotations
 

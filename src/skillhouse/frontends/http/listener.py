@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
+from skillhouse.frontends.http.patience import patient_protocol
 from skillhouse.runtime import Skillhouse
 
 HOST = "127.0.0.1"
@@ -51,7 +52,7 @@ def listen(
         server = Server(
             uvicorn.Config(
                 make_app(house, token=token, port=port, allowed=allowed, open_mcp=open_mcp),
-                http="h11",
+                http=patient_protocol(),
                 loop="asyncio",
                 ws="none",
                 lifespan="on",

@@ -21,18 +21,18 @@ Call = Callable[[dict[str, str]], Awaitable[ToolResult]]
 class Asking:
     """One server's calls, with the questions that they raise."""
 
-    def __init__(self, house: Skillhouse, who: dict[str, str], *, counts: bool) -> None:
+    def __init__(self, house: Skillhouse, who: dict[str, str], *, is_persons: bool) -> None:
         """Take who calls.
 
         Args:
             house: Makes the calls.
             who: Agent, user and channel.
-            counts: Whether a client is known to be its person's own, so that what it brings is
+            is_persons: Whether a client is known to be its person's own, so that what it brings is
                 that person's word.
         """
         self._house = house
         self._who = who
-        self._counts = counts and house.config.approvals.elicitation
+        self._answers_count = is_persons and house.config.approvals.elicitation
         self._session = secrets.token_hex(8)
         self.rounds = Rounds(house, who)
 
@@ -48,9 +48,9 @@ class Asking:
             MCPError: the retry brings a state that is not ours.
         """
         caller = {**self._who, **ids_of(context, self._session)}
-        client = client_of(context, caller["session_id"]) if self._counts else Client()
+        client = client_of(context, caller["session_id"]) if self._answers_count else Client()
         approval_id = ""
-        if self._counts:
+        if self._answers_count:
             try:
                 approval_id = self.rounds.answered(params)
             except DeniedError as error:

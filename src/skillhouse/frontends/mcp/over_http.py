@@ -94,7 +94,7 @@ class McpOverHttp:
             Listing(self._house, self._agent),
             agent=self._agent,
             user=self._user,
-            counts=self._needs_key,
+            is_persons=self._needs_key,
         )
         manager = managers.StreamableHTTPSessionManager(app=server.sdk)
         async with manager.run():

@@ -20,6 +20,9 @@ from skillhouse.runtime import Invocable, Skillhouse
 WHOLE = "arguments"
 """The argument of a skill that names none: all that is written after it."""
 
+NOBODYS = "a prompt is its person's act: connect with the token, or have the model load the skill"
+"""What a client reads of which nobody knows whose it is."""
+
 
 class PromptRequests:
     """Answers `prompts/list` and `prompts/get`.
@@ -28,11 +31,21 @@ class PromptRequests:
     `skillhouse invoke` is, and grants nothing besides: commands of a skill are the agent's calls.
     """
 
-    def __init__(self, house: Skillhouse, listing: Listing, asking: Asking) -> None:
-        """Take the house, what the agent's person may start, and the way through the gate."""
+    def __init__(
+        self, house: Skillhouse, listing: Listing, asking: Asking, *, is_persons: bool
+    ) -> None:
+        """Take the house, what the agent's person may start, and the way through the gate.
+
+        Args:
+            house: Starts skills.
+            listing: What may be started.
+            asking: The way through the gate.
+            is_persons: Whether a client is known to be its person's own; else there are no prompts.
+        """
         self._house = house
         self._listing = listing
         self._asking = asking
+        self._is_persons = is_persons
 
     def register(self, server: Server[None]) -> None:
         """Have `server` hand these requests to us."""
@@ -43,7 +56,8 @@ class PromptRequests:
     async def _list(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListPromptsResult:
-        entries = sorted(self._listing.menu(), key=lambda entry: entry.name)
+        menu = self._listing.menu() if self._is_persons else ()
+        entries = sorted(menu, key=lambda entry: entry.name)
         try:
             found, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
         except CursorError as error:
@@ -58,6 +72,8 @@ class PromptRequests:
     async def _get(
         self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
+        if not self._is_persons:
+            raise MCPError(NOT_APPROVED, NOBODYS, {"status": "denied", "approvalId": None})
         self._listing.changed_lately()
         menu = {entry.name: entry for entry in self._listing.menu()}
         entry = menu.get(params.name)

@@ -35,11 +35,15 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
 
 CHANNEL = "mcp"
+OPEN_CHANNEL = "mcp-open"
+"""Of clients that nobody knows: what a person allowed a client of theirs is not for these."""
 POLL_SECONDS = 2.0
 """How long a change of the skills may go unnoticed while no call arrives."""
 
 SESSIONS_MAX = 100
 """Clients of a handshake that are told of changes; over HTTP there may be several."""
+TOLD_SECONDS = 1.0
+"""How long a client may take to be told: calls of others wait meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +55,13 @@ class HouseServer:
     """One connection's view of the house, as handlers for the SDK."""
 
     def __init__(
-        self, house: Skillhouse, listing: Listing, *, agent: str, user: str, counts: bool = True
+        self,
+        house: Skillhouse,
+        listing: Listing,
+        *,
+        agent: str,
+        user: str,
+        is_persons: bool = True,
     ) -> None:
         """Take what is served.
 
@@ -60,14 +70,14 @@ class HouseServer:
             listing: What the agent's client was shown.
             agent: Whose skills and rules hold.
             user: On whose behalf calls are made.
-            counts: Whether a client is known to be its person's own; else nothing that it brings
-                is that person's answer.
+            is_persons: Whether a client is known to be its person's own; else nothing that it
+                brings is that person's answer.
         """
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
-        who = {"agent": agent, "user": user, "channel": CHANNEL}
-        self._asking = Asking(house, who, counts=counts)
+        who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
+        self._asking = Asking(house, who, is_persons=is_persons)
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _TellingServer(
@@ -80,7 +90,7 @@ class HouseServer:
         )
         self.sdk.middleware.append(self._asking.rounds.boundary())
         SkillRequests(house, agent, self._asking).register(self.sdk)
-        PromptRequests(house, listing, self._asking).register(self.sdk)
+        PromptRequests(house, listing, self._asking, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
@@ -159,15 +169,22 @@ class HouseServer:
         await self._bus.publish(ToolsListChanged())
         await self._bus.publish(ResourcesListChanged())
         await self._bus.publish(PromptsListChanged())
-        for session in tuple(self._sessions):
+        async with anyio.create_task_group() as tasks:
+            for session in tuple(self._sessions):
+                tasks.start_soon(self._tell, session)
+
+    async def _tell(self, session: ServerSession) -> None:
+        """Tell one client; one that has gone or takes nothing is told no more."""
+        with anyio.move_on_after(TOLD_SECONDS) as waiting:
             try:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
                 await session.send_prompt_list_changed()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
-                # This client has gone; the others are told all the same.
-                with suppress(ValueError):
-                    self._sessions.remove(session)
+                waiting.cancel()
+        if waiting.cancel_called:
+            with suppress(ValueError):
+                self._sessions.remove(session)
 
 
 class _TellingServer(Server[None]):

@@ -1,4 +1,4 @@
-"""Tests of tools/telling.py: what telemetry is told of calls, and what it never is."""
+"""Tests of tools/telemetry.py: what telemetry is told of calls, and what it never is."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from skillhouse.floor import conventions as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.cells import Cells
-from skillhouse.runtime.network_settings import NetSettings
+from skillhouse.runtime.config import NetSettings
 from skillhouse.sandbox import CellResult, Completed, Level, SandboxError, SandboxProfile
 from skillhouse.skill import SKILL_FILE
-from skillhouse.tools.telling import code_inside
+from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden
 from tests.listening import Listener
 from tests.net.servers import ok, serving

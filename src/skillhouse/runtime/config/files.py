@@ -17,17 +17,16 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
 from skillhouse.permission import Layer
 from skillhouse.runtime.away import McpServerSettings
-from skillhouse.runtime.config import Config, Places, Settings
-from skillhouse.runtime.config_checks import (
+from skillhouse.runtime.config.checks import (
     check_approvals,
     check_exec_environment,
     refuse_unknown,
     refuse_unknown_rule_keys,
     try_examples,
 )
-from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.memory_settings import MemorySettings
-from skillhouse.runtime.network_settings import (
+from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.config.memory import MemorySettings
+from skillhouse.runtime.config.network import (
     NET_KEYS,
     NetSettings,
     check_net,
@@ -35,7 +34,8 @@ from skillhouse.runtime.network_settings import (
     secret_variables,
     tables_of,
 )
-from skillhouse.runtime.signer_settings import SIGNER_KEYS, SignerSettings, check_signer
+from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
+from skillhouse.runtime.config.values import Config, Places, Settings
 from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"

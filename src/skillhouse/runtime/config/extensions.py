@@ -95,7 +95,24 @@ class SkillCodeSettings:
             raise ConfigError(message, key="executor_token")
         if bool(self.executor) != bool(self.executor_token):
             raise ConfigError("expected `executor` and `executor_token` together", key="executor")
-        host, _, port = self.callback.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65_535:
+        try:
+            callback_of(self.callback)
+        except ValueError:
             message = f"expected ADDRESS:PORT in `callback`, got {self.callback!r}"
-            raise ConfigError(message, key="callback")
+            raise ConfigError(message, key="callback") from None
+
+
+def callback_of(text: str) -> tuple[str, int]:
+    """Return the address and the port of ADDRESS:PORT.
+
+    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
+    (('0.0.0.0', 8701), ('::1', 0))
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
+        raise ValueError(f"expected ADDRESS:PORT, got {text!r}")
+    return host, int(port)

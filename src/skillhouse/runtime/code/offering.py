@@ -8,7 +8,7 @@ from pathlib import Path
 
 from skillhouse.approval import Level
 from skillhouse.floor import Diagnostic, Severity, TreeError, tree_digest
-from skillhouse.runtime.reloads import Lacking
+from skillhouse.runtime.code.reloads import Lacking
 from skillhouse.skill import ManifestResult, SkillManifest
 
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+
 from skillhouse.approval import OWNER
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.permission import Effect
-from skillhouse.runtime.reloads import Lacking
-from skillhouse.runtime.skill_code import SkillCode
+from skillhouse.runtime.code.reloads import Lacking
+from skillhouse.runtime.code.skill_code import SkillCode
 from skillhouse.sandbox import RpcError, SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+
+LOADS_PER_PROCESSOR = 2
+"""Loads at one time: half of one is waiting, for a cell to start and to end."""
+LOADS_MAX = 16
+"""Fewer than there may be cells, so that calls find room beside them."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many skills are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +44,8 @@ class Loaded:
     """Why the code cannot be used at all."""
     is_tried: bool = True
     """False: the code was not run, because somebody is asked before it is."""
+    steps: tuple[str, ...] = ()
+    """What was done with it here, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +57,13 @@ class Reloaded:
     """What was done with which directory, in its order (S002-52)."""
 
 
-async def reload_code(house: Skillhouse, *, agent: str) -> Reloaded:
+async def reload_code(
+    house: Skillhouse, *, agent: str, progress: Progress | None = None
+) -> Reloaded:
     """Read every manifest anew and load each skill's code, in all processes of the house.
 
     Those that run read anew before their next call; calls under way end with the code that they
-    began with.
+    began with. Cancelling ends what is being loaded; what was loaded is then not remembered.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
@@ -60,7 +75,7 @@ async def reload_code(house: Skillhouse, *, agent: str) -> Reloaded:
     house.refresh()
     await code.reload()
     tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
-    loaded = await load_code(tools, code, agent=agent)
+    loaded = await load_code(tools, code, agent=agent, progress=progress)
     steps = tuple(code.steps)
     lacking = {one.directory: one.lacking for one in loaded if one.lacking is not None}
     if lacking:
@@ -73,11 +88,16 @@ async def reload_code(house: Skillhouse, *, agent: str) -> Reloaded:
 
 
 async def load_code(
-    tools: Iterable[SkillCodeTool], code: SkillCode, *, agent: str
+    tools: Iterable[SkillCodeTool],
+    code: SkillCode,
+    *,
+    agent: str,
+    progress: Progress | None = None,
 ) -> tuple[Loaded, ...]:
     """Load each skill's code in a cell, where it has nothing to ask and nobody to tell.
 
-    Code of which even reads are asked about is not run. What fails is told by the result.
+    Several are loaded at once; results and steps have the order of the skills. Code of which even
+    reads are asked about is not run. What fails is told by the result.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
@@ -87,12 +107,40 @@ async def load_code(
     for tool in tools:
         name = tool.skill.manifest.name
         skills.setdefault(name, (tool.skill, []))[1].append(tool.full_name)
-    return tuple(
-        [
-            await _loaded(skill, tuple(names), code, agent, known(skill.directory))
-            for skill, names in skills.values()
-        ]
-    )
+    found: dict[str, Loaded] = {}
+    failures: list[Exception] = []
+    waiting = iter(skills.items())
+
+    async def work() -> None:
+        for name, (skill, names) in waiting:
+            try:
+                found[name] = await _loaded(
+                    skill, tuple(names), code, agent, known(skill.directory)
+                )
+            except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group.
+                failures.append(error)
+                tasks.cancel_scope.cancel()
+                return
+            if progress is not None:
+                progress(len(found), len(skills))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(at_once(), len(skills))):
+            tasks.start_soon(work)
+    if failures:
+        raise failures[0]
+    ordered = tuple(found[name] for name in skills)
+    for one in ordered:
+        for step in one.steps:
+            code.take_step(one.directory, step)
+    return ordered
+
+
+def at_once() -> int:
+    """Return how many skills are loaded at one time on this machine."""
+    is_known = hasattr(os, "sched_getaffinity")
+    processors = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
+    return min(LOADS_PER_PROCESSOR * processors, LOADS_MAX)
 
 
 async def _loaded(
@@ -111,8 +159,10 @@ async def _loaded(
         whole = Lacking(digest=digest, tools=())
         if is_alone and known == whole:
             # These very bytes were loaded before, and nothing else decides what they export.
-            code.take_step(directory, "unchanged since it was imported")
-            return Loaded(skill=name, directory=directory, tools=declared, lacking=whole)
+            steps = ("unchanged since it was imported",)
+            return Loaded(
+                skill=name, directory=directory, tools=declared, lacking=whole, steps=steps
+            )
         runner = await code.runner(digest)
         packages = await code.packages(skill)
         cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER)
@@ -122,15 +172,13 @@ async def _loaded(
         raise
     except (SandboxError, RpcError, TreeError, OSError) as error:
         return Loaded(skill=name, directory=directory, error=str(error))
-    # The cell imports the module and refuses one without `tools`.
-    code.take_step(directory, "imported")
-    code.take_step(directory, "exports checked")
     full = {f"{name}:{tool}" for tool in exported}
     missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)
-    code.take_step(directory, "registered")
     return Loaded(
         skill=name,
         directory=directory,
         tools=tuple(tool for tool in declared if tool in full),
         lacking=Lacking(digest=digest, tools=missing),
+        # The cell imports the module and refuses one without `tools`.
+        steps=("imported", "exports checked", "registered"),
     )

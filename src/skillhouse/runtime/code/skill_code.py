@@ -6,31 +6,22 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
+from skillhouse.runtime.code.container import ContainerExecutor
+from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
+from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
-from skillhouse.runtime.container import ContainerExecutor
-from skillhouse.runtime.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.reloads import Lacking, Reloads
 from skillhouse.runtime.view import View
-from skillhouse.sandbox import (
-    CellSpec,
-    Environment,
-    EnvironmentRules,
-    Executor,
-    InProcessRunner,
-    RpcError,
-    SandboxError,
-    installer_variables,
-    prepare,
-)
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
 logger = logging.getLogger(__name__)
@@ -56,7 +47,6 @@ class SkillCode:
         self._packages: dict[Path, Path | None] = {}
         self._leases = ExitStack()
         self._executor: toolbox.Runner | None = None
-        self._here = InProcessRunner(trusted=config.skill_code.in_process)
         self._looked_at: set[str] = set()
         self.reloads = Reloads(config.state_directory)
         """What this process and others found out, and were told to read anew."""
@@ -75,6 +65,10 @@ class SkillCode:
     def is_elsewhere(self) -> bool:
         """Whether an executor elsewhere runs the code, from a directory of its own."""
         return bool(self._config.skill_code.executor)
+
+    @cached_property
+    def _here(self) -> sandbox.InProcessRunner:
+        return sandbox.InProcessRunner(trusted=self._config.skill_code.in_process)
 
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
         """Return what is found below the roots, strongest first; nothing of it is run."""
@@ -139,7 +133,7 @@ class SkillCode:
             refresh()
             try:
                 await self.reload()
-            except RpcError as error:
+            except sandbox.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
                 logger.warning("the executor elsewhere was not told to reload: %s", error)
 
@@ -153,7 +147,7 @@ class SkillCode:
             return self._here
         return await self.executor()
 
-    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: CellSpec) -> None:
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: sandbox.CellSpec) -> None:
         """See which tools the code lacks, once for each digest; each process leaves those out."""
         if spec.digest in self._looked_at:
             return
@@ -163,7 +157,7 @@ class SkillCode:
             tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
             if tools:
                 self.reloads.note({skill.directory: Lacking(digest=spec.digest, tools=tools)})
-        except (SandboxError, RpcError, OSError) as error:
+        except (sandbox.SandboxError, sandbox.RpcError, OSError) as error:
             # The call has its answer; whoever reloads is told what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
@@ -185,7 +179,7 @@ class SkillCode:
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
             state = self._config.state_directory / "cells"
-            self._executor = Executor(status, state=state)
+            self._executor = sandbox.Executor(status, state=state)
         return self._executor
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
@@ -196,7 +190,7 @@ class SkillCode:
         """
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
-            found: Environment | None = await prepare(
+            found: sandbox.Environment | None = await sandbox.prepare(
                 skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
             )
             leased = None if found is None else self._leases.enter_context(found.lease())
@@ -221,16 +215,16 @@ class SkillCode:
         self._packages.clear()
         self._leases.close()
 
-    def _rules(self, shared: tuple[Path, ...]) -> EnvironmentRules:
+    def _rules(self, shared: tuple[Path, ...]) -> sandbox.EnvironmentRules:
         settings = self._config.skill_code
         near, far = (*shared, None, None)[:2]
-        return EnvironmentRules(
+        return sandbox.EnvironmentRules(
             python=Path(sys.executable),
             unhashed=settings.unhashed,
             builds=settings.builds,
             shared=near,
             host=far,
-            variables=installer_variables(self._config.places.environment),
+            variables=sandbox.installer_variables(self._config.places.environment),
         )
 
     def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, decode, encode
+from skillhouse.floor import DecodeError, decode, encode, file_stamp
 from skillhouse.floor.lock import lock
 
 RELOADS_FILE = "reloads"
@@ -45,11 +45,11 @@ class Reloads:
         """Take the directory, which need not be there yet."""
         self._directory = state_directory
         self._path = state_directory / RELOADS_FILE
-        self._seen = self._mark()
+        self._seen = file_stamp(self._path)
 
     def is_new(self) -> bool:
         """Whether something was told since this was asked before; costs one look at a file."""
-        before, self._seen = self._seen, self._mark()
+        before, self._seen = self._seen, file_stamp(self._path)
         return self._seen != before
 
     def lacking(self) -> Callable[[Path], Lacking | None]:
@@ -93,13 +93,6 @@ class Reloads:
         new = self._directory / f"{RELOADS_FILE}.{os.getpid()}"
         new.write_bytes(encode(kept))
         os.replace(new, self._path)
-
-    def _mark(self) -> tuple[int, ...]:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return ()
-        return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def _key(directory: Path) -> str:

@@ -12,10 +12,10 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.away import McpServerSettings
-from skillhouse.runtime.extension_settings import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.memory_settings import MemorySettings
-from skillhouse.runtime.network_settings import NetSettings
-from skillhouse.runtime.signer_settings import SignerSettings
+from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.config.memory import MemorySettings
+from skillhouse.runtime.config.network import NetSettings
+from skillhouse.runtime.config.signer import SignerSettings
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")

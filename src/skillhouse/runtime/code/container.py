@@ -8,6 +8,7 @@ that ends with the call.
 from __future__ import annotations
 
 import asyncio
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ import anyio
 
 from skillhouse import sandbox
 from skillhouse.floor import ConfigError
-from skillhouse.runtime.extension_settings import SkillCodeSettings
+from skillhouse.runtime.config import SkillCodeSettings, callback_of
 from skillhouse.sandbox import (
     TOOL_SECONDS,
     Capabilities,
@@ -44,7 +45,7 @@ class ContainerExecutor:
         Raises:
             ConfigError: the token cannot be had, or an address is none.
         """
-        token = token_of(settings, environment)
+        token = token_at(settings.executor_token, environment, key="skill_code.executor_token")
         self._capabilities = Capabilities()
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
@@ -157,44 +158,41 @@ class ContainerExecutor:
                     return
 
 
-def token_of(settings: SkillCodeSettings, environment: Mapping[str, str]) -> str:
-    """Return the token by which core and executor know each other.
+def token_at(place: str, environment: Mapping[str, str], *, key: str = "") -> str:
+    """Return the token by which core and executor know each other, without the end of its line.
+
+    Args:
+        place: `file:PATH` or `env:NAME`.
+        environment: The variables.
+        key: What of the configuration names the place.
 
     Raises:
-        ConfigError: it is not where `executor_token` says; what is there is never shown.
+        ConfigError: it is not there, or is none; what is there is never shown.
     """
-    kind, _, name = settings.executor_token.partition(":")
-    key = "skill_code.executor_token"
+    kind, _, name = place.partition(":")
+    if kind == "env":
+        if not environment.get(name):
+            raise ConfigError(f"expected the token in the variable `{name}`", key=key)
+        token = environment[name]
+    else:
+        token = _file_text(Path(name), key)
     try:
-        token = environment.get(name, "") if kind == "env" else _file_text(Path(name))
         sandbox.check_token(token.strip())
-    except OSError as error:
-        said = (error.strerror or str(error)).lower()
-        raise ConfigError(f"cannot read the token in `{name}`: {said}", key=key) from error
     except ValueError as error:
         raise ConfigError(f"{error} in `{name}`", key=key) from None
     return token.strip()
 
 
-def _file_text(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(TOKEN_BYTES).decode("ascii", "replace")
-
-
-def callback_of(text: str) -> tuple[str, int]:
-    """Return the address and the port of HOST:PORT.
-
-    >>> callback_of("0.0.0.0:8701"), callback_of("[::1]:0")
-    (('0.0.0.0', 8701), ('::1', 0))
-
-    Raises:
-        ValueError: it is none.
-    """
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65_536):
-        raise ValueError(f"expected ADDRESS:PORT, got {text!r}")
-    return host, int(port)
+def _file_text(path: Path, key: str) -> str:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            # A pipe would be waited for.
+            raise ConfigError("expected a file with the token", path=path, key=key)
+        with path.open("rb") as file:
+            return file.read(TOKEN_BYTES).decode("ascii", "replace")
+    except OSError as error:
+        message = f"cannot read the token: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(message, path=path, key=key) from error
 
 
 def _told(spec: CellSpec) -> dict[str, Any]:

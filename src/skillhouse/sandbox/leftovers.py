@@ -1,0 +1,124 @@
+"""Counts and removes what calls made in their directory, whatever they made of it.
+
+With the standard library only, since `contained_inside.py` uses it too. What is there may be
+deeper than a path can be long or than Python calls itself, and closed by its modes.
+"""
+
+from __future__ import annotations
+
+import os
+
+FILES_MAX = 2_000
+"""Files and directories that a cell's calls may have at one time."""
+DEPTH_MAX = 64
+"""Directories below each other that are looked into; deeper ones count as too many files."""
+_OPEN = 0o700
+
+
+def files_of(place: str) -> tuple[int, int]:
+    """Return how many files there are below a directory, and their bytes; it ends at FILES_MAX."""
+    found = [0, 0]
+    try:
+        handle = _opened(place)
+    except OSError:
+        return (0, 0)
+    try:
+        _count(handle, DEPTH_MAX, found)
+    finally:
+        os.close(handle)
+    return (found[0], found[1])
+
+
+def _count(handle: int, depth: int, found: list[int]) -> None:
+    if not depth:
+        found[0] = FILES_MAX + 1
+        return
+    with os.scandir(handle) as entries:
+        for entry in entries:
+            found[0] += 1
+            if found[0] > FILES_MAX:
+                return
+            try:
+                found[1] += entry.stat(follow_symlinks=False).st_blocks * 512
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                below = _opened(entry.name, handle)
+            except OSError:
+                continue  # It went meanwhile.
+            try:
+                _count(below, depth - 1, found)
+            finally:
+                os.close(below)
+
+
+def remove(place: str) -> None:
+    """Remove a directory with all that is in it; what cannot be removed stays.
+
+    Directories are brought up to the first level one by one, so that depth does not matter.
+    """
+    try:
+        top = _opened(place)
+    except OSError:
+        return
+    try:
+        waiting = os.listdir(top)
+        while waiting:
+            waiting += _emptied(top, waiting.pop())
+    finally:
+        os.close(top)
+    try:
+        os.rmdir(place)
+    except OSError:
+        return
+
+
+def _emptied(top: int, name: str) -> list[str]:
+    """Remove what has this name in `top`, and return the new names of directories within."""
+    moved: list[str] = []
+    try:
+        if _is_unlinked(name, top):
+            return moved
+        handle = _opened(name, top)
+    except OSError:
+        return moved
+    try:
+        for below in os.listdir(handle):
+            try:
+                if not _is_unlinked(below, handle):
+                    # One that may not be written to cannot be moved.
+                    os.close(_opened(below, handle))
+                    fresh = f"moved-{os.urandom(8).hex()}"
+                    os.rename(below, fresh, src_dir_fd=handle, dst_dir_fd=top)
+                    moved.append(fresh)
+            except OSError:
+                continue
+        os.rmdir(name, dir_fd=top)
+    except OSError:
+        return moved
+    finally:
+        os.close(handle)
+    return moved
+
+
+def _is_unlinked(name: str, parent: int) -> bool:
+    try:
+        os.unlink(name, dir_fd=parent)
+    except IsADirectoryError:
+        return False
+    return True
+
+
+def _opened(name: str, parent: int | None = None) -> int:
+    """Return a descriptor of a directory of ours, which can be read and written from now on.
+
+    Raises:
+        OSError: it is none.
+    """
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if os.fstat(place).st_mode & _OPEN != _OPEN:
+            # Not by its name, which may be that of something else by now.
+            os.chmod(f"/proc/self/fd/{place}", _OPEN)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
