@@ -102,7 +102,12 @@ def test_what_is_piped_in_is_no_command(
         (("--model", "x"), 2, "expected `provider:name`"),
         ((), 2, "name a model"),
         (("--model", "x", "--base-url", "ftp://a"), 2, "expected an address such as"),
-        (("--model", "x", "--base-url", "http://127.0.0.1:9/v1"), 3, "the model cannot be reached"),
+        pytest.param(
+            ("--model", "x", "--base-url", "http://127.0.0.1:9/v1"),
+            3,
+            "the model cannot be reached",
+            marks=pytest.mark.slow,
+        ),
         (("--resume",), 1, "no conversation was begun here"),
     ],
 )
@@ -120,6 +125,7 @@ def test_errors_say_what_to_do(
     assert message in err
 
 
+@pytest.mark.slow  # The library tries three times.
 def test_a_chat_in_which_nothing_was_said_is_not_kept(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
