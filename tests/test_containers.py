@@ -17,7 +17,7 @@ from skillhouse.sandbox import RpcClient
 from tests.containers import TOKEN, Composition
 from tests.runtime.coded import ROOTS, tool, write_code
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 CALL = ("call", "crypto-price:get_price", "--args", '{"coin": "bitcoin"}', "--json")
 
 

@@ -22,7 +22,7 @@ import pytest
 from tests.containers import TOKEN, Composition, Service
 from tests.runtime.coded import tool, write_code
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 STATEMENTS = (
     "open('/run/secrets/rpc-token').read()",

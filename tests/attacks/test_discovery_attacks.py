@@ -30,7 +30,7 @@ from tests.discovery.trees import (
 )
 
 # Left out of the fast part: it starts processes or tries every byte.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
 Finding = tuple[str, str, str]

@@ -54,7 +54,7 @@ from tests.sandbox.cells import Core, Lab, lab, make, status_of, until
 from tests.sandbox.places import own, running
 
 # Left out of the fast part: it starts processes.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 __all__ = ["lab"]
 

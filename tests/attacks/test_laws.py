@@ -43,7 +43,7 @@ from skillhouse.tools import (
 from tests.audit.logs import small_log
 
 # Left out of the fast part: it starts processes or tries very much.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
 PATTERNS = st.sampled_from(("*", "git *", "git push", "rm *", "?it*", ""))

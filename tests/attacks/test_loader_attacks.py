@@ -27,7 +27,7 @@ from tests.discovery.trees import write_skill as write_file
 from tests.tools.houses import house_at
 
 # Left out of the fast part: it starts processes or tries very much.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 HEAD = "---\nname: x\ndescription: d\n"
 

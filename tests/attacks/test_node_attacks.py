@@ -19,7 +19,7 @@ from tests.sandbox.cells import Lab, make, status_of
 from tests.sandbox.places import LEVELS, own, still_running
 
 # Left out of the fast part: it starts processes.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 MIB = 1 << 20
 SMALL = Limits(memory_bytes=192 * MIB, processes=64, file_bytes=16 * MIB)

@@ -270,6 +270,7 @@ def swapping(workspace: Path, outside: Path) -> Iterator[None]:
             process.kill()
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 def test_a_racing_directory_never_gives_a_read_the_secret(
     tmp_path: Path, workspace: Path, outside: Path
@@ -298,6 +299,7 @@ def test_a_racing_directory_never_gives_a_read_the_secret(
     assert verify_log(house.audit_log.path).problems == ()
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 def test_a_racing_directory_never_takes_a_write_outside(
     tmp_path: Path, workspace: Path, outside: Path

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 # Left out of the fast part: it starts processes or tries every byte.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
 MEMORY_BYTES = 1 << 30

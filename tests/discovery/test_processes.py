@@ -14,7 +14,7 @@ from skillhouse.discovery.snapshot import CACHE_FILE
 from tests.discovery.trees import Report, probe, probe_command, write_skill
 
 # Left out of the fast part: it starts processes or tries every byte.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
 SKILLS = 10_000

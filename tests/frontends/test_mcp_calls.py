@@ -27,7 +27,7 @@ from tests.runtime.coded import best_sandbox, tool, write_code
 from tests.sandbox.places import own
 
 # It starts processes.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 TRANSPORTS = ["stdio", "http"]
 ALLOWED = '[[rules]]\neffect = "allow"\naction = "exec"\npattern = "sleep *"\n'

@@ -19,7 +19,7 @@ from tests.frontends.mcp_peer import PATIENCE_SECONDS, Peer, environment_of, has
 from tests.net.servers import ok, serving
 from tests.runtime.coded import ROOTS, tool, write_code
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 TOKEN = "e" * 64
 PRICE = '{"coin": "bitcoin", "currency": "usd", "price": 65000.5}'

@@ -15,7 +15,7 @@ from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS, Peer, http_client
 from tests.runtime.places import write_skill
 
 # It starts processes.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -33,7 +33,7 @@ from tests.frontends.mcp_peer import (
 )
 
 # It starts processes.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 WRITE: dict[str, Any] = {"path": "a.txt", "content": "once\n"}
 ENVELOPE = {

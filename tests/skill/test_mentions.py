@@ -242,6 +242,7 @@ def test_a_shell_splits_a_plain_command_into_the_same_words(
     agree(split_by_shell, "".join(parts))
 
 
+@pytest.mark.heavy
 @pytest.mark.slow
 @settings(max_examples=2_500)
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), max_size=8))

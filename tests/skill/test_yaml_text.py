@@ -17,7 +17,7 @@ from skillhouse.skill.yaml_text import FAST_BLOCK_MAX, is_plain, key_line, key_l
 from tests.skill.blocks import FRAGMENTS, REAL, outcome, random_block
 
 # Left out of the fast part: it starts processes or tries very much.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,7 +21,7 @@ from skillhouse.skill import SkillIndex
 from skillhouse.tools import ExecTool, Gate, Need, Session, ToolCall, ToolResult, Workspace
 
 # Left out of the fast part: it starts processes or tries very much.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 FILES = ("one", "two", "run.sh")
 COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
