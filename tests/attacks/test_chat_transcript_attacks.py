@@ -40,6 +40,9 @@ from tests.frontends.chat.test_conversation import LOAD, Script, run
 from tests.frontends.conftest import Run, place
 from tests.frontends.conftest import run as command
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = "correct-horse-battery"
 ESCAPE = "\x1b]52;c;cm0=\x07\u202e"
 HEAD = {"kind": "chat", "schema": 1, "created_ms": 1, "place": "/p", "agent": "default"}

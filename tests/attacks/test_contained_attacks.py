@@ -19,6 +19,9 @@ from skillhouse.sandbox.housing import make_room_for_descriptors
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.seccomp_alone import alone_program
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 MACHINE = platform.machine()
 INSIDE = Path(leftovers.__file__).with_name("contained_inside.py")
 NEEDS_LINUX = pytest.mark.skipif(

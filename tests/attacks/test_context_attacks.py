@@ -28,6 +28,9 @@ from tests.runtime.places import write_skill
 from tests.tools.houses import Person
 from tests.tools.test_elsewhere import FILES, house_with
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 SECRET = "The launch codes.\n"
 
 

@@ -51,7 +51,7 @@ from tests.attacks.naive import (
 )
 from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
 from tests.sandbox.cells import Core, Lab, lab, make, status_of, until
-from tests.sandbox.places import own, running
+from tests.sandbox.places import own, running, started
 
 # Left out of the fast part: it starts processes.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -193,7 +193,7 @@ found.append(1)
 
 def test_38_a_child_that_outlives_its_call(lab: Lab):
     assert naive(body(ESCAPES).replace("98763", "3.98763")).stdout.strip().endswith("[1]")
-    assert running("3.98763")
+    assert started("3.98763")
 
     async def scene(executor: Executor) -> list[int]:
         spec = make(lab.place, body(ESCAPES))
@@ -835,7 +835,7 @@ def test_57_the_core_is_killed(lab: Lab, tmp_path: Path):
         assert unheld.stdout.readline() == b"began\n"
         unheld.kill()
         unheld.wait()
-        (left_behind,) = running(own(98766))
+        (left_behind,) = started(own(98766))
         os.kill(left_behind, signal.SIGKILL)
     source = body("context.log('began')", "time.sleep(98764)")
     make(tmp_path, source)

@@ -20,6 +20,9 @@ from tests.profiles.houses import house_under, rule
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
 
+# Left out of the fast part: it starts processes or tries very much.
+pytestmark = pytest.mark.slow
+
 HELD = (
     "skill `kestrel` is loaded already, and has not changed: its instructions stand above in this "
     "conversation"

@@ -87,6 +87,17 @@ def running(mark: str) -> list[int]:
     return found
 
 
+def started(mark: str, *, seconds: float = 5.0) -> list[int]:
+    """Return the processes with `mark`, of which one was begun just now.
+
+    Whoever begins a program goes on a moment before the program's command line can be read.
+    """
+    until = time.monotonic() + seconds
+    while not (found := running(mark)) and time.monotonic() < until:
+        time.sleep(0.001)
+    return found
+
+
 def still_running(mark: str, *, seconds: float = 5.0) -> list[int]:
     """Return the processes with `mark` that are still there after a while.
 

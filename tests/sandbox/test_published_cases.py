@@ -21,8 +21,8 @@ from tests.sandbox.places import (
     listing,
     own,
     run,
-    running,
     sh,
+    started,
     still_running,
     workspace,
 )
@@ -156,7 +156,7 @@ def test_sigterm_to_the_core_ends_its_runs(launcher: Launcher, workspace: Path) 
         deadline = time.monotonic() + 20
         while not (workspace / "begun").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert running(mark)
+        assert started(mark)
         core.send_signal(signal.SIGTERM)
         core.wait(10)
     assert still_running(mark) == []
