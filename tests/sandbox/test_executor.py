@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -145,11 +146,15 @@ def test_a_cell_that_died_while_nobody_called_is_made_anew(lab: Lab):
 
 def bubblewraps() -> list[int]:
     """Return the bubblewraps that this process started."""
-    tasks = Path("/proc/self/task").iterdir()
-    children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-    return [
-        pid for pid in children if Path("/proc", str(pid), "comm").read_text().strip() == "bwrap"
-    ]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        # A thread or a child may end while it is looked at.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for pid in (task / "children").read_text().split():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if Path("/proc", pid, "comm").read_text().strip() == "bwrap":
+                        found.append(int(pid))
+    return found
 
 
 def test_a_cell_that_dies_in_a_call_is_told_and_the_call_is_not_repeated(lab: Lab):
