@@ -143,6 +143,7 @@ def serve_python(settings: Any) -> None:
     alone = bytes.fromhex(settings["alone"])
     readable = [*settings["readable"], *settings["devices"]]
 
+    # Loaded by path, as it is in a cell: its types are not known here.
     class Contained(cell.Cell):  # type: ignore[misc,name-defined]
         def fork(self, order: Any, given: list[int]) -> int:
             os.mkdir(place_of(order["call"]), 0o700)

@@ -23,6 +23,7 @@ def patient_protocol(
     waiting: dict[H11Protocol, asyncio.TimerHandle] = {}
 
     class Patient(H11Protocol):
+        # uvicorn's narrower than asyncio's own, as in its protocol.
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self._wait()
