@@ -80,8 +80,9 @@ def _described(kind: type) -> list[tuple[str, str]]:
 
 def _values(hint: Any) -> str:
     """Return what a field can be, in the words of TOML."""
-    if isinstance(hint, types.UnionType):
-        hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
+        return ", ".join(map(_values, kinds))
     if typing.get_origin(hint) is typing.Literal:
         return ", ".join(f"`{value}`" if value else "empty" for value in typing.get_args(hint))
     if hint in _WORDS:

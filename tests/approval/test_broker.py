@@ -410,7 +410,8 @@ def test_two_calls_of_one_conversation_are_asked_about_one_after_the_other(tmp_p
         async def ask(self, request: ApprovalRequest) -> Answer:
             self.now += 1
             self.most = max(self.most, self.now)
-            await anyio.sleep(0.01)
+            # As long as it takes another call to come this far.
+            await anyio.sleep(0.2)
             self.now -= 1
             return Answer.ONCE
 

@@ -10,6 +10,7 @@ import pytest
 
 from skillhouse.approval import Grant, GrantStore, grant_patterns, may_last
 from skillhouse.store import STATE, Store
+from tests.store.databases import at_version
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,16 @@ def test_what_was_granted_before_there_was_an_end_gets_one(tmp_path: Path) -> No
     (grant,) = GrantStore(tmp_path).all()
     assert grant == Grant(action="write", pattern="/w/*", place="/w")
     assert datetime.fromtimestamp(grant.expires_ms / 1000, UTC) == datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def test_what_was_granted_before_devices_were_noted_stays(tmp_path: Path) -> None:
+    before = next(at for at, step in enumerate(STATE.steps) if "ADD COLUMN device " in step)
+    path = tmp_path / "state.sqlite3"
+    with Store(path, at_version(before, STATE)) as store, store.transaction() as connection:
+        connection.execute(
+            "INSERT INTO lasting_grant VALUES ('g1', 'write', '/w/*', '', '', 'local', 'default', "
+            "1, 2)"
+        )
+    (grant,) = GrantStore(tmp_path).all()
+    assert grant == Grant(action="write", pattern="/w/*", place="")
+    assert (grant.id, grant.granted_ms, grant.expires_ms, grant.device) == ("g1", 1, 2, "")

@@ -30,7 +30,7 @@ from skillhouse.approval.signing import WINDOW_SECONDS, secret_bytes
 from skillhouse.frontends.cli.asking import show_request
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.tools.approving import NAMED_FILE_MAX, NAMED_FILES_MAX
+from skillhouse.tools.command_inputs import NAMED_FILE_MAX, NAMED_FILES_MAX
 from tests.approval.questions import Clock, broker_at, question, said
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
@@ -113,8 +113,9 @@ def test_a_script_that_changed_since_it_was_approved_does_not_run(tmp_path: Path
         naive.answer("sh build.sh -v", "yes", "local")
         script.write_text("echo evil > owned.txt\n")
         assert naive.may("sh build.sh -v")
-        assert house.call_sync(*run, approval_id=found.id).status == "denied"
-        assert house.call_sync(*run).status == "pending"
+        stale = house.call_sync(*run, approval_id=found.id)
+        assert (stale.status, stale.approval_id != found.id) == ("pending", True)
+        assert house.call_sync(*run).approval_id == stale.approval_id
         assert not (tmp_path / "project/owned.txt").exists()
 
 
@@ -132,7 +133,8 @@ def test_a_script_that_only_the_line_names_is_bound_as_well(tmp_path: Path, line
         said(house.approvals, found.id)
         script.write_text("echo evil > owned.txt\n")
         stale = house.call_sync("exec", {"command": line}, approval_id=found.id)
-        assert (stale.status, "has changed since" in stale.content) == ("denied", True)
+        assert stale.status == "pending"
+        assert "changed since the earlier question: build.sh" in stale.content
         assert not (tmp_path / "project/owned.txt").exists()
 
 
@@ -169,8 +171,12 @@ def test_what_a_command_names_is_read_without_end_or_wait(tmp_path: Path) -> Non
         house.call_sync("exec", {"command": "cat", "params": names})
     files = [json.loads(request.content)["files"] for request in person.asked]
     assert set(files[0]) <= {"large", "/proc/kmsg"}
-    assert len(files[0]["large"].split(":")) == 4
+    assert len(files[0]["large"].split(":")) == 5
     assert len(files[1]) == NAMED_FILES_MAX
+    assert [request.title.startswith("not bound to files: ") for request in person.asked] == [
+        False,
+        True,
+    ]
 
 
 def test_a_yes_to_a_name_is_no_yes_to_the_same_name_elsewhere(tmp_path: Path) -> None:

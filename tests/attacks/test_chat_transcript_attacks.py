@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.floor import ConfigError, StateError
+from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.frontends.chat.conversation import Conversation
 from skillhouse.frontends.chat.models import Found, Wanted, model_of
 from skillhouse.frontends.chat.restoring import restored
@@ -52,7 +52,7 @@ __all__ = ["command", "place"]
 def forged(base: Path, *records: Any, **head: Any) -> tuple[Transcripts, Path]:
     """Write what an attacker would have liked a chat to write."""
     folder = base / "chats"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     path = folder / "20260101-000000-abcdef.jsonl"
     lines = [{**HEAD, "model": "m", **head}, *records]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -127,6 +127,8 @@ def test_who_runs_cells_hands_descriptors_over_whatever_a_call_does(tmp_path: Pa
     pid = os.fork()
     if pid == 0:
         os.dup2(writing, 1)
+        # What other tests of this process left open would count as well.
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         if os.getuid() == 0:
             # Nobody else's: the same test may run beside this one.
             own = 100_000 + os.getpid()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
+from skillhouse.floor import make_private
 from skillhouse.floor.digest import TREE_MAX_FILES
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.client_config import ClientConfigs
@@ -283,7 +284,7 @@ def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
 
 
 def test_without_a_log_nothing_is_written(place: Place) -> None:
-    place.house.config.state_directory.mkdir(parents=True)
+    make_private(place.house.config.state_directory)
     place.house.audit_log.path.mkdir()
     with pytest.raises(Exception, match="log"):
         place.export()

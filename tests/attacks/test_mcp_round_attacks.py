@@ -25,7 +25,7 @@ from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 
 from skillhouse.approval import State
 from skillhouse.audit import read_records
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, make_private
 from skillhouse.frontends.mcp.eliciting import Client as Asked
 from skillhouse.frontends.mcp.eliciting import elicitation
 from skillhouse.frontends.mcp.listing import CHECK_SECONDS
@@ -335,7 +335,7 @@ def test_what_a_model_wrote_cannot_pass_for_our_words() -> None:
 @pytest.mark.parametrize("fault", ["readable", "link", "short", "directory"])
 def test_a_key_that_others_may_know_is_not_used(inside: Inside, fault: str) -> None:
     path = inside.house.config.state_directory / KEY_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     elsewhere = inside.project / "key"
     elsewhere.write_bytes(bytes(32))
     elsewhere.chmod(0o600)

@@ -308,6 +308,7 @@ def house_with(tmp_path: Path, liar: Liar, rules: str = "") -> Iterator[Skillhou
     places.user_file.parent.mkdir(parents=True, exist_ok=True)
     with serving(liar) as server:
         named = f'[[mcp_servers]]\nlabel = "{server.label}"\nurl = "{server.url}"\n'
+        named += "allow_private = true\n"
         places.user_file.write_text(named + rules, encoding="utf-8")
         with Skillhouse(configured(places)) as house:
             ask_again(house)
@@ -433,8 +434,9 @@ def test_a_project_names_no_server_though_it_is_trusted(tmp_path: Path) -> None:
     with Skillhouse(configured(places)) as house:
         assert house.mcp_host is None
         house.trusting.trust()
-    with pytest.raises(ConfigError, match="cannot be set by a project"):
-        configured(places)
+    config = configured(places)
+    assert config.mcp_servers == ()
+    assert "cannot be set by a project" in config.problems[0].message
 
 
 def test_fetched_files_are_never_found_as_skills_of_this_machine(tmp_path: Path) -> None:

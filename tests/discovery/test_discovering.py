@@ -133,11 +133,11 @@ def test_one_bad_file_costs_no_other_skill(tmp_path: Path) -> None:
     bad = {
         "frontmatter-missing": b"# Heading\n",
         "frontmatter-unclosed": b"---\nname: x\n",
-        "yaml-error": b"---\nname: [x\ndescription: y\n---\n",
+        "yaml-error": b"---\nname: 'x\ndescription: y\n---\n",
         "yaml-alias": b"---\nname: &x y\ndescription: *x\n---\n",
         "encoding": b"---\nname: x\ndescription: \xff\n---\n",
         "description-missing": b"---\nname: description-missing\n---\n",
-        "too-large": b"---\nname: x\ndescription: y\n---\n" + b"x" * 300_000,
+        "too-large": b"---\nname: x\ndescription: y\n---\n" + b"x" * 1_048_576,
         "hidden-characters": "---\nname: x\ndescription: y\u200b\n---\n".encode(),
     }
     for code, data in bad.items():

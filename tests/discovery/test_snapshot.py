@@ -19,6 +19,7 @@ from skillhouse.discovery.snapshot import CACHE_FILE, ROOTS_KEPT, Snapshot, Snap
 from skillhouse.skill import SkillIndex
 from tests.discovery.trees import (
     everything,
+    give_to_nobody,
     names,
     place_for_all,
     probe,
@@ -206,7 +207,9 @@ def test_a_cache_directory_that_is_read_only_is_no_reason_to_find_less(filled: b
         cache.mkdir()
         if filled:
             indexed(root, cache)
-        cache.chmod(0o555)
+        # The files of other owners are refused (decision 0170).
+        give_to_nobody(cache)
+        cache.chmod(0o500)
         report = probe_as_nobody(root, cache=cache)
         # An index that can be read is used; there is only nothing new to write.
         unusable = [] if filled else ["cache-unusable"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from skillhouse.frontends.cli import main
+from skillhouse.frontends.cli.coding_agents import CODING_AGENTS
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]
@@ -20,6 +25,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     places = make_places(tmp_path)
     for variable in [name for name in os.environ if name.startswith(("SKILLHOUSE_", "XDG_"))]:
         monkeypatch.delenv(variable)
+    # Whoever runs the tests: here no coding agent does.
+    for name in [name for agent in CODING_AGENTS for name in agent.variables]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("skillhouse.frontends.cli.person.PROC", tmp_path / "no-processes")
     monkeypatch.setenv("HOME", str(places.home))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(places.start)
@@ -32,5 +41,39 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         code = main(arguments)
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def typing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Run a command at a terminal, on which a word is typed once the command asks for it."""
+
+    def call(word: str, *arguments: str) -> tuple[int, str, str]:
+        ours, theirs = pty.openpty()
+        said = bytearray()
+
+        def person() -> None:
+            is_typed = False
+            # A terminal whose other side is closed gives EIO.
+            with contextlib.suppress(OSError):
+                while read := os.read(ours, 65_536):
+                    said.extend(read)
+                    if b"Type `" in said and not is_typed:
+                        is_typed = os.write(ours, word.encode() + b"\n") > 0
+
+        at_it = threading.Thread(target=person)
+        with (
+            os.fdopen(os.dup(theirs), encoding="utf-8") as stdin,
+            os.fdopen(theirs, "w", encoding="utf-8") as stderr,
+            monkeypatch.context() as patched,
+        ):
+            patched.setattr(sys, "stdin", stdin)
+            patched.setattr(sys, "stderr", stderr)
+            at_it.start()
+            code, out, _ = run(*arguments)
+        at_it.join()
+        os.close(ours)
+        return code, out, said.decode()
 
     return call

@@ -230,3 +230,17 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     )
     assert done.returncode == 128 + signal.SIGINT
     assert done.stderr == b"skillhouse: stopped\n"
+
+
+def test_load_shows_hidden_characters_and_says_so_first(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/notes", body="Take notes.\n\U000e0041\u200b\n")
+    shown = "Take notes.\n\\U000e0041\\u200b\n"
+    notice = "1 tag character, 1 zero-width sign from line"
+    code, out, _ = run("load", "notes")
+    first = f"[hidden characters: {notice} 2, shown as escapes such as \\U000e0041]"
+    assert (code, out) == (0, f"{first}\n{shown}")
+    code, out, _ = run("load", "notes", "--raw")
+    assert out.splitlines()[0].startswith("[hidden characters: ")
+    value = json.loads(run("load", "notes", "--json")[1])
+    assert (value["body"], value["hidden_text"]) == (shown, f"{notice} 6")
+    assert "ask  skill notes" in run("policy", "explain", "skill", "notes")[1]

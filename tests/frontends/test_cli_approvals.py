@@ -21,6 +21,9 @@ from skillhouse.frontends.question import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 
+Typing = Run
+"""Runs a command at a terminal on which a word is typed."""
+
 WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}')
 
 
@@ -38,7 +41,9 @@ def asked(run: Run) -> str:
     return str(value["approval_id"])
 
 
-def test_a_question_is_listed_shown_approved_and_its_call_runs_once(run: Run, place: Path) -> None:
+def test_a_question_is_listed_shown_approved_and_its_call_runs_once(
+    run: Run, typing: Typing, place: Path
+) -> None:
     found = asked(run)
     code, out, _ = run("approvals", "list")
     assert code == 0
@@ -53,7 +58,9 @@ def test_a_question_is_listed_shown_approved_and_its_call_runs_once(run: Run, pl
         == json.loads(run("approvals", "show", found, "--json")[1])["content_digest"]
     )
     assert "nonce" not in json.dumps(listed)
-    assert run("approvals", "approve", found[:6])[0] == 0
+    code, out, said = typing("approve", "approvals", "approve", found[:6])
+    assert (code, out) == (0, f"{found} approved (once): write: {os.getcwd()}/notes/a.txt\n")
+    assert "content: text" in said
     assert run(*WRITE, "--approval", found)[0] == 0
     assert (place / "project/notes/a.txt").read_text() == "text"
     assert run(*WRITE, "--approval", found)[0] == 1
@@ -73,8 +80,10 @@ def test_a_no_brings_its_message_to_the_caller(run: Run, place: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "kept"), [("--project", True), ("--always", True), ("--session", False)]
 )
-def test_a_lasting_yes_is_listed_and_can_be_revoked(run: Run, option: str, kept: bool) -> None:
-    run("approvals", "approve", asked(run), option)
+def test_a_lasting_yes_is_listed_and_can_be_revoked(
+    run: Run, typing: Typing, option: str, kept: bool
+) -> None:
+    typing("approve", "approvals", "approve", asked(run), option)
     grants = json.loads(run("approvals", "grants", "--json")[1])
     assert bool(grants) is kept
     if not kept:
@@ -105,26 +114,29 @@ def test_bad_words_are_named(run: Run, arguments: tuple[str, ...], code: int, me
     assert message in found[2]
 
 
-def test_a_question_is_answered_once(run: Run) -> None:
+def test_a_question_is_answered_once(run: Run, typing: Typing) -> None:
     found = asked(run)
-    run("approvals", "approve", found)
+    typing("approve", "approvals", "approve", found)
     code, out, said = run("approvals", "deny", found)
     assert (code, out) == (1, "")
     assert "was answered already" in said
 
 
-def test_devices_are_paired_listed_and_unpaired(run: Run) -> None:
-    device = json.loads(run("approvals", "pair", "phone", "--json")[1])
+def test_devices_are_paired_listed_and_unpaired(run: Run, typing: Typing) -> None:
+    device = json.loads(typing("pair", "approvals", "pair", "phone", "--json")[1])
     listed = run("approvals", "devices", "--json")[1]
     assert device["secret"].startswith("whsec_")
     assert device["secret"] not in listed
     assert json.loads(listed)[0]["id"] == device["id"]
     assert "phone, answers as local" in run("approvals", "devices")[1]
-    assert run("approvals", "unpair", device["id"])[0] == 0
+    assert run("approvals", "unpair", device["id"])[1] == (
+        f"unpaired: {device['id']}; withdrawn: 0 unused approvals, 0 standing approvals\n"
+    )
     assert run("approvals", "devices") == (0, "", "no devices\n")
-    said = run("approvals", "pair", "tablet", "--user", "robin")
+    said = typing("pair", "approvals", "pair", "tablet", "--user", "robin")
     assert said[1].startswith("device: ")
-    assert said[2] == "the secret is not shown again\n"
+    assert said[2].endswith("the secret is not shown again\r\n")
+    assert typing("yes", "approvals", "pair", "other")[:2] == (1, "")
     assert "tablet, answers as robin" in run("approvals", "devices")[1]
 
 

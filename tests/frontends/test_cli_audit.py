@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.audit import AuditDraft, AuditError, AuditLog
+from skillhouse.audit import AuditDraft, AuditError, AuditLog, Confirmation
 from tests.audit.logs import START, intent, log_at, outcome, refusal
 
 Run = Callable[..., tuple[int, str, str]]
@@ -158,9 +158,13 @@ def test_export_as_write_gate_has_its_fields_and_only_paths(run: Run, log: Audit
             user="u1",
             session="s1",
             arguments=arguments,
-            duration_ms=60_000,
+            duration_ms=7,
+            gate_verdict="timeout",
+            confirmation=Confirmation(latency_ms=60_000),
         )
         again.append(draft, durable=True)
+        # No write gate judged it, so it is no line of its export, nor of its limit.
+        again.append(AuditDraft(kind="refusal", tool="write", status="denied"), durable=True)
     out = run("audit", "export", "--format", "write-gate", "--limit", "1")[1]
     assert json.loads(out) == {
         "ts": "2026-01-03T00:00:00.000Z",
@@ -168,7 +172,7 @@ def test_export_as_write_gate_has_its_fields_and_only_paths(run: Run, log: Audit
         "user": "u1",
         "session": "s1",
         "params": {"path": "a.txt"},
-        "result": "denied",
+        "result": "timeout",
         "durationMs": 60_000,
     }
 

@@ -57,6 +57,16 @@ def test_the_report_is_the_one_in_the_guide(run: Run, machine: Path) -> None:
     assert f"```text\n{report}```\n" in GUIDE.read_text(encoding="utf-8")
 
 
+def test_an_entry_that_starts_us_unsafely_is_a_problem(run: Run, place: Path) -> None:
+    entry = {"command": "uvx", "args": ["skillhouse", "mcp"]}
+    write_raw(place / "home/.claude.json", json.dumps({"mcpServers": {"house": entry}}))
+    code, out, _ = run("doctor", "--client", "codex")
+    said = " ".join(out.split())
+    assert (code, "claude-code: the entry `house` starts skillhouse unsafely" in said) == (1, True)
+    found = json.loads(run("doctor", "--client", "codex", "--json")[1])
+    assert [(one["client"], one["name"]) for one in found["entries"]] == [("claude-code", "house")]
+
+
 def test_a_log_that_cannot_be_written_is_a_problem(run: Run, place: Path) -> None:
     log = place / "home/.local/state/skillhouse/audit.jsonl"
     log.mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,11 +132,40 @@ def test_mcp_install_status_and_uninstall(run: Run, place: Path) -> None:
     assert (code, "there is no such entry" in out) == (1, True)
 
 
-def test_mcp_install_into_a_project_names_the_program_only(run: Run, place: Path) -> None:
+def test_mcp_install_into_a_project_names_the_whole_program(run: Run, place: Path) -> None:
     assert run("mcp", "install", "claude-code", "--project")[0] == 0
+    words = [sys.executable, "-I", "-m", "skillhouse", "mcp"]
     assert json.loads((place / "project/.mcp.json").read_text()) == {
-        "mcpServers": {"skills": {"type": "stdio", "command": "skillhouse", "args": ["mcp"]}}
+        "mcpServers": {
+            "skills": {
+                "type": "stdio",
+                "alwaysLoad": True,
+                "command": words[0],
+                "args": words[1:],
+            }
+        }
     }
+
+
+def test_mcp_status_finds_unsafe_entries_and_mends_them(run: Run, place: Path) -> None:
+    file = place / "home/.gemini/settings.json"
+    file.parent.mkdir()
+    entry = {"command": sys.executable, "args": ["-m", "skillhouse", "mcp"], "timeout": 5}
+    file.write_text(json.dumps({"mcpServers": {"house": entry}}))
+    code, out, err = run("mcp", "status")
+    assert (code, "as `house`" in out, "unsafe: Python imports" in out) == (1, True, True)
+    assert "mcp status --fix" in err
+    code, out, _ = run("mcp", "status", "--json")
+    assert [one["name"] for one in json.loads(out) if one["fault"]] == ["house"]
+    assert code == 1
+    code, out, _ = run("mcp", "status", "--fix", "--dry-run")
+    assert (code, "would be fixed" in out) == (1, True)
+    code, out, _ = run("mcp", "status", "--fix")
+    assert (code, "gemini-cli: fixed" in out) == (0, True)
+    now = json.loads(file.read_text())["mcpServers"]["house"]
+    assert now == {**entry, "args": ["-I", "-m", "skillhouse", "mcp"]}
+    assert run("mcp", "status")[0] == 0
+    assert run("mcp", "install", "codex", "--fix")[0] == 2
 
 
 def test_what_cannot_be_edited_is_shown_to_be_pasted(run: Run, place: Path) -> None:

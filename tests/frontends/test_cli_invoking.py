@@ -66,4 +66,4 @@ def test_a_refusal_is_an_error_and_what_waits_says_so(run: Run, place: Path) -> 
     found = json.loads(run("invoke", "look", "--json")[1])
     (command,) = found["data"]["commands"]
     assert (found["status"], command["command"], command["status"]) == ("ok", "ls", "pending")
-    assert f"skillhouse approvals approve {command['approval_id']}" in found["content"]
+    assert f"ask the user to approve {command['approval_id']}" in found["content"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.floor import make_private
 from skillhouse.frontends.cli.keys import seconds_from
 from tests.signer.places import PASSWORD, TOKEN, filled
 
@@ -103,7 +104,7 @@ def test_wrong_words_are_errors_that_say_what_to_write(
 
 def test_a_damaged_keystore_is_an_error(run: Run, place: Path) -> None:
     state = Path.home() / ".local/state/skillhouse"
-    state.mkdir(parents=True)
+    make_private(state)
     (state / "keys.json").write_text("{}")
     (state / "keys.json").chmod(0o600)
     code, _, err = run("keys", "list")

@@ -44,7 +44,7 @@ def configure(place: Path, *servers: str) -> None:
 
 
 def table(server: McpServer, label: str = "docs") -> str:
-    return f'label = "{label}"\nurl = "{server.url}?key=secret1"\n'
+    return f'label = "{label}"\nurl = "{server.url}?key=secret1"\nallow_private = true\n'
 
 
 def changes(place: Path) -> list[tuple[str, Any, str]]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from tests.answers import approve
 from tests.frontends.conftest import Run
 from tests.remote.servers import SCHEMA, digest_of, tar_of, text_of
 
@@ -136,7 +138,7 @@ def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_ab
     code, _, err = run("call", "skill", "--args", '{"name": "gamma"}')
     assert (code, "skills of scope remote are ask" in err) == (1, True)
     (waiting,) = json.loads(run("approvals", "list", "--json")[1])
-    assert run("approvals", "approve", waiting["id"])[0] == 0
+    approve(place / "home/.local/state/skillhouse", waiting["id"])
     code, out, _ = run("call", "skill", "--args", '{"name": "gamma"}')
     assert (code, "Body." in out, "ref/x.md" in out) == (0, True, True)
 
@@ -156,7 +158,7 @@ def test_a_changed_skill_is_seen_in_the_next_process_and_asked_about_anew(
     run("remote", "sync")
     run("call", "skill", "--args", '{"name": "alpha"}')
     (waiting,) = json.loads(run("approvals", "list", "--json")[1])
-    run("approvals", "approve", waiting["id"], "--always")
+    approve(place / "home/.local/state/skillhouse", waiting["id"], Answer.ALWAYS)
     assert "Old." in run("call", "skill", "--args", '{"name": "alpha"}')[1]
     assert "Old." in run("call", "skill", "--args", '{"name": "alpha"}')[1]
 

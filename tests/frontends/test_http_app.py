@@ -299,7 +299,13 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
         "diagnostics": 3,
         "errors": 1,
         "audit": [],
-        "catalog": {"tokens": house.catalog().tokens, "omitted": 0},
+        "catalog": {
+            "budget_tokens": 2_000,
+            "tokens": house.catalog().tokens,
+            "listed": 5,
+            "omitted": 0,
+            "tool": {"chars": 2_000, "listed": 5, "omitted": 0},
+        },
     }
     assert [root["skills"] for root in roots] == [0, 1, 0, 0, 3, 0, 3]
     skills = client.get("/api/skills").json()
@@ -360,3 +366,14 @@ def test_a_fault_of_ours_is_a_page_with_all_headers(tmp_path: Path):
     assert "Something went wrong" in answer.text
     assert "not shown to anyone" not in answer.text
     assert headers_missing(answer.headers) == []
+
+
+def test_the_page_says_what_the_catalog_leaves_out(client: TestClient, house: Skillhouse):
+    home = house.config.places.home
+    for at in range(60):
+        write_skill(home / f".claude/skills/more-{at:02}", "Reads and writes one kind of it. " * 9)
+    house.refresh()
+    page = Page(client.get("/").text)
+    assert "Left out of the catalog of 2,000 tokens: " in page.text
+    assert "skill tool's description of 2,000 characters: " in page.text
+    assert "`search_skills` finds them." in page.text

@@ -88,6 +88,7 @@ def test_the_token_leaves_the_address_bar_and_the_cookie_opens_the_next_page(ope
     assert page.url == root_of(base) + "/"
     assert page.title() == "Skills of project · skillhouse"
     page.click("text=weather")
+    page.wait_for_url("**/skills/builtin:weather")
     assert page.title() == "weather · skillhouse"
 
 
@@ -97,7 +98,8 @@ def test_every_link_and_field_is_reached_by_keyboard_and_shows_it(opened, base: 
     page.goto(root_of(base) + path)
     # Each reachable thing gets a number, in the order of the page.
     count = page.evaluate(
-        "() => { const all = [...document.querySelectorAll('a[href], input, button')];"
+        "() => { const reachable = 'a[href], input:not([type=hidden]), button';"
+        " const all = [...document.querySelectorAll(reachable)];"
         " all.forEach((one, at) => one.dataset.at = at); return all.length }"
     )
     reached = []

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from skillhouse.approval import Answer, State, signed_headers
 from skillhouse.approval.signing import secret_bytes
 from skillhouse.frontends.http import http_app
+from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured
 from tests.approval.questions import question
 from tests.runtime.places import make_places
@@ -218,3 +219,79 @@ def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: Test
     late = signed_headers(body, secret=secret, message_id="m2", now_seconds=time.time())
     assert client.post("/approvals/device", content=body, headers=late).status_code == 409
     assert client.get("/approvals/device", headers=sent).status_code in (401, 404, 405)
+
+
+def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
+    house: Skillhouse, client: TestClient
+) -> None:
+    opened = house.approvals.open(question())
+    form = form_of(client, opened.id, "token")
+    shown = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
+    (token,) = re.findall(r"<code>([A-Za-z0-9_-]{32})</code>", shown.text)
+    assert shown.headers["cache-control"] == "no-store"
+    for path in (f"/approvals/{opened.id}", "/approvals", "/api/approvals"):
+        assert token not in client.get(path).text
+    old = {**form, "nonce": "another"}
+    assert client.post(f"/approvals/{opened.id}", data=old, headers=OURS).status_code == 403
+    evil = {**OURS, "origin": "http://evil.example"}
+    assert client.post(f"/approvals/{opened.id}", data=form, headers=evil).status_code == 403
+    assert house.safeguards.tokens.take(opened, token).user == "local"
+    signing = house.approvals.open(question(level="sign"))
+    assert 'value="token"' not in client.get(f"/approvals/{signing.id}").text
+    forged = {**form_of(client, signing.id, "once"), "answer": "token"}
+    assert client.post(f"/approvals/{signing.id}", data=forged, headers=OURS).status_code == 409
+
+
+def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -> None:
+    app = make_app(
+        house,
+        token="token-of-this-start",
+        port=PORT,
+        session="session-of-this-start",
+        read_only="Claude Code runs this",
+    )
+    client = TestClient(app, f"http://127.0.0.1:{PORT}", follow_redirects=False)
+    client.headers.update(COOKIE)
+    opened = house.approvals.open(question())
+    fields = form_of(client, opened.id, "no")
+    assert 'value="once"' not in client.get(f"/approvals/{opened.id}").text
+    for answer in ("once", "session", "project", "always", "token"):
+        taken = client.post(
+            f"/approvals/{opened.id}", data={**fields, "answer": answer}, headers=OURS
+        )
+        assert (taken.status_code, "Claude Code runs this" in taken.text) == (403, True)
+    assert house.approvals.get(opened.id).state is State.OPEN
+    assert client.post(f"/approvals/{opened.id}", data=fields, headers=OURS).status_code == 303
+    assert house.approvals.get(opened.id).state is State.DENIED
+
+
+def test_a_device_gets_a_token_and_its_answers_are_shown_with_its_name(
+    house: Skillhouse, client: TestClient
+) -> None:
+    device = house.safeguards.devices.pair("robin's phone", user="local")
+    opened = house.approvals.open(question())
+    body = json.dumps(
+        {
+            "device": device.id,
+            "approval": opened.id,
+            "nonce": opened.request.nonce,
+            "content_digest": opened.request.content_digest,
+            "answer": "once",
+        }
+    ).encode()
+
+    def sent(number: str) -> dict[str, str]:
+        secret, now = secret_bytes(device.secret), time.time()
+        return {
+            **signed_headers(body, secret=secret, message_id=number, now_seconds=now),
+            "cookie": "",
+        }
+
+    given = client.post("/approvals/device/token", content=body, headers=sent("m1"))
+    assert given.status_code == 200
+    assert house.safeguards.tokens.take(opened, given.json()["token"]).device == device.id
+    again = client.post("/approvals/device/token", content=body, headers=sent("m1"))
+    assert again.status_code == 401
+    assert client.post("/approvals/device", content=body, headers=sent("m2")).status_code == 200
+    for path in ("/approvals", f"/approvals/{opened.id}"):
+        assert f"({device.id})" in client.get(path).text

@@ -20,6 +20,7 @@ TEXT_ON_GROUND = [
     ("link", "ground"),
     ("link", "card"),
     ("card", "link"),
+    ("card", "deny"),
     ("allow", "allow-ground"),
     ("ask", "ask-ground"),
     ("deny", "deny-ground"),

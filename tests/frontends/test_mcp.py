@@ -76,8 +76,7 @@ def test_the_skill_tool_lists_the_catalog_and_its_names(peer: Peer, mode: str) -
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == TOOLS
         description = tools["skill"].description or ""
-        assert "<name>notes</name>" in description
-        assert "<description>Takes notes about anything.</description>" in description
+        assert "\nnotes: Takes notes about anything.\n" in description
         names = tools["skill"].input_schema["properties"]["name"]["enum"]
         assert names == ["notes", "github", "weather", "web-search"]
 
@@ -125,7 +124,7 @@ def test_what_needs_a_yes_waits_for_one_and_says_how_to_give_it(peer: Peer) -> N
         result = await client.call_tool("exec", {"command": "touch", "params": ["made"]})
         assert result.is_error
         assert text_of(result).startswith("not approved yet: ")
-        assert "skillhouse approvals approve " in text_of(result)
+        assert "ask the user to approve " in text_of(result)
 
     talk(peer, work)
     assert not (peer.project / "made").exists()
@@ -281,6 +280,7 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
     listing = Listing(house, "default")
     server = HouseServer(house, listing, agent="default", user="local")
     greeter = Greeter()
+    greeter.introduce(listing.instructions())
     greeter.learn(listing.tools())
     requests = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},

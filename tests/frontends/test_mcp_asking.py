@@ -122,7 +122,7 @@ def test_what_is_no_answer_leaves_the_question_to_the_inbox(
     async def work(client: Client) -> None:
         waiting = text_of(await write(client))
         [approval] = inside.house.approvals.pending()
-        assert f"or run `skillhouse approvals approve {approval.id}`" in waiting
+        assert f"ask the user to approve {approval.id}" in waiting
         assert not (inside.project / "a.txt").exists()
         inside.answer()
         assert not (await write(client)).is_error
@@ -169,7 +169,7 @@ def test_a_client_without_elicitation_gets_the_address_and_the_retry_runs(
         waiting = await write(client)
         [approval] = inside.house.approvals.pending()
         assert waiting.is_error
-        assert f"open http://127.0.0.1:8600/approvals/{approval.id} or run" in text_of(waiting)
+        assert f"(http://127.0.0.1:8600/approvals/{approval.id})" in text_of(waiting)
         inside.answer()
         ran = await write(client)
         assert not ran.is_error

@@ -159,7 +159,7 @@ def test_a_skill_that_needs_a_yes_is_an_error_with_the_way_to_give_it(inside: In
     inside.house.refresh()
     error = refused(inside, "deploy", {})
     assert error.code == NOT_APPROVED
-    assert "skillhouse approvals approve " in error.message
+    assert "ask the user to approve " in error.message
     inside.answer()
     assert "Other." in got(inside, "deploy", {})
 

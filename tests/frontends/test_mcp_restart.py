@@ -18,6 +18,7 @@ from mcp_types import (
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION
+from tests.answers import approve
 from tests.frontends.mcp_inside import YES, Person, asked, retried
 from tests.frontends.mcp_peer import (
     LEGACY,
@@ -121,11 +122,11 @@ def test_a_headless_client_waits_for_the_inbox_and_its_retry_runs(
             assert waiting.startswith("not approved yet: ")
             listed = await anyio.to_thread.run_sync(peer.skillhouse, "approvals", "list", "--json")
             [approval] = json.loads(listed)
-            assert f"run `skillhouse approvals approve {approval['id']}`" in waiting
+            assert f"ask the user to approve {approval['id']}" in waiting
             if place[0]:
-                assert f"open {place[0]}/approvals/{approval['id']} or" in waiting
+                assert f"({place[0]}/approvals/{approval['id']})" in waiting
             assert not (peer.project / "a.txt").exists()
-            await anyio.to_thread.run_sync(peer.skillhouse, "approvals", "approve", approval["id"])
+            await anyio.to_thread.run_sync(approve, peer.log.parent, approval["id"])
             assert not (await client.call_tool("write", WRITE)).is_error
             assert (await client.call_tool("write", WRITE)).is_error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -79,7 +80,7 @@ async def scripted_model(client: Client, request: str) -> str:
     """Do what a model does with a request, by rules that use only what it was told."""
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     catalog = tools["skill"].description or ""
-    listed = re.findall(r"<name>(.*?)</name>\s*<description>(.*?)</description>", catalog)
+    listed = re.findall(r"^([a-z-]+): (.+)$", catalog, re.MULTILINE)
     [name] = [name for name, text in listed if text.rstrip(".") in request]
     assert name in tools["skill"].input_schema["properties"]["name"]["enum"]
     body = text_of(await client.call_tool("skill", {"name": name}))
@@ -144,12 +145,14 @@ def test_every_listed_location_is_read_through_the_gate(peer: Peer) -> None:
     for name in ("one", "two"):
         write_skill(peer.home / f".agents/skills/{name}", body=f"The body of {name}.\n")
 
+    skills = json.loads(peer.skillhouse("list", "--json"))["skills"]
+    locations = [found["location"] for found in skills]
+
     async def main() -> dict[str, str]:
         async with peer.client() as client:
-            listed = (await client.list_tools()).tools[0].description or ""
             return {
                 location: text_of(await client.call_tool("read", {"path": location}))
-                for location in re.findall(r"<location>(.*?)</location>", listed)
+                for location in locations
             }
 
     texts = anyio.run(main)

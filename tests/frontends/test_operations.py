@@ -23,7 +23,7 @@ def management(tmp_path: Path) -> Management:
 def test_each_of_the_seven_channels_answers(
     management: Management, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: None)
     listed = answer(management, "SKILLS_GET_ALL", {})
     assert [skill["id"] for skill in listed["skills"]] == ["user:notes"]

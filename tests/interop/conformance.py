@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,12 +178,15 @@ def served() -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", type=Path, help="where npm installed it")
+    parser.add_argument("--url", help="of a server that runs already; only its scenarios are run")
     parser.add_argument("--json", action="store_true", help="one JSON line a scenario")
     options = parser.parse_args()
     suite = Suite(options.suite)
     failed = 0
-    with served() as url:
+    with served() if options.url is None else nullcontext(options.url) as url:
         for scenario in SCENARIOS:
+            if options.url is not None and scenario.side != "server":
+                continue
             outcome = suite.run(scenario, url=url)
             failed |= bool(outcome.faults)
             show(outcome, as_json=options.json)

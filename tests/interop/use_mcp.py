@@ -23,7 +23,10 @@ LIST_ONLY = ("sep-2640-client-no-prefetch",)
 
 async def use(url: str, *, loads: bool) -> int:
     with tempfile.TemporaryDirectory() as directory:
-        host = McpHost([McpServer(label="peer", url=url)], McpCache(Path(directory) / "cache"))
+        host = McpHost(
+            [McpServer(label="peer", url=url, allow_private=True)],
+            McpCache(Path(directory) / "cache"),
+        )
         report = await host.refresh("peer")
         failed = 0
         for skill in host.skills():

@@ -296,12 +296,13 @@ def test_state_that_cannot_be_read_refuses_everything_and_stops_this_process(
     assert desk.judge("exec").reason == "state-unreadable"
     assert desk.judge("read", level=Level.READ).effect is Effect.DENY
     assert desk.tiers.is_stopped
-    with pytest.raises(StateError):
-        desk.tiers.stop("mika", "a test")
-    assert done == ["a test"]
+    report = desk.tiers.stop("mika", "a test")
+    assert (report.is_new, report.done, done) == (True, ("revoke",), ["a test"])
+    assert [name for name, _ in report.failed] == ["write to the database"]
     desk.path.unlink()
-    # The stop that could not be written holds here, though the state could be used again.
+    # The stop has a file of its own, so it holds though the database could be used again.
     assert desk.judge("read", level=Level.READ).reason == "emergency-stopped"
+    assert desk.opened().stopped_reason == "a test (by mika)"
     assert desk.tiers.resume("mika", "terminal")
     assert desk.judge("read", level=Level.READ).effect is Effect.ALLOW
 
@@ -362,12 +363,14 @@ def test_a_state_in_a_place_that_cannot_be_looked_at_is_a_stop(tmp_path: Path) -
 
 
 def test_a_stop_that_could_not_be_written_refuses_effects_too(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.path.mkdir()
+    desk = Desk(tmp_path / "state")
+    (tmp_path / "state").write_text("in the way")
     with pytest.raises(StateError):
         desk.tiers.stop("mika", "a test")
-    desk.path.rmdir()
+    (tmp_path / "state").unlink()
     assert desk.judge(SWAP).reason == "emergency-stopped"
+    assert desk.tiers.resume("mika", "terminal")
+    assert desk.judge(SWAP).effect is Effect.ALLOW
 
 
 def test_where_boots_have_no_name_time_goes_on_within_a_process(
@@ -403,3 +406,32 @@ def test_no_hour_and_no_day_has_more_successes_than_the_cooldown_allows(
     for at in succeeded:
         assert sum(at - HOUR_MS < other <= at for other in succeeded) <= 2
         assert sum(at - DAY_MS < other <= at for other in succeeded) <= 3
+
+
+def test_a_forecast_reserves_nothing_and_says_what_a_call_would_meet(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.judge(REFUEL, reserves=False).effect is Effect.ALLOW
+    assert not desk.path.exists()
+    for _ in range(2):
+        before = desk.path.read_bytes() if desk.path.exists() else b""
+        found = [desk.judge(REFUEL, reserves=False) for _ in range(5)]
+        assert {(one.effect, one.reservation) for one in found} == {(Effect.ALLOW, "")}
+        assert (desk.path.read_bytes() if before else b"") == before
+        use(desk, REFUEL)
+    waiting = desk.judge(REFUEL, reserves=False)
+    assert waiting == desk.judge(REFUEL)
+    assert waiting.reason == "cooldown-hour"
+    other = Desk(tmp_path / "file")
+    other.path.parent.write_text("")
+    assert other.judge(SWAP, reserves=False).reason == "state-unreadable"
+
+
+def test_a_forecast_knows_a_stop_that_could_not_be_written(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path.mkdir()
+    desk.tiers.stop_directory.write_text("a file where the stop would be written")
+    with pytest.raises(StateError):
+        desk.tiers.stop("mika", "a test")
+    desk.path.rmdir()
+    desk.tiers.stop_directory.unlink()
+    assert desk.judge(SWAP, reserves=False).reason == "emergency-stopped"

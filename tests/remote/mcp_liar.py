@@ -151,7 +151,8 @@ def serving_app(app: Any, *, log_level: str = "error") -> Iterator[McpServer]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
-        yield McpServer(label="docs", url=f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        yield McpServer(label="docs", url=url, allow_private=True)
     finally:
         server.should_exit = True
         thread.join()

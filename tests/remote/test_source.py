@@ -72,7 +72,7 @@ def test_trap_16_a_listed_file_never_means_another_place(file: str) -> None:
 
 
 def test_a_list_without_the_skills_own_file_or_with_one_twice_is_passed_over() -> None:
-    for files, said in ((["x.md"], "no SKILL.md"), (["SKILL.md", "skill.md"], "twice")):
+    for files, said in ((["x.md"], "no SKILL.md"), (["SKILL.md", "skill.md"], "one place")):
         assert said in listed({"name": "a", "files": files}, kind="opencode").problems[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval import FIELDS, Document, Hit, SearchError, SearchIndex
-from skillhouse.retrieval.index import BODY_CHARS_MAX
-from skillhouse.retrieval.table import WordTable
+from skillhouse.retrieval.indexing import BODY_CHARS_MAX
+from skillhouse.retrieval.stems import stems_of
+from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, tokens
+from tests.retrieval.fts import WordTable
 
 LIBRARY: list[Document] = [
     ("user:pdf-tools", "pdf-tools", "Merge, split and rotate documents", "Run `qpdf`."),
@@ -217,27 +220,60 @@ def test_the_start_of_a_body_is_searched_and_the_rest_is_not():
     assert [bool(index.search(word)) for word in ("early", "early2", "late")] == [True, True, False]
 
 
+def test_a_body_is_indexed_without_stop_words():
+    index = SearchIndex.from_documents([("1", "n", "", "The cat and THE hat")])
+    assert [bool(index.search(word)) for word in ("the", "and", "cat", "HAT")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_pairs_of_characters_survive_the_stemmer():
-    connection = sqlite3.connect(":memory:")
-    WordTable(connection, [(["running", "数据", "タを"], ["국어", "图", "files"], ["café"])])
-    connection.execute("CREATE VIRTUAL TABLE seen USING fts5vocab(words, row)")
-    seen = {term for (term,) in connection.execute("SELECT term FROM seen")}
-    connection.close()
-    assert seen == {"run", "数据", "タを", "국어", "图", "file", "cafe"}
+    given = ["running", "数据", "タを", "국어", "图", "files", "café"]
+    assert [*stems_of(given).values()] == [
+        (stem,) for stem in ("run", "数据", "タを", "국어", "图", "file", "cafe")
+    ]
 
 
 def test_sqlite_without_full_text_search_is_a_clear_error():
-    connection = sqlite3.connect(":memory:")
-    connection.set_authorizer(
-        lambda action, *_: (
-            sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_CREATE_VTABLE else sqlite3.SQLITE_OK
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:")
+        connection.set_authorizer(
+            lambda action, *_: (
+                sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_CREATE_VTABLE else sqlite3.SQLITE_OK
+            )
         )
-    )
+        return connection
+
     with pytest.raises(SearchError, match="search needs SQLite") as caught:
-        WordTable(connection, [])
-    connection.close()
+        stems_of(["pdf"], connect=connect)
     assert isinstance(caught.value, SkillhouseError)
     assert caught.value.sqlite_version == sqlite3.sqlite_version
+
+
+WORDS = "the pdf PDFs merge merging café 数据分析 useEffect charts chart of data".split()
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+# A word counts no more than seven times in a name.
+NAMES = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
+
+
+@given(st.lists(st.tuples(NAMES, TEXTS, TEXTS), max_size=8), TEXTS)
+def test_scores_are_those_of_sqlites_bm25(texts, query):
+    documents = [(str(n), *text) for n, text in enumerate(texts)]
+    hits = SearchIndex.from_documents(documents).search(query, limit=9)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        rows = [
+            (tokens(name), tokens(about), [t for t in tokens(body) if t not in STOP_WORDS])
+            for name, about, body in texts
+        ]
+        ranked = WordTable(connection, rows).ranked(query_terms(query), limit=9)
+    best = max((score for _, score in ranked), default=0.0)
+    named = {hit.id for hit in hits if hit.exact}
+    assert {hit.id: hit.score for hit in hits} == pytest.approx(
+        {str(row - 1): score for row, score in ranked} | dict.fromkeys(named, best)
+    )
 
 
 def test_several_threads_may_ask_one_index(library):

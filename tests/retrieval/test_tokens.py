@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.retrieval import QUERY_TERMS_MAX, name_key, query_terms, tokens
-from skillhouse.retrieval.tokens import STOP_WORDS, body_tokens
+from skillhouse.retrieval.tokens import STOP_WORDS, name_keys
 
 ANY_TEXT = st.text(st.characters())
 """Surrogates and NUL included."""
@@ -58,8 +58,9 @@ def test_capitals_find_what_small_letters_find(text):
     assert set(tokens(text.lower())) <= set(tokens(text))
 
 
-def test_a_body_is_indexed_without_stop_words():
-    assert body_tokens("The cat and THE hat") == ["cat", "hat"]
+@given(st.lists(st.text("aA Ⅳİß-_\0\n　é\u0301") | st.text()))
+def test_many_keys_at_once_are_those_one_by_one(texts):
+    assert name_keys(texts) == [name_key(text) for text in texts]
 
 
 @pytest.mark.parametrize(

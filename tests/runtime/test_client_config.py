@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -346,8 +347,16 @@ def test_a_file_that_the_client_itself_cannot_read_is_refused_with_the_entry_to_
     (places.start / ".mcp.json").write_text("{ // comment\n}")
     change = configs.install("claude-code", where="project")
     assert (change.standing, "comments" in change.reason) == (Standing.UNREADABLE, True)
+    words = [sys.executable, "-I", "-m", "skillhouse", "mcp"]
     assert json.loads(change.snippet) == {
-        "mcpServers": {"skills": {"type": "stdio", "command": "skillhouse", "args": ["mcp"]}}
+        "mcpServers": {
+            "skills": {
+                "type": "stdio",
+                "alwaysLoad": True,
+                "command": words[0],
+                "args": words[1:],
+            }
+        }
     }
     (places.home / ".gemini").mkdir()
     (places.home / ".gemini/settings.json").write_text('{"a": 1,}')

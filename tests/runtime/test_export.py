@@ -407,3 +407,20 @@ def test_our_copies_are_skills_for_the_house_as_well(place: Place) -> None:
         (skill.id, str(skill.directory)) for skill in index.skills if skill.name == "notes"
     ] == [("user:notes", str(place.source))]
     assert discover([place.home / ".agents/skills"]).skills[0].name == "notes"
+
+
+def test_a_skill_that_hides_text_is_not_exported_and_a_file_of_one_is_reported(
+    place: Place,
+) -> None:
+    (place.source / "references").mkdir()
+    (place.source / "references/more.md").write_text("\U000e0041")
+    (place.source / "logo.png").write_bytes(b"\x89PNG\x1b\x00")
+    (written,) = place.export("notes", clients=("codex",))
+    assert (written.action, written.warnings) == (
+        Action.WRITE,
+        ("`references/more.md` holds hidden characters: 1 tag character from line 1",),
+    )
+    evil = write_skill(place.home / ".config/skillhouse/skills/evil", body="See \u202ethat\n")
+    (refused,) = place.export("evil", clients=("codex",))
+    assert "holds text that people do not see" in refused.reason
+    assert not (place.home / ".agents/skills" / evil.name).exists()

@@ -349,3 +349,13 @@ def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[Listed]) -> No
 def test_without_a_bound_nothing_is_cut() -> None:
     listed = [Listed("a", "a", "x" * 99_999, "p")]
     assert fit(replace(RULE, budget_chars=None), listed) == (None, {})
+
+
+@pytest.mark.parametrize(
+    "value", ["[Beta] Use when: x", "{{a}} b", "**a** b", "@a b", "`a` b", "- a"]
+)
+def test_a_value_that_a_client_takes_as_text_does_not_drop_the_skill(
+    base: Path, value: str
+) -> None:
+    write_skill(base / "project/.claude/skills/pdf", value)
+    assert states(see(base, "claude-code")) == {".claude/skills/pdf": "seen"}

@@ -147,8 +147,10 @@ def test_no_project_opens_the_network(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     for text in (table(hosts=["*"]), '[[remotes]]\nurl = "https://a.test"'):
         (places.start / "skillhouse.toml").write_text(text)
-        with pytest.raises(ConfigError, match="cannot be set by a project"):
-            load_config(places, project=places.start)
+        config = load_config(places, project=places.start)
+        assert "cannot be set by a project" in config.problems[0].message
+        own = load_config(places)
+        assert (config.net, config.remotes) == (own.net, own.remotes)
 
 
 def test_the_managed_table_holds_whole(tmp_path: Path) -> None:

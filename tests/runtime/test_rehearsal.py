@@ -105,3 +105,14 @@ def test_the_body_of_a_skill_that_a_rule_denies_is_not_reached(tmp_path: Path) -
 def test_a_request_that_no_skill_fits_ends_after_the_ranking(tmp_path: Path) -> None:
     rehearsal = rehearse(Skillhouse(configured(make_places(tmp_path))), "zzzz qqqq")
     assert (rehearsal.hits, rehearsal.skill, rehearsal.content) == ((), None, None)
+
+
+def test_a_tool_that_the_agent_does_not_have_is_denied(tmp_path: Path) -> None:
+    """Claude Code's tool has another name than the one that the text mentions."""
+    places = make_places(tmp_path)
+    skill = tmp_path / "home/.claude/skills/demo"
+    write_skill(skill, description="Demonstrates verdicts.", body="Use `skill`.\n")
+    with Skillhouse(configured(places), profile="claude-code") as house:
+        effect, reason = verdicts(rehearse(house, "demonstrates verdicts"))["skill"]
+    assert effect == "deny"
+    assert reason.startswith("denied: unknown tool `skill`; did you mean `Skill`")

@@ -112,7 +112,7 @@ def test_a_file_with_other_bounds_is_damaged(path: Path, change: dict[str, Any])
 
 def test_a_file_that_others_may_read_is_refused(path: Path) -> None:
     path.chmod(0o640)
-    with pytest.raises(SignerError, match="chmod 600"):
+    with pytest.raises(SignerError, match="chmod -R go="):
         read_vault(path)
 
 
@@ -124,7 +124,7 @@ def test_a_link_to_a_device_or_a_fifo_does_not_hang(tmp_path: Path) -> None:
 
 def test_an_absent_file_has_no_keys(tmp_path: Path) -> None:
     assert read_vault(tmp_path / "keys.json").keys == ()
-    with pytest.raises(SignerError, match="skillhouse keys new"):
+    with pytest.raises(SignerError, match="ask the user to make one"):
         read_vault(tmp_path / "keys.json").get("main")
 
 

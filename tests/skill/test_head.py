@@ -13,6 +13,7 @@ import pytest
 from skillhouse.skill import (
     DEFAULT_POLICY,
     HEAD_BYTES,
+    SKILL_FILE_LARGE,
     SKILL_FILE_MAX,
     Finding,
     Metadata,
@@ -70,8 +71,8 @@ def test_the_head_says_what_the_whole_file_says_without_its_body(
     tmp_path: Path, given: dict[str, Any], expect: dict[str, Any]
 ) -> None:
     data, directory = bytes_of(given), given["directory"]
-    closed = CLOSED.match(data) if len(data) <= SKILL_FILE_MAX else None
-    # No finding can be about the body where there is none.
+    closed = CLOSED.match(data) if len(data) <= SKILL_FILE_LARGE else None
+    # No finding can be about the body where there is none, but for the size of the file.
     bodiless = closed[0] if closed else data
     read = read_head(tmp_path / "SKILL.md", data, directory)
     assert read == whole(bodiless, directory)
@@ -147,7 +148,7 @@ def test_the_bound_of_a_file_counts_bytes(tmp_path: Path, extra: int) -> None:
     data += b"c" * (SKILL_FILE_MAX - len(data) + extra)
     read = read_head(tmp_path / "SKILL.md", data)
     assert read == whole(data)
-    assert codes(read) == (["too-large"] if extra else [])
+    assert codes(read) == (["too-large"] if extra else ["large"])
 
 
 def test_a_sparse_gigabyte_is_refused_unread(tmp_path: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_sparse_gigabyte_is_refused_unread(tmp_path: Path) -> None:
     finally:
         os.close(handle)
     assert found is None
-    message = "expected at most 262144 bytes, got 1073741824"
+    message = "expected at most 1048576 bytes, got 1073741824"
     assert findings == [("too-large", message, None, True)]
 
 

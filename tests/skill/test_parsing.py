@@ -49,7 +49,8 @@ LINES: list[tuple[str, str | bytes, str, int | None]] = [
     ("no frontmatter", "# Title\n", "frontmatter-missing", 1),
     ("no closing line", "---\nname: x\n", "frontmatter-unclosed", 1),
     ("too much frontmatter", fenced("a" * 65_537), "frontmatter-too-large", 1),
-    ("too much of all", GOOD + " " * 262_144, "too-large", None),
+    ("too much of all", GOOD + " " * 1_048_576, "too-large", None),
+    ("much of all", GOOD + " " * 262_144, "large", None),
     ("an anchor", fenced("name: x", "a: &b c"), "yaml-alias", 3),
     ("an alias", fenced("name: x", "", "a: *b"), "yaml-alias", 4),
     ("a tag", fenced("name: x", "a:", "  - !b c"), "yaml-tag", 4),
@@ -58,10 +59,10 @@ LINES: list[tuple[str, str | bytes, str, int | None]] = [
     ("deep flow", fenced("name: x", "a:", "  " + "[" * 30 + "]" * 30), "yaml-depth", 4),
     ("deep lists", fenced("name: x", "a:", "  " + "- " * 30 + "b"), "yaml-depth", 4),
     ("deep maps", fenced(*(" " * level + "a:" for level in range(30))), "yaml-depth", 18),
-    ("a bracket left open", fenced("name: x", "a: [b", "c: d"), "yaml-error", 4),
+    ("a bracket left open", fenced("name: x", "a:", "  - [b", "c: d"), "yaml-error", 5),
     ("a quote left open", fenced("name: x", 'a: "b', "c: d"), "yaml-error", 5),
-    ("a control character", fenced("name: x", "a: \x07"), "yaml-error", 3),
-    ("a control character after others", fenced("name: x", "é: é", "a: \x07"), "yaml-error", 4),
+    ("a control character", fenced("name: x", "# \x07"), "yaml-error", 3),
+    ("a control character after others", fenced("name: x", "é: é", "# \x07"), "yaml-error", 4),
     ("a tab as indentation", fenced("a:", "\tb: c"), "yaml-error", 3),
     ("a list as a key", fenced("name: x", "[a]: b"), "yaml-error", 3),
     ("a second document", fenced("name: x", "--- # a", "b: c"), "yaml-error", 3),
@@ -138,10 +139,13 @@ def test_a_finding_has_the_line_of_what_it_is_about(
 
 @pytest.mark.req("S001-24", "S000-32")
 def test_a_message_names_the_file_and_the_line_and_the_fault() -> None:
-    result = parse_text(fenced("name: x", "tags: [a"), path=Path("skills/x/SKILL.md"))
+    result = parse_text(fenced("name: x", "tags:", "- [a"), path=Path("skills/x/SKILL.md"))
     assert result.skill is None
     assert [str(found) for found in result.diagnostics] == [
-        "skills/x/SKILL.md:4: error: not YAML: did not find expected ',' or ']' [yaml-error]"
+        (
+            "skills/x/SKILL.md:5: error: `tags`: not YAML: did not find expected ',' or ']' "
+            "[yaml-error]"
+        )
     ]
 
 

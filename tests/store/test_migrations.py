@@ -82,6 +82,7 @@ def test_a_file_that_another_process_migrated_meanwhile_is_not_migrated_again(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "notes.sqlite3"
+    path.touch(0o600)
     with closing(sqlite3.connect(path, isolation_level=None, factory=Overtaken)) as connection:
         connection.path = path
         migrate(connection, NOTES, path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, make_private
 from skillhouse.store import CACHE, STATE, Schema, Store
 from tests.store.databases import NOTES, disposable, execute, files_of, number
 
@@ -147,7 +147,7 @@ def a_file_in_the_way(directory: Path) -> Path:
 
 
 def a_directory_in_its_place(directory: Path) -> Path:
-    (directory / "notes.sqlite3" / "below").mkdir(parents=True)
+    make_private(directory / "notes.sqlite3" / "below")
     return directory / "notes.sqlite3"
 
 

@@ -31,7 +31,7 @@ def house_with(base: Path, liar: Liar, profile: str = "default") -> Iterator[Ski
     places.user_file.parent.mkdir(parents=True)
     places.user_file.write_text(ALLOW, encoding="utf-8")
     with serving(liar) as server:
-        named = McpServerSettings(label=server.label, url=server.url)
+        named = McpServerSettings(label=server.label, url=server.url, allow_private=True)
         with Skillhouse(configured(places), mcp_servers=(named,), profile=profile) as house:
             assert house.mcp_host is not None
             anyio.run(house.mcp_host.refresh, "docs")

@@ -182,3 +182,20 @@ def test_a_rule_about_fetch_takes_away_from_what_commands_reach(
         with net_house(tmp_path, port, network_rule("*"), rule) as house:
             assert get(house, port).startswith("403 skillhouse: denied: rule `fetch")
     assert pages.asked == []
+
+
+def test_a_line_of_which_one_program_may_reach_the_network_says_that_it_is_withheld(
+    tmp_path: Path, pages: Pages
+) -> None:
+    said = "network withheld: rules grant it to `curl` and not to `cat`; run each by itself"
+    (tmp_path / "project").mkdir(exist_ok=True)
+    with net_house(tmp_path, pages.server_port, network_rule("curl *")) as house:
+        (house.config.places.start / "a.txt").write_text("text")
+        line = f"curl -s --max-time 2 http://shop.test:{pages.server_port}/a ; cat a.txt"
+        result = house.call_sync("exec", {"command": line})
+        assert f"[{said}]" in result.content
+        assert newest_detail(house)["network"] == "none"
+        assert pages.asked == []
+        # What has no grant at all is as before, and so is what has one whole.
+        for alone in ("cat a.txt", f"curl -s http://shop.test:{pages.server_port}/a"):
+            assert "withheld" not in house.call_sync("exec", {"command": alone}).content

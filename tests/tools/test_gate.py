@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -121,9 +122,7 @@ def test_a_grant_of_another_workspace_does_not_count(tmp_path: Path) -> None:
         assert house.call_sync("write", {"path": "a.txt", "content": "x"}).status == "ok"
         state = house.config.state_directory
     with house_at(tmp_path / "two") as other:
-        other.config.state_directory.mkdir(parents=True)
-        for file in state.glob("state.sqlite3*"):
-            (other.config.state_directory / file.name).write_bytes(file.read_bytes())
+        shutil.copytree(state, other.config.state_directory)
         assert other.call_sync("write", {"path": "a.txt", "content": "x"}).status == "denied"
 
 

@@ -24,6 +24,7 @@ from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import Gate, Need, Output, Plan, Session, ToolCall, ToolResult
 from skillhouse.tools.call import object_schema
+from skillhouse.tools.command_inputs import CommandInputs
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
@@ -51,7 +52,7 @@ def test_a_call_waits_for_an_answer_from_elsewhere_and_then_runs_once(tmp_path: 
     with unattended(tmp_path) as house:
         asked = house.call_sync(*WRITE)
         assert (asked.status, asked.is_error) == ("pending", True)
-        assert f"skillhouse approvals approve {asked.approval_id}" in asked.content
+        assert f"ask the user to approve {asked.approval_id}" in asked.content
         assert not (tmp_path / "project/notes").exists()
         answer(house, asked.approval_id, Answer.ONCE)
         assert house.call_sync(*WRITE, approval_id=asked.approval_id).status == "ok"
@@ -237,7 +238,8 @@ def test_a_file_that_changed_between_the_answer_and_the_use_is_asked_about_anew(
     tmp_path: Path,
 ) -> None:
     file = {"run.py": "sha256:old"}
-    tool = Transfer(lambda: {"level": "write", "bound": tuple(file.items())})
+    inputs = lambda: CommandInputs(files=dict(file))  # noqa: E731 - what they are at that moment.
+    tool = Transfer(lambda: {"level": "write", "inputs": inputs})
     with unattended(tmp_path) as house:
         call = caller_of(house, tool)
         asked = call()
@@ -245,8 +247,8 @@ def test_a_file_that_changed_between_the_answer_and_the_use_is_asked_about_anew(
         file["run.py"] = "sha256:new"
         assert (call().status, tool.ran) == ("pending", 0)
         stale = call(approval_id=asked.approval_id)
-        assert (stale.status, tool.ran) == ("denied", 0)
-        assert "has changed since" in stale.content
+        assert (stale.status, tool.ran) == ("pending", 0)
+        assert "changed since the earlier question: run.py" in stale.content
         file["run.py"] = "sha256:old"
         assert (call(approval_id=asked.approval_id).status, tool.ran) == ("ok", 1)
 
@@ -254,16 +256,21 @@ def test_a_file_that_changed_between_the_answer_and_the_use_is_asked_about_anew(
 def test_a_call_is_worked_out_anew_after_the_answer(tmp_path: Path) -> None:
     file = {"run.py": "sha256:old"}
 
+    asked = []
+
     class Slow:
         async def ask(self, request: ApprovalRequest) -> Reply:
-            file["run.py"] = "sha256:new"  # While the person thinks.
+            asked.append(dict(request.facts).get("changed since the earlier question"))
+            file["run.py"] += "x"  # While the person thinks.
             return Reply(answer=Answer.ONCE, by="local", channel="terminal")
 
-    tool = Transfer(lambda: {"level": "write", "bound": tuple(file.items())})
+    inputs = lambda: CommandInputs(files=dict(file))  # noqa: E731 - what they are at that moment.
+    tool = Transfer(lambda: {"level": "write", "inputs": inputs})
     with unattended(tmp_path, channel=Slow()) as house:
         refused = caller_of(house, tool)()
         assert (refused.status, tool.ran) == ("denied", 0)
-        assert "has changed since" in refused.content
+        assert "change all the time" in refused.content
+        assert asked == [None, "run.py", "run.py"]
 
 
 @pytest.mark.req("S004-48")

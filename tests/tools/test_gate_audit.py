@@ -16,6 +16,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
 from skillhouse.audit.export import write_gate_lines
+from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import WriteGate
@@ -64,19 +65,16 @@ def test_a_failure_is_told_as_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S000-83", "S000-84")
-def test_every_verdict_about_a_write_has_a_line_of_the_published_form(tmp_path: Path) -> None:
+def test_every_verdict_of_the_write_gate_has_a_line_of_the_published_form(tmp_path: Path) -> None:
     listed = WriteGate(enabled=True, allow_users=("local",))
+    off = WriteGate(enabled=True, allow_users=("local",), confirmation=False)
     quick = ApprovalSettings(wait_seconds=0.1, unattended="deny")
     houses: list[tuple[dict[str, Any], str, str]] = [
-        ({"channel": Person([Answer.ONCE])}, "local", "success"),
+        ({"channel": Person([Answer.ONCE])}, "local", "approved"),
         ({"channel": Person([Answer.NO])}, "local", "denied"),
         ({"channel": Silent(), "approvals": quick}, "local", "timeout"),
-        ({}, "robin", "denied"),
-        (
-            {"write_gate": WriteGate(enabled=True, allow_users=("local",), confirmation=False)},
-            "local",
-            "success",
-        ),
+        ({}, "robin", "not_in_allowlist"),
+        ({"write_gate": off}, "local", "confirmation_disabled_allow"),
     ]
     for number, (values, user, result) in enumerate(houses):
         base = tmp_path / str(number)
@@ -85,7 +83,8 @@ def test_every_verdict_about_a_write_has_a_line_of_the_published_form(tmp_path: 
             house.call_sync(*WRITE, user=user, session_id="s1")
             (line,) = map(json.loads, write_gate_lines(entries(house)))
             assert line.pop("ts").endswith("Z")
-            assert line.pop("durationMs") >= 0
+            waited = [a.closed_ms - a.request.opened_ms for a in house.approvals.latest()]
+            assert [line.pop("durationMs")] == (waited or [0])
             assert line == {
                 "tool": "write",
                 "user": user,
@@ -93,6 +92,54 @@ def test_every_verdict_about_a_write_has_a_line_of_the_published_form(tmp_path: 
                 "params": {"path": "a.txt"},
                 "result": result,
             }
+            if result == "timeout":
+                assert waited >= [100]
+
+
+@pytest.mark.req("S000-83")
+def test_what_the_write_gate_did_not_judge_has_no_verdict(tmp_path: Path) -> None:
+    gate = WriteGate(enabled=True, allow_users=("local",))
+    deny = Rule(effect=Effect.DENY, action="write", pattern="*")
+    base = tmp_path / "0"
+    base.mkdir()
+    with unattended(base, write_gate=gate) as house:
+        # A look, a question that is still open, and wrong arguments.
+        house.call_sync("list", {"path": "."})
+        assert house.call_sync(*WRITE).status == "pending"
+        house.call_sync("write", {"path": "a.txt", "content": 1})
+        assert list(write_gate_lines(entries(house))) == []
+        (asked,) = house.approvals.pending()
+        house.approvals.answer(
+            asked.id, Answer.ONCE, by="local", channel="cli", nonce=asked.request.nonce
+        )
+        assert house.call_sync(*WRITE).status == "ok"
+        (line,) = map(json.loads, write_gate_lines(entries(house)))
+        assert line["result"] == "approved"
+    for number, (rule, found) in enumerate(((deny, gate), (ALLOW, WriteGate()))):
+        base = tmp_path / f"without-{number}"
+        base.mkdir()
+        with unattended(base, rule, write_gate=found) as house:
+            house.call_sync(*WRITE)
+            assert len(entries(house)) == 1
+            assert list(write_gate_lines(entries(house))) == []
+
+
+def test_a_standing_approval_is_the_write_gates_approval_at_once(tmp_path: Path) -> None:
+    gate = WriteGate(enabled=True, allow_users=("local",))
+    with unattended(tmp_path, write_gate=gate, channel=Person([Answer.SESSION])) as house:
+        for _ in range(2):
+            assert house.call_sync(*WRITE).status == "ok"
+        lines = list(map(json.loads, write_gate_lines(entries(house))))
+    assert [line["result"] for line in lines] == ["approved", "approved"]
+    assert lines[1]["durationMs"] == 0
+
+
+def test_a_path_off_the_list_is_denied_in_the_published_words(tmp_path: Path) -> None:
+    gate = WriteGate(enabled=True, allow_users=("local",), allow_paths=("docs/",))
+    with unattended(tmp_path, write_gate=gate) as house:
+        assert "path_not_allowed" in house.call_sync(*WRITE).content
+        (line,) = map(json.loads, write_gate_lines(entries(house)))
+    assert (line["result"], line["durationMs"]) == ("denied", 0)
 
 
 @pytest.mark.req("S000-117")
@@ -100,7 +147,7 @@ def test_with_the_log_down_only_what_has_no_tier_goes_on(tmp_path: Path) -> None
     policy(tmp_path, "read: {tier: 3}")
     with house_at(tmp_path, ALLOW) as house:
         (tmp_path / "project/b.txt").write_text("text")
-        house.audit_log.path.mkdir(parents=True)
+        make_private(house.audit_log.path)
         assert house.call_sync("list", {"path": "."}).status == "ok"
         # Even a read that the policy gives a tier to, and whose record need not be durable.
         for call in (WRITE, ("read", {"path": "b.txt"})):
@@ -198,7 +245,8 @@ def test_a_full_disk_under_the_house_refuses_effects_and_loses_nothing(
     """The log lies on a disk of 512 KiB; the workspace has room."""
     state = tmp_path / "state"
     state.mkdir()
-    mount = f"mount -t tmpfs -o size=512k none {state} && head -c 300k /dev/zero > {state}/filler"
+    disk = f"mount -t tmpfs -o size=512k,mode=700 none {state}"
+    mount = f"{disk} && head -c 300k /dev/zero > {state}/filler"
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     tried = shutil.which("unshare") and subprocess.run(
         [*command, mount], capture_output=True, check=False

@@ -169,7 +169,7 @@ def test_a_plan_that_runs_is_the_plan_that_was_approved(
 def test_what_runs_is_what_the_same_plan_would_run_without_a_question(tmp_path: Path) -> None:
     for number, (line, params, _) in enumerate(COMMANDS):
         base = tmp_path / str(number)
-        base.mkdir()
+        base.mkdir(0o700)
         desk = Desk(base)
         desk.approve(desk.call(line, params).approval_id)
         assert desk.call(line, params).status == "ok"

@@ -12,7 +12,7 @@ from eth_account import Account
 
 from skillhouse.approval import Answer, ApprovalError
 from skillhouse.audit import read_records
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, make_private
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import SignerSettings
@@ -32,7 +32,7 @@ def house_with_keys(base: Path, *rules: Rule) -> Skillhouse:
     config = configured(places)
 
     async def make() -> None:
-        config.state_directory.mkdir(parents=True, exist_ok=True)
+        make_private(config.state_directory)
         with process(config.state_directory) as signer:
             await signer.new_key("main", KeyKind.SECP256K1)
             terms = terms_from(("message=9/9", "eip155:1=1/1"))

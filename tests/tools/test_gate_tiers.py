@@ -90,7 +90,7 @@ def test_tier_1_is_decided_on_the_page_whatever_the_policy_says_of_asking(tmp_pa
     person = Person([Answer.ONCE])
     with house_at(tmp_path, ALLOW, person=person) as house:
         asked = house.call_sync(*WRITE)
-        assert (asked.status, "can open the page of `skillhouse up`;" in asked.content) == (
+        assert (asked.status, "on the skillhouse page, then" in asked.content) == (
             "pending",
             True,
         )
@@ -303,5 +303,5 @@ def test_a_stop_ends_the_question_that_a_person_thinks_about(tmp_path: Path) -> 
 
     with house_at(tmp_path, person=Thinking()) as house:
         told = house.call_sync(*WRITE)
-        assert (told.status, "everything was stopped" in told.content) == ("denied", True)
+        assert (told.status, "everything is stopped" in told.content) == ("denied", True)
         assert not (tmp_path / "project/a.txt").exists()

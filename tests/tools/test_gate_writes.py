@@ -130,8 +130,9 @@ def test_the_file_sets_it_and_a_project_does_not(tmp_path: Path) -> None:
     wanted = WriteGate(enabled=True, allow_users=("mika",))
     assert load_config(places).write_gate == wanted
     (places.start / "skillhouse.toml").write_text("[write_gate]\nenabled = false\n")
-    with pytest.raises(Exception, match="cannot be set by a project"):
-        load_config(places, project=places.start)
+    config = load_config(places, project=places.start)
+    assert "cannot be set by a project" in config.problems[0].message
+    assert config.write_gate == wanted
 
 
 @pytest.mark.parametrize(
@@ -263,6 +264,7 @@ def test_the_published_audit_line_of_a_verdict_names_paths_only(tmp_path: Path) 
         lines = list(map(json.loads, write_gate_lines(read_records(house.audit_log.path))))
     assert [line["params"] for line in lines] == [{"path": "b.txt"}, {"path": "a.txt"}]
     assert [line["user"] for line in lines] == ["noa", "mika"]
+    assert [line["result"] for line in lines] == ["not_in_allowlist", "approved"]
     for line in lines:
         assert set(line) == {"ts", "tool", "user", "session", "params", "result", "durationMs"}
         assert "private" not in json.dumps(line)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES
+from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES, spelled
 from skillhouse.permission.places import is_protected
 from skillhouse.sandbox import fits
-from skillhouse.tools.protection import Guarded, spelled
+from skillhouse.tools import protection
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.protection import Guarded, links_below, other_names
 
 
 @pytest.mark.parametrize(
@@ -82,3 +84,45 @@ def test_a_name_is_taken_as_the_most_forgiving_file_system_takes_it(
     relative: str, expected: str
 ) -> None:
     assert spelled(relative) == expected
+
+
+def test_the_way_to_a_place_may_not_pass_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "work/real").mkdir(parents=True)
+    (tmp_path / "work/link").symlink_to("real")
+    work = tmp_path / "work"
+    (tmp_path / "direct").symlink_to(work / "real")
+    (tmp_path / "passing").symlink_to(work / "link")
+    assert Guarded(work, [tmp_path / "direct", work / "real/file"]).detour() == ""
+    found = Guarded(work, [tmp_path / "passing"]).detour()
+    assert found.startswith(f"`{tmp_path}/passing` is reached through `link` in the workspace")
+    # A link that is itself in a protected place cannot be replaced.
+    (work / ".claude").mkdir()
+    (work / ".claude/skills").symlink_to("../real")
+    assert Guarded(work, [work / ".claude/skills/x"]).detour() == ""
+
+
+def test_other_names_of_a_file_are_found_or_the_workspace_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work/sub").mkdir(parents=True)
+    (tmp_path / "one").write_text("")
+    (tmp_path / "two").write_text("")
+    paths = [str(tmp_path / name) for name in ("one", "two", "none")]
+    assert other_names(tmp_path / "work", paths) == ()
+    os.link(tmp_path / "one", tmp_path / "work/sub/name")
+    assert other_names(tmp_path / "work", paths) == ("sub/name",)
+    monkeypatch.setattr(protection, "ENTRIES_MAX", 1)
+    with pytest.raises(RefusedError, match="too large to look for them"):
+        other_names(tmp_path / "work", paths)
+
+
+def test_links_of_a_skill_are_found_as_far_as_its_files_can_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/run.sh").write_text("")
+    (tmp_path / "scripts/link").symlink_to("run.sh")
+    assert list(links_below(tmp_path)) == [tmp_path / "scripts/link"]
+    monkeypatch.setattr(protection, "LOADED_ENTRIES_MAX", 2)
+    with pytest.raises(RefusedError, match="more than 2 files"):
+        list(links_below(tmp_path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,7 @@ def test_a_plan_shows_what_the_bytes_say_and_binds_it(tmp_path: Path) -> None:
             ("chain", "1, its coin is ETH"),
             ("nonce", "0"),
             ("gas", "21000 units, each at most 1000000000 wei"),
+            ("priority fee", "at most 1 wei for each unit"),
             ("claim of the skill, not checked", "none"),
             ("content", plan.binding),
         )
@@ -193,6 +194,24 @@ def test_a_call_that_is_not_known_says_that_its_amount_is_unknown(tmp_path: Path
         assert "AMOUNT UNKNOWN" in facts
         assert facts["calldata"] == "4 bytes: 0xd0e30db0"
         assert facts["contract"] == TOKEN
+
+    at_desk(tmp_path, work)
+
+
+def test_an_access_list_and_a_priority_fee_are_among_the_facts(tmp_path: Path) -> None:
+    entries = tuple((bytes([n]) * 20, (bytes(32),) * n) for n in range(1, 12))
+
+    async def work(desk: Desk) -> None:
+        plain = payment(ETH, MALLORY)
+        sent = replace(plain, type=2, priority_fee=7, access_list=entries)
+        plan = desk.plan(key="main", type="transaction", data=raw(sent))
+        facts = dict(plan.facts)
+        assert facts["priority fee"] == "at most 7 wei for each unit"
+        assert facts["access list"].startswith("11 entries with 66 storage keys, paid for as gas: ")
+        assert f"0x{'01' * 20}, 0x{'02' * 20}" in facts["access list"]
+        assert facts["access list"].endswith(" and 3 more addresses")
+        bare = desk.plan(key="main", type="transaction", data=raw(replace(sent, access_list=())))
+        assert "access list" not in dict(bare.facts)
 
     at_desk(tmp_path, work)
 

@@ -206,7 +206,7 @@ def test_what_signs_is_decided_on_the_page_only(status: SandboxStatus, tmp_path:
     async def scene(house: Skillhouse) -> None:
         asked = await house.call("one:tool", {})
         assert asked.status == "pending"
-        assert "the page of `skillhouse up`" in asked.content
+        assert "on the skillhouse page" in asked.content
         assert house.approvals.get(asked.approval_id or "").request.always == ()
         with pytest.raises(ApprovalError, match="transaction page or a paired device only"):
             answer(house, asked.approval_id, Answer.ONCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from skillhouse.approval import Answer
 from skillhouse.skill import DEFAULT_PROFILE, ToolRule
-from skillhouse.tools import Tool
+from skillhouse.tools import OUTPUT_MAX, Tool
 from tests.profiles.houses import house_under, opened_files, rule
 from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
@@ -38,8 +39,8 @@ def test_the_tool_says_what_it_is_for_lists_the_skills_and_takes_a_name(
         found = tool(house, "skill")
         assert "which guide through a task step by step" in found.description
         for skill in house.visible.skills:
-            assert f"<name>{skill.name}</name>" in found.description
-            assert f"<description>{skill.description}</description>" in found.description
+            first_sentence = skill.description.partition(". ")[0].rstrip(".")
+            assert f"\n{skill.name}: {first_sentence}." in found.description
         assert found.schema["required"] == ["name"]
         assert found.schema["properties"]["name"]["enum"] == [
             skill.name for skill in house.visible.skills
@@ -292,3 +293,22 @@ def test_a_smaller_budget_lists_less_and_the_search_still_finds_the_rest(
         assert house.view().catalog(style="tool").text.startswith("## Available Skills\n")
         found = house.call_sync("search_skills", {"query": small.omitted[0].name})
         assert found.content.startswith(f"{small.omitted[0].name}: ")
+
+
+@pytest.mark.parametrize("line", ["A line of it.\n", "\u65e5\u672c\u8a9e\u306e\u884c\n"])
+def test_a_large_body_is_cut_and_says_where_to_read_on(tmp_path: Path, line: str) -> None:
+    body = "".join(f"{number} {line}" for number in range(30_000))
+    place = write_skill(tmp_path / "skills/big", body=body)
+    with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
+        loaded = house.call_sync("skill", {"name": "big"}).content
+        assert len(loaded.encode()) <= OUTPUT_MAX
+        assert loaded.endswith("They grant no permission.")
+        found = re.search(r"\[cut: the rest is in (.*); `read` it with `offset` (\d+)\]", loaded)
+        assert found is not None
+        last = loaded[: found.start()].rstrip("\n").splitlines()[-1]
+        wanted = {"path": found[1], "offset": int(found[2]), "limit": 2}
+        following = house.call_sync("read", wanted).content
+        assert following.splitlines()[0].startswith(last)
+        assert found[1] == str(place / "SKILL.md")
+        # The library and the command line give all of it.
+        assert house.load("big").body == body

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.approval.broker import ApprovalBroker as ApprovalBroker
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
+    from skillhouse.approval.connections import Connections as Connections
+    from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.devices import Device as Device
     from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
     from skillhouse.approval.devices import Devices as Devices
+    from skillhouse.approval.devices import Unpaired as Unpaired
     from skillhouse.approval.grants import OWNER as OWNER
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from skillhouse.approval.signing import SignatureError as SignatureError
     from skillhouse.approval.signing import signed_headers as signed_headers
     from skillhouse.approval.signing import verified_id as verified_id
+    from skillhouse.approval.tokens import Issuer as Issuer
+    from skillhouse.approval.tokens import Tokens as Tokens
     from skillhouse.approval.waiting import Settled as Settled
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
     from skillhouse.approval.webhook import checked_url as checked_url
@@ -45,7 +50,8 @@ else:
         __name__,
         {
             "broker": "ApprovalBroker ApprovalEvent",
-            "devices": "Device DeviceAnswer Devices",
+            "connections": "Connections new_connection",
+            "devices": "Device DeviceAnswer Devices Unpaired",
             "grants": "OWNER Grant GrantStore grant_patterns may_last",
             "record": "Approval State",
             "request": (
@@ -54,6 +60,7 @@ else:
             ),
             "settings": "ApprovalSettings",
             "signing": "SignatureError signed_headers verified_id",
+            "tokens": "Issuer Tokens",
             "waiting": "Settled",
             "webhook": "WebhookChannel checked_url",
             "who": "offered",

@@ -8,12 +8,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from skillhouse.approval.connections import Connections
 from skillhouse.approval.grants import Grant, GrantStore
 from skillhouse.approval.ledger import Ledger
-from skillhouse.approval.record import Approval, State
+from skillhouse.approval.record import Approval, State, another_client, closed
 from skillhouse.approval.request import (
     LASTING,
     Answer,
@@ -21,10 +23,12 @@ from skillhouse.approval.request import (
     ApprovalRequest,
     Channel,
     Reply,
+    session_key,
 )
 from skillhouse.approval.settings import TIRED_SECONDS, ApprovalSettings
-from skillhouse.approval.waiting import Settled, Turns, heard
+from skillhouse.approval.waiting import Settled, Turns, heard, settled
 from skillhouse.approval.who import offered, refusal
+from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
 """Characters of what a person says with an answer."""
@@ -66,6 +70,8 @@ class ApprovalBroker:
         self.page = self.settings.page_url
         """Address of the page where questions are decided, as far as this process knows it."""
         self.grant_store = GrantStore(state_directory)
+        self.connections = Connections(state_directory)
+        """The clients' connections that have asked in this process."""
         self._ledger = Ledger(state_directory, self.settings, clock)
         self._matches = matches
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
@@ -73,6 +79,7 @@ class ApprovalBroker:
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
+        self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
 
     def subscribe(self, told: Callable[[ApprovalEvent], None]) -> Callable[[], None]:
         """Tell a callable of each question and answer of this process, until what is returned runs.
@@ -94,10 +101,16 @@ class ApprovalBroker:
 
         Raises:
             ApprovalError: too many are open, or this user's calls ask too often.
+            OSError: nobody could see later whether the client's connection has ended.
         """
-        approval = self._ledger.open(request)
+        approval = self._opened(request)
         self._tell("asked", approval)
         return approval
+
+    def _opened(self, request: ApprovalRequest) -> Approval:
+        # INVARIANT: alive before the question is there, so that no other client can take it over.
+        self.connections.hold(request.connection)
+        return self._ledger.open(request)
 
     def get(self, prefix: str) -> Approval:
         """Return the question whose id is or begins with `prefix`.
@@ -130,6 +143,8 @@ class ApprovalBroker:
         channel: str,
         nonce: str,
         message: str = "",
+        device: str = "",
+        device_name: str = "",
     ) -> Approval:
         """Answer a question; of all who answer, the first whose answer counts has answered it.
 
@@ -140,6 +155,8 @@ class ApprovalBroker:
             channel: Where they said it.
             nonce: That of the question, as a proof that this very one was seen.
             message: What the person would have instead.
+            device: Id of the paired device that gave the answer, if one did.
+            device_name: What that device is called.
 
         Raises:
             ApprovalError: the answer does not count; nothing was changed.
@@ -152,37 +169,54 @@ class ApprovalBroker:
                 "wrong-nonce", f"the answer is to another question than `{found.id}`"
             )
         reply = Reply(
-            answer=answer, by=by, channel=channel, message=_bytes(message[:MESSAGE_MAX]).decode()
+            answer=answer,
+            by=by,
+            channel=channel,
+            message=_bytes(message[:MESSAGE_MAX]).decode(),
+            device=device,
+            device_name=device_name,
         )
         why_not = refusal(found.request, reply)
         if why_not:
             raise ApprovalError("not-allowed", f"the answer does not count: {why_not}")
         if answer not in offered(found.request):
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
-        if not self._ledger.answer(found, reply, self._lasting(found.request, answer)):
+        if not self._ledger.answer(found, reply, self._lasting(found.request, reply)):
             now = self._ledger.get(approval_id) or found
-            raise ApprovalError(*_closed(now))
+            if now.state is State.OPEN and device:
+                raise ApprovalError("not-allowed", "the device is not paired any more")
+            raise ApprovalError(*closed(now))
         answered = self._ledger.get(approval_id) or found
         self._tell("answered", answered)
         self._answer_others(answered, reply)
         return answered
 
-    def redeem(self, approval_id: str, content_digest: str, session: str) -> Approval:
+    def redeem(
+        self,
+        approval_id: str,
+        content_digest: str,
+        session: str,
+        client: str = "",
+        connection: str = "",
+    ) -> Approval:
         """Use a yes for the call that it is about, once.
 
         Args:
             approval_id: The whole id.
             content_digest: Digest of the call as it is at the moment of use.
-            session: The conversation of the call; nobody else's call can use the yes.
+            session: Who calls, as `session_key` gives it; nobody else's call can use the yes.
+            client: Name of the client that calls.
+            connection: Its connection: the one that asked, or the successor of one that ended.
 
         Raises:
-            ApprovalError: it is open, denied, ended, used, or about another call.
+            ApprovalError: it is open, denied, ended, used, about another call or another client's.
         """
-        if self._ledger.redeem(approval_id, content_digest, session):
+        is_owner = partial(self.connections.own, client=client, connection=connection)
+        if self._ledger.redeem(approval_id, content_digest, session, is_owner):
             used = self._ledger.get(approval_id)
             if used is not None:
                 if used.answer == Answer.SESSION.value:
-                    self._allow_session(used.request)
+                    self._allow_session(used, client, connection)
                 return used
         found = self._ledger.get(approval_id)
         if found is None:
@@ -193,9 +227,11 @@ class ApprovalBroker:
                 "another-call",
                 "the call is not the one that was approved, or what it is about has changed since",
             )
+        if not is_owner(found.request):
+            raise another_client(found)
         if found.state is State.APPROVED:
             raise ApprovalError("clock", "the clock went back since the question was asked")
-        raise ApprovalError(*_closed(found))
+        raise ApprovalError(*closed(found))
 
     async def settle(self, request: ApprovalRequest, given: str = "") -> Settled:
         """Return how a question stands: answered before, answered now, or still open.
@@ -206,21 +242,32 @@ class ApprovalBroker:
             request: The exact call.
             given: Id of the approval that the caller says it has.
         """
-        async with self._turns.of(f"{request.session}{request.session_id}"):
+        async with self._turns.of(f"{request.connection_key}{request.session_id}"):
             try:
-                found = self._ledger.get(given) if given else self._ledger.repeated(request)
-                if given and found is None:
-                    raise ApprovalError("unknown", f"no approval `{given}`")
-                if found is None:
-                    self._refuse_tired(request)
-                    found = self.open(request)
+                found, is_new = await in_thread(lambda: self._question(request, given))
+                if is_new:
+                    self._tell("asked", found)
                 if found.state is State.OPEN and not given:
                     found = await heard(self, self._ledger, found, waits=bool(self._subscribers))
             except ApprovalError as error:
                 return Settled(status="denied", reason=str(error))
             if found.state is State.DENIED:
-                self._ledger.delivered(found.id)
-            return _settled(found)
+                await in_thread(lambda: self._ledger.delivered(found.id))
+            return settled(found)
+
+    def _question(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
+        """Return the question about a call, and whether it was not there before."""
+        own, client, connection = self.connections.own, request.client, request.connection
+        is_owner = partial(own, client=client, connection=connection)
+        found = self._ledger.get(given) if given else self._ledger.repeated(request, is_owner)
+        if given and found is None:
+            raise ApprovalError("unknown", f"no approval `{given}`")
+        if found is not None and not is_owner(found.request):
+            raise another_client(found)
+        if found is not None:
+            return found, False
+        self._refuse_tired(request)
+        return self._opened(request), True
 
     def revoke(self, grant_id: str) -> bool:
         """Take a lasting yes back, with every yes of that user that waits to be used.
@@ -238,16 +285,29 @@ class ApprovalBroker:
         self._ledger.withdraw_all()
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
-        """Return what was allowed for the rest of a conversation."""
-        return self._session_grants.get(session, ())
+        """Return what was allowed for the rest of a connection, by whom still may answer.
 
-    def _lasting(self, request: ApprovalRequest, answer: Answer) -> tuple[Grant, ...]:
+        Args:
+            session: Who calls, with the client's connection, as `session_key` gives it.
+        """
+        found = self._session_grants.get(session, ())
+        if not any(grant.device for grant in found):
+            return found
+        # Another process may have unpaired the device.
+        stamp = self._ledger.stamp()
+        if stamp != self._paired[0]:
+            self._paired = (stamp, self._ledger.paired())
+        return tuple(g for g in found if not g.device or g.device in self._paired[1])
+
+    def _lasting(self, request: ApprovalRequest, reply: Reply) -> tuple[Grant, ...]:
         """Return what an answer grants beyond this process."""
-        if answer not in (Answer.PROJECT, Answer.ALWAYS):
+        if reply.answer not in (Answer.PROJECT, Answer.ALWAYS):
             return ()
-        return self._grants(request, request.place if answer is Answer.PROJECT else "")
+        return self._grants(request, request.place if reply.answer is Answer.PROJECT else "", reply)
 
-    def _grants(self, request: ApprovalRequest, place: str) -> tuple[Grant, ...]:
+    def _grants(
+        self, request: ApprovalRequest, place: str, given: Reply | Approval
+    ) -> tuple[Grant, ...]:
         now = self._ledger.now_ms()
         return tuple(
             Grant(
@@ -257,17 +317,21 @@ class ApprovalBroker:
                 skill_digest=pattern.skill_digest,
                 user=request.user,
                 agent=request.agent,
+                device=given.device,
+                device_name=given.device_name,
                 granted_ms=now,
                 expires_ms=now + self.settings.grant_days * 86_400_000,
             )
             for pattern in request.patterns
         )
 
-    def _allow_session(self, request: ApprovalRequest) -> None:
+    def _allow_session(self, used: Approval, client: str, connection: str) -> None:
+        request = used.request
+        key = session_key(request.agent, request.user, request.channel, client, connection)
         with self._lock:
-            before = self._session_grants.get(request.session, ())
-            fresh = [g for g in self._grants(request, request.place) if g not in before]
-            self._session_grants[request.session] = (*before, *fresh)
+            before = self._session_grants.get(key, ())
+            fresh = [g for g in self._grants(request, request.place, used) if g not in before]
+            self._session_grants[key] = (*before, *fresh)
 
     def _answer_others(self, answered: Approval, reply: Reply) -> None:
         """Answer the open questions that this answer settles as well."""
@@ -293,10 +357,10 @@ class ApprovalBroker:
         if refusal(other, reply):
             return False
         if reply.answer is Answer.NO:
-            return other.session == request.session
+            return other.connection_key == request.connection_key
         if other.is_for_page or (other.user, other.agent) != (request.user, request.agent):
             return False
-        if reply.answer is Answer.SESSION and other.session != request.session:
+        if reply.answer is Answer.SESSION and other.connection_key != request.connection_key:
             return False
         if reply.answer is not Answer.ALWAYS and other.place != request.place:
             return False
@@ -332,25 +396,3 @@ class ApprovalBroker:
 def _bytes(text: str) -> bytes:
     """Return text of an untrusted source, which may hold half of a surrogate pair."""
     return text.encode("utf-8", "replace")
-
-
-def _settled(found: Approval) -> Settled:
-    if found.state is State.APPROVED:
-        return Settled(status="approved", reason="", approval=found)
-    if found.state is State.OPEN:
-        return Settled(status="pending", reason="waits for an answer", approval=found)
-    return Settled(status="denied", reason=_closed(found)[1], approval=found)
-
-
-def _closed(found: Approval) -> tuple[str, str]:
-    """Return the code of a question that is not open any more, and what became of it, in words."""
-    said = f": {found.message}" if found.message else ""
-    if found.state is State.EXPIRED:
-        return "expired", found.message or "nobody answered in time, or the answer was not used"
-    if found.state is State.USED:
-        return "used", f"approval `{found.id}` was used already"
-    if found.state is State.DENIED:
-        return ("answered", f"refused{said}") if found.by else ("denied", found.message)
-    if found.state is State.OPEN:
-        return "open", f"approval `{found.id}` waits for an answer"
-    return "answered", f"approval `{found.id}` was answered already"

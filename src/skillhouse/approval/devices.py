@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.grants import STATE_FILE
+from skillhouse.approval.grants import OWNER, STATE_FILE, file_stamp
 from skillhouse.approval.record import Approval
 from skillhouse.approval.request import Answer, ApprovalError
 from skillhouse.approval.signing import (
@@ -21,12 +23,18 @@ from skillhouse.approval.signing import (
     secret_bytes,
     verified_id,
 )
+from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 BODY_MAX = 16_384
 """Bytes of an answer."""
 SECRET_BYTES = 32
+REFUSED_SECONDS = 60
+"""Refused messages are recorded once in this time, with their number: anyone may send them."""
+
+Record = Callable[[str, "Device | None", str], None]
+"""Records an event (`paired`, `unpaired`, `answered` or `refused`), the device, and details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,17 @@ class Device:
     secret: str = field(repr=False)
     """`whsec_` and base64; shown once, when it is paired."""
     paired_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaired:
+    """What ended with a device."""
+
+    device: Device
+    approvals: int
+    """Approvals that no call had used yet."""
+    grants: int
+    """Standing approvals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +78,26 @@ class DeviceAnswer:
 class Devices:
     """The devices of a house, and their answers."""
 
-    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Take where state is kept, and a clock of seconds since 1970."""
+    def __init__(
+        self,
+        state_directory: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        record: Record = lambda *_: None,
+    ) -> None:
+        """Take where state is kept, a clock of seconds since 1970, and what records events."""
         self._path = state_directory / STATE_FILE
         self._clock = clock
+        self._record = record
+        self._tokens = Tokens(state_directory, clock=clock)
+        # INVARIANT: held to change what follows; answers come on threads of their own.
+        self._lock = threading.Lock()
+        self._refused = 0
+        self._secrets: tuple[tuple[int, ...], tuple[str, ...]] = ((), ())
+        self._recorded_at = -float("inf")
 
     def pair(self, name: str, *, user: str) -> Device:
-        """Return a new device with a secret of its own."""
+        """Return a new device with a secret of its own; what cannot be recorded is not paired."""
         device = Device(
             id=secrets.token_hex(8),
             name=name,
@@ -73,7 +105,8 @@ class Devices:
             secret="whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode(),
             paired_ms=int(self._clock() * 1000),
         )
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        self._record("paired", device, "")
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO device VALUES (?, ?, ?, ?, ?)",
                 (device.id, device.name, device.user, device.secret, device.paired_ms),
@@ -84,17 +117,50 @@ class Devices:
         """Return every device, oldest first."""
         if not self._path.exists():
             return ()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             rows = store.rows("SELECT id, name, user, secret, paired_ms FROM device ORDER BY rowid")
         return tuple(
             Device(id=i, name=name, user=user, secret=secret, paired_ms=paired)
             for i, name, user, secret, paired in rows
         )
 
-    def unpair(self, device_id: str) -> bool:
-        """Forget a device; whether there was one."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
-            return connection.execute("DELETE FROM device WHERE id = ?", (device_id,)).rowcount == 1
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secrets of the paired devices, which no log may hold."""
+        try:
+            stamp = file_stamp(self._path)
+            if stamp != self._secrets[0]:
+                self._secrets = (stamp, tuple(device.secret for device in self.all()))
+        except StateError:
+            # INVARIANT: a state that cannot be read keeps no refusal out of the log.
+            return self._secrets[1]
+        return self._secrets[1]
+
+    def unpair(self, device_id: str) -> Unpaired | None:
+        """Forget a device with every approval of it that could still be used; None for no device.
+
+        What it allowed for the rest of a conversation ends as well, in every process
+        (`ApprovalBroker.session_grants`).
+        """
+        device = next((found for found in self.all() if found.id == device_id), None)
+        if device is None:
+            return None
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM device WHERE id = ?", (device_id,))
+            connection.execute("DELETE FROM approval_token WHERE device = ?", (device_id,))
+            # An answer of before devices were noted may be this one's.
+            approvals = connection.execute(
+                "UPDATE approval SET state = 'expired', message = 'the device was unpaired' "
+                "WHERE state = 'approved' AND (device = ? "
+                "OR device = '' AND answered_channel = 'device')",
+                (device_id,),
+            ).rowcount
+            grants = connection.execute(
+                "DELETE FROM lasting_grant WHERE device = ?", (device_id,)
+            ).rowcount
+        self._record(
+            "unpaired", device, f"{approvals} unused and {grants} standing approvals ended"
+        )
+        return Unpaired(device=device, approvals=approvals, grants=grants)
 
     def answer(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> Approval:
         """Take one signed answer.
@@ -108,7 +174,56 @@ class Devices:
             SignatureError: the message is not that of a paired device, is old, or came before.
             ApprovalError: the answer does not count.
         """
-        given = _decoded(body)
+        device, given, question = self._proved(broker, headers, body)
+        answered = broker.answer(
+            question.id,
+            given.answer,
+            by=device.user,
+            channel="device",
+            nonce=given.nonce,
+            message=given.message,
+            device=device.id,
+            device_name=device.name,
+        )
+        self._record("answered", device, f"{given.answer.value} to approval {question.id}")
+        return answered
+
+    def token(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> str:
+        """Return a one-time token for a question, to a device that answers it with `once`.
+
+        Raises:
+            SignatureError: as `answer`.
+            ApprovalError: as `answer`; or the answer is another one.
+        """
+        device, given, question = self._proved(broker, headers, body)
+        if given.answer is not Answer.ONCE:
+            raise ApprovalError("not-offered", "a token approves once, and nothing else")
+        if not hmac.compare_digest(question.request.nonce.encode(), given.nonce.encode()):
+            raise ApprovalError("wrong-nonce", "the answer is to another question")
+        if device.user not in (OWNER, question.request.user):
+            raise ApprovalError("not-allowed", "the question is one of another user's")
+        issuer = Issuer(user=device.user, device=device.id, device_name=device.name)
+        token = self._tokens.issue(question, issuer)
+        self._record("answered", device, f"a one-time token for approval {question.id}")
+        return token
+
+    def _proved(
+        self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Device, DeviceAnswer, Approval]:
+        """Return who sent a message, what it says, and the question that it is about."""
+        given: DeviceAnswer | None = None
+        try:
+            given = _decoded(body)
+            device = self._sender(given, headers, body)
+        except SignatureError as error:
+            self._note_refused(given.device if given else "", error)
+            raise
+        question = broker.get(given.approval)
+        if question.request.content_digest != given.content_digest:
+            raise ApprovalError("another-call", "the device showed another call than this one")
+        return device, given, question
+
+    def _sender(self, given: DeviceAnswer, headers: Mapping[str, str], body: bytes) -> Device:
         device = next((d for d in self.all() if d.id == given.device), None)
         # An unknown device takes as long, and says the same, as a wrong signature.
         secret = (
@@ -118,23 +233,25 @@ class Devices:
         if device is None:
             raise SignatureError("wrong", "the signature is not right")
         self._take_once(device.id, message_id)
-        question = broker.get(given.approval)
-        if question.request.content_digest != given.content_digest:
-            raise ApprovalError("another-call", "the device showed another call than this one")
-        return broker.answer(
-            question.id,
-            given.answer,
-            by=device.user,
-            channel="device",
-            nonce=given.nonce,
-            message=given.message,
-        )
+        return device
+
+    def _note_refused(self, device_id: str, error: SignatureError) -> None:
+        """Record that messages were refused; the first at once, the others by their number."""
+        with self._lock:
+            self._refused += 1
+            now = self._clock()
+            if now - self._recorded_at < REFUSED_SECONDS:
+                return
+            count, self._refused, self._recorded_at = self._refused, 0, now
+        known = next((device for device in self.all() if device.id == device_id), None)
+        who = "" if known else "; it names no paired device"
+        self._record("refused", known, f"{error}{who} (messages refused since the last: {count})")
 
     def _take_once(self, device_id: str, message_id: str) -> None:
         now_ms = int(self._clock() * 1000)
         until_ms = now_ms + 2 * WINDOW_SECONDS * 1000
         try:
-            with Store(self._path, STATE) as store, store.transaction() as connection:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM device_nonce WHERE expires_ms <= ?", (now_ms,))
                 connection.execute(
                     "INSERT INTO device_nonce VALUES (?, ?, ?)", (device_id, message_id, until_ms)

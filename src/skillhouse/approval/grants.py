@@ -6,11 +6,13 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from skillhouse.approval.settings import CLOCK_BACK_SECONDS
 from skillhouse.floor import ONE_TIME
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 STATE_FILE = "state.sqlite3"
 
@@ -41,10 +43,17 @@ class Grant:
     """Tree digest of the skill it is about; empty when no skill is."""
     user: str = OWNER
     agent: str = "default"
+    device: str = ""
+    """Id of the paired device that granted it; empty when none did. Unpairing ends it."""
+    device_name: str = field(default="", compare=False)
     id: str = field(default="", compare=False)
     granted_ms: int = field(default=0, compare=False)
     expires_ms: int = field(default=0, compare=False)
     """Milliseconds since 1970; from then on it does not hold."""
+
+    def is_current(self, now_ms: float) -> bool:
+        """Whether it holds at a time; a clock that is before it was granted was set back."""
+        return self.granted_ms - CLOCK_BACK_SECONDS * 1000 <= now_ms < self.expires_ms
 
     def is_for(self, *, user: str, agent: str, place: str, skill_digest: str) -> bool:
         """Whether it holds for calls of this user and agent, here, about this state of a skill."""
@@ -111,7 +120,7 @@ class GrantStore:
         self._path = state_directory / STATE_FILE
 
     def stamp(self) -> tuple[int, ...]:
-        """Return numbers that change whenever the state file does; empty when there is none."""
+        """Do as `file_stamp`, for the state file."""
         return file_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:
@@ -122,20 +131,29 @@ class GrantStore:
         """
         if not self._path.exists():
             return ()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             query = f"SELECT {_COLUMNS} FROM lasting_grant ORDER BY rowid"  # noqa: S608 - a constant.
             return tuple(_grant(row) for row in store.rows(query))
 
     def add(self, grants: Sequence[Grant]) -> None:
         """Keep grants; one that is there already gets the new end."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             insert_grants(connection, grants)
+
+    def end(self, now_ms: int) -> None:
+        """Note which grants have ended, so that they hold no more when the clock is set back."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "UPDATE lasting_grant SET expires_ms = granted_ms "
+                "WHERE expires_ms <= ? AND expires_ms > granted_ms",
+                (now_ms,),
+            )
 
     def revoke(self, grant_id: str) -> Grant | None:
         """Forget the grant of this id and return it; None when there is none."""
         found = next((grant for grant in self.all() if grant.id == grant_id), None)
         if found is not None:
-            with Store(self._path, STATE) as store, store.transaction() as connection:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM lasting_grant WHERE id = ?", (grant_id,))
         return found
 
@@ -143,7 +161,7 @@ class GrantStore:
         """Forget every grant and return how many there were."""
         count = len(self.all())
         if count:
-            with Store(self._path, STATE) as store, store.transaction() as connection:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM lasting_grant")
         return count
 
@@ -151,8 +169,8 @@ class GrantStore:
 def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> None:
     """Keep grants inside a transaction of the caller's."""
     connection.executemany(
-        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
-        "ON CONFLICT (action, pattern, place, skill_digest, user, agent) DO UPDATE "
+        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+        "ON CONFLICT (action, pattern, place, skill_digest, user, agent, device) DO UPDATE "
         "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
         [
             (
@@ -165,6 +183,8 @@ def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> No
                 g.agent,
                 g.granted_ms,
                 g.expires_ms,
+                g.device,
+                g.device_name,
             )
             for g in grants
         ],
@@ -172,7 +192,12 @@ def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> No
 
 
 def file_stamp(path: Path) -> tuple[int, ...]:
-    """Return numbers that change whenever a database's files do; empty when there are none."""
+    """Return numbers that change with each commit to a database; empty when there is none.
+
+    The log grows before a commit counts, so its size alone would miss the commit of who is just
+    writing. What readers go by is the header of the index (SQLite, "WAL-mode File Format",
+    section 2.1), which has a counter of commits.
+    """
     found: list[int] = []
     for suffix in ("", "-wal"):
         try:
@@ -180,10 +205,16 @@ def file_stamp(path: Path) -> tuple[int, ...]:
         except FileNotFoundError:
             continue
         found += [info.st_ino, info.st_size, info.st_mtime_ns]
+    with suppress(FileNotFoundError), open(f"{path}-shm", "rb", buffering=0) as index:
+        found.append(int.from_bytes(index.read(_INDEX_HEADER_BYTES), "big"))
     return tuple(found)
 
 
-_COLUMNS = "id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms"
+_INDEX_HEADER_BYTES = 48
+_COLUMNS = (
+    "id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms, "
+    "device, device_name"
+)
 
 
 def _grant(row: Sequence[object]) -> Grant:

@@ -23,9 +23,12 @@ from skillhouse.approval.settings import (
     ApprovalSettings,
 )
 from skillhouse.floor import shaped
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
-_COLUMNS = "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms"
+_COLUMNS = (
+    "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms, "
+    "device, device_name"
+)
 
 
 class Ledger:
@@ -61,7 +64,7 @@ class Ledger:
             opened_ms=now,
             expires_ms=now + self._settings.expires_seconds * 1000,
         )
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             _sweep(connection, now)
             self._refuse_flood(connection, request.user, now)
             connection.execute(
@@ -85,13 +88,17 @@ class Ledger:
         """Write an answer and what it grants, if the question is still open; whether it was."""
         now = self.now_ms()
         state = State.DENIED if reply.answer is Answer.NO else State.APPROVED
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            _end(connection, now)
             # INVARIANT: the state is compared and set in one statement, so that of two answers,
             # from whatever process, exactly one counts.
             changed = connection.execute(
                 "UPDATE approval SET state = ?, answer = ?, answered_by = ?, answered_channel = ?, "
-                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?) "
-                "WHERE id = ? AND state = 'open' AND nonce = ? AND expires_ms > ?",
+                "message = ?, closed_ms = ?, expires_ms = max(expires_ms, ?), "
+                "device = ?, device_name = ? "
+                "WHERE id = ? AND state = 'open' AND nonce = ? AND expires_ms > ? "
+                # INVARIANT: a device that was unpaired meanwhile gives no answer.
+                "AND (? = '' OR EXISTS (SELECT 1 FROM device WHERE id = ?))",
                 (
                     state.value,
                     reply.answer.value,
@@ -100,19 +107,42 @@ class Ledger:
                     reply.message,
                     now,
                     now + YES_SECONDS * 1000,
+                    reply.device,
+                    reply.device_name,
                     found.id,
                     found.request.nonce,
                     now,
+                    reply.device,
+                    reply.device,
                 ),
             ).rowcount
             if changed:
                 insert_grants(connection, grants)
         return changed == 1
 
-    def redeem(self, approval_id: str, content_digest: str, session: str) -> bool:
-        """Take a yes for the call that it is about, once; whether it could be taken."""
+    def redeem(
+        self,
+        approval_id: str,
+        content_digest: str,
+        session: str,
+        is_owner: Callable[[ApprovalRequest], bool],
+    ) -> bool:
+        """Take a yes for the call that it is about, once; whether it could be taken.
+
+        Args:
+            approval_id: The whole id.
+            content_digest: Digest of the call.
+            session: Who calls, as `session_key` gives it.
+            is_owner: Whether the caller's connection is the one that asked, or its successor.
+        """
         now = self.now_ms()
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            _end(connection, now)
+            row = connection.execute(
+                "SELECT request FROM approval WHERE id = ?", (approval_id,)
+            ).fetchone()
+            if row is None or not is_owner(shaped(json.loads(row[0]), ApprovalRequest)):
+                return False
             changed = connection.execute(
                 "UPDATE approval SET state = 'used' WHERE id = ? AND state = 'approved' "
                 "AND content_digest = ? AND session = ? AND expires_ms > ? AND opened_ms <= ?",
@@ -128,7 +158,7 @@ class Ledger:
 
     def expire(self, approval_id: str, message: str) -> bool:
         """Close an open question that nobody answered; whether it was open."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             changed = connection.execute(
                 "UPDATE approval SET state = 'expired', message = ?, closed_ms = ?, "
                 "is_delivered = 1 WHERE id = ? AND state = 'open'",
@@ -138,7 +168,7 @@ class Ledger:
 
     def withdraw(self, user: str) -> None:
         """Let every yes of a user's calls that was not used yet end."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "UPDATE approval SET state = 'expired', message = 'withdrawn' "
                 "WHERE state = 'approved' AND user = ?",
@@ -147,7 +177,7 @@ class Ledger:
 
     def withdraw_all(self) -> None:
         """End every open question and every yes that was not used yet."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "UPDATE approval SET state = 'expired', message = 'everything was stopped', "
                 "closed_ms = ? WHERE state IN ('open', 'approved')",
@@ -156,7 +186,7 @@ class Ledger:
 
     def delivered(self, approval_id: str) -> None:
         """Note that the caller was told the no."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("UPDATE approval SET is_delivered = 1 WHERE id = ?", (approval_id,))
 
     def get(self, approval_id: str) -> Approval | None:
@@ -167,8 +197,10 @@ class Ledger:
         """Return the questions whose ids begin with `prefix`."""
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY rowid", len(prefix), prefix)
 
-    def repeated(self, request: ApprovalRequest) -> Approval | None:
-        """Return the question about this very call that still has something to say."""
+    def repeated(
+        self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
+    ) -> Approval | None:
+        """Return the caller's question about this very call that still has something to say."""
         found = self._select(
             "WHERE content_digest = ? AND session = ? AND (state IN ('open', 'approved') OR "
             "state = 'denied' AND is_delivered = 0) ORDER BY rowid DESC",
@@ -176,7 +208,7 @@ class Ledger:
             request.session,
         )
         # A yes that waits is worth more than a later question.
-        found = tuple(f for f in found if f.state is not State.EXPIRED)
+        found = tuple(f for f in found if f.state is not State.EXPIRED and is_owner(f.request))
         return next((f for f in found if f.state is State.APPROVED), next(iter(found), None))
 
     def open_ones(self) -> tuple[Approval, ...]:
@@ -201,11 +233,18 @@ class Ledger:
             return 0
         return found[0].closed_ms
 
+    def paired(self) -> frozenset[str]:
+        """Return the ids of the paired devices."""
+        if not self._path.exists():
+            return frozenset()
+        with pooled(self._path, STATE) as store:
+            return frozenset(str(row[0]) for row in store.rows("SELECT id FROM device"))
+
     def _select(self, clause: str, *values: object) -> tuple[Approval, ...]:
         if not self._path.exists():
             return ()
         now = self.now_ms()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             rows = store.rows(f"SELECT {_COLUMNS} FROM approval {clause}", values)  # noqa: S608 - clauses are ours.
         return tuple(_approval(row, now) for row in rows)
 
@@ -233,18 +272,22 @@ class Ledger:
             if connection.execute(query, values).fetchone()[0] >= most:
                 raise ApprovalError(
                     code,
-                    f"{most} {words}, and no more are taken; answer some "
-                    "(`skillhouse approvals list`) or wait",
+                    f"{most} {words}, and no more are taken; ask the user to answer some, or wait",
                 )
 
 
-def _sweep(connection: sqlite3.Connection, now: int) -> None:
-    """Close what has ended, and forget what was closed long ago."""
+def _end(connection: sqlite3.Connection, now: int) -> None:
+    """Close what has ended, so that it stays so when the clock is set back."""
     connection.execute(
         "UPDATE approval SET state = 'expired', closed_ms = ? "
         "WHERE state IN ('open', 'approved') AND expires_ms <= ?",
         (now, now),
     )
+
+
+def _sweep(connection: sqlite3.Connection, now: int) -> None:
+    """Close what has ended, and forget what was closed long ago."""
+    _end(connection, now)
     connection.execute(
         "UPDATE approval SET request = json_set(request, '$.content', '{}', '$.facts', json('[]')) "
         "WHERE state NOT IN ('open', 'approved') AND closed_ms < ? "
@@ -259,7 +302,7 @@ def _sweep(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _approval(row: Sequence[object], now: int) -> Approval:
-    text, state, answer, by, channel, message, closed_ms, expires_ms = row
+    text, state, answer, by, channel, message, closed_ms, expires_ms, device, device_name = row
     request = shaped(json.loads(str(text)), ApprovalRequest)
     kept = State(str(state))
     # What nobody has swept yet has ended all the same.
@@ -273,4 +316,6 @@ def _approval(row: Sequence[object], now: int) -> Approval:
         channel=str(channel),
         message=str(message),
         closed_ms=int(str(closed_ms)),
+        device=str(device),
+        device_name=str(device_name),
     )

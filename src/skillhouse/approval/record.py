@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from skillhouse.approval.request import ApprovalRequest
+from skillhouse.approval.request import ApprovalError, ApprovalRequest
 
 
 class State(enum.StrEnum):
@@ -35,8 +35,30 @@ class Approval:
     message: str = ""
     closed_ms: int = 0
     """When it was answered or expired; 0 before."""
+    device: str = ""
+    """Id of the paired device that answered; empty when none did."""
+    device_name: str = ""
 
     @property
     def id(self) -> str:
         """The question's id."""
         return self.request.id
+
+
+def closed(found: Approval) -> tuple[str, str]:
+    """Return the code of a question that is not open any more, and what became of it, in words."""
+    said = f": {found.message}" if found.message else ""
+    if found.state is State.EXPIRED:
+        return "expired", found.message or "nobody answered in time, or the answer was not used"
+    if found.state is State.USED:
+        return "used", f"approval `{found.id}` was used already"
+    if found.state is State.DENIED:
+        return ("answered", f"refused{said}") if found.by else ("denied", found.message)
+    if found.state is State.OPEN:
+        return "open", f"approval `{found.id}` waits for an answer"
+    return "answered", f"approval `{found.id}` was answered already"
+
+
+def another_client(found: Approval) -> ApprovalError:
+    """Return the error of a client that comes with another one's approval."""
+    return ApprovalError("another-client", f"approval `{found.id}` belongs to another client")

@@ -19,7 +19,7 @@ class Answer(enum.StrEnum):
 
     ONCE = "once"
     SESSION = "session"
-    """Also for what is like it, in this conversation."""
+    """Also for what is like it, until the client's connection ends."""
     PROJECT = "project"
     """Also later, in this place."""
     ALWAYS = "always"
@@ -73,6 +73,10 @@ class ApprovalRequest:
     """What a lasting yes would allow, in words; empty when there can be none."""
     channel: str = "library"
     """Where the call came from."""
+    client: str = ""
+    """Name of the client that asks, as it gives it itself."""
+    connection: str = ""
+    """Which connection of that client; only it, or its successor, can use an approval."""
     place: str = ""
     """Real path of the workspace."""
     level: Level = "write"
@@ -96,8 +100,13 @@ class ApprovalRequest:
 
     @property
     def session(self) -> str:
-        """The conversation: nobody else's call can use an answer of it."""
+        """Agent, user and channel: nobody else's call can use an answer to them."""
         return session_key(self.agent, self.user, self.channel)
+
+    @property
+    def connection_key(self) -> str:
+        """The same with the client's connection: what `session` answers are about."""
+        return session_key(self.agent, self.user, self.channel, self.client, self.connection)
 
     @property
     def is_for_page(self) -> bool:
@@ -114,13 +123,16 @@ class Reply:
     channel: str
     message: str = ""
     """What the person would have instead; goes back to the model with a no."""
+    device: str = ""
+    """Id of the paired device that gave it; empty when none did."""
+    device_name: str = ""
 
 
 class ApprovalError(SkillhouseError):
     """A question or an answer is not taken; `code` says why.
 
     Codes: unknown, ambiguous, answered, expired, used, wrong-nonce, not-allowed, not-offered,
-    another-call, denied, open, queue-full, too-many, clock.
+    another-call, another-client, denied, open, queue-full, too-many, clock, wrong-token.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -152,13 +164,14 @@ class Unattended:
         return Reply(answer=Answer.NO, by="", channel=NOBODY, message="nobody watches this house")
 
 
-def session_key(agent: str, user: str, channel: str) -> str:
-    """Return one text for a conversation; no two conversations share it.
+def session_key(agent: str, user: str, channel: str, client: str = "", connection: str = "") -> str:
+    """Return one text for who calls, with or without the client's connection.
 
     >>> session_key("default", "local", "mcp")
     '["default", "local", "mcp"]'
     """
-    return json.dumps([agent, user, channel])
+    whose = [client, connection] if client or connection else []
+    return json.dumps([agent, user, channel, *whose])
 
 
 def canonical(content: Mapping[str, Any]) -> str:

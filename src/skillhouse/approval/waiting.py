@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from anyio.lowlevel import RunVar
 
-from skillhouse.approval.record import Approval, State
+from skillhouse.approval.record import Approval, State, closed
 from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
 from skillhouse.approval.who import offered
 from skillhouse.floor import StateError
+from skillhouse.floor.threads import in_thread
 
 if TYPE_CHECKING:
     from skillhouse.approval.broker import ApprovalBroker
@@ -82,7 +83,13 @@ async def heard(
 
     async def ask(channel: Channel) -> None:
         nonlocal asking, moved
-        if not await _answered(broker, channel, question):
+        try:
+            counts = await _answered(broker, channel, question)
+        except Exception:
+            # Somebody else's code: a way that fails is a way on which nobody answers.
+            logger.exception("a channel of approvals failed")
+            counts = False
+        if not counts:
             asking -= 1
         moved.set()
 
@@ -100,7 +107,8 @@ async def heard(
                 stamp = ledger.stamp()
                 if stamp != seen:
                     try:
-                        seen, current = stamp, ledger.get(question.id) or question
+                        found = await in_thread(lambda: ledger.get(question.id))
+                        seen, current = stamp, found or question
                     except StateError as error:
                         # Raised below: a task group would wrap it.
                         failed = error
@@ -110,19 +118,14 @@ async def heard(
         raise failed
     if current.state is State.OPEN and (asking or waits):
         message = f"nobody answered within {wait_seconds:g} seconds"
-        ledger.expire(question.id, message)
-    return ledger.get(question.id) or question
+        await in_thread(lambda: ledger.expire(question.id, message))
+    return await in_thread(lambda: ledger.get(question.id)) or question
 
 
 async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval) -> bool:
     """Ask one channel; whether it gave an answer that counts."""
     request = question.request
-    try:
-        reply = await channel.ask(request)
-    except Exception:
-        # Somebody else's code: a way that fails is a way on which nobody answers.
-        logger.exception("a channel of approvals failed")
-        return False
+    reply = await channel.ask(request)
     if reply is None:
         return False
     if isinstance(reply, Answer):
@@ -131,19 +134,27 @@ async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval
     if answer in LASTING and answer not in offered(request):
         answer = Answer.ONCE
     try:
-        broker.answer(
-            question.id,
-            answer,
-            by=reply.by,
-            channel=reply.channel,
-            nonce=request.nonce,
-            message=reply.message,
+        await in_thread(
+            lambda: broker.answer(
+                question.id,
+                answer,
+                by=reply.by,
+                channel=reply.channel,
+                nonce=request.nonce,
+                message=reply.message,
+            )
         )
-    except StateError:
-        logger.exception("an answer could not be kept")
-        return False
     except ApprovalError as error:
         logger.info("an answer did not count: %s", error)
         # Somebody else was faster, which is an answer as well.
         return error.code in ("answered", "expired", "used")
     return True
+
+
+def settled(found: Approval) -> Settled:
+    """Return how a question stands after it was asked."""
+    if found.state is State.APPROVED:
+        return Settled(status="approved", reason="", approval=found)
+    if found.state is State.OPEN:
+        return Settled(status="pending", reason="waits for an answer", approval=found)
+    return Settled(status="denied", reason=closed(found)[1], approval=found)

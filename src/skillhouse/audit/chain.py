@@ -21,7 +21,8 @@ from skillhouse.audit.moment import DAY_MILLISECONDS, day_number, day_of, timest
 from skillhouse.audit.record import AuditDraft, AuditError
 from skillhouse.audit.tail import Tail, read_tail
 from skillhouse.audit.unreadable import LineError
-from skillhouse.floor.lock import lock, unlock
+from skillhouse.floor import make_private, opened_problem
+from skillhouse.floor.lock import try_lock, unlock
 
 MAX_FILE_BYTES = 50_000_000
 """Bytes after which a file is closed and the next one begun (S000-125)."""
@@ -29,6 +30,10 @@ _OPEN_TRIES = 64
 _RETRY_SECONDS = 10.0
 """Time after which a second place that could not be written is tried again."""
 _NEVER = 1 << 62
+
+
+class LockHeldError(Exception):
+    """Another process holds the log's lock at this moment."""
 
 
 class ChainFile:
@@ -81,13 +86,15 @@ class ChainFile:
         """Hold the lock of the file that stands at the path now, and return where it ends.
 
         Raises:
+            LockHeldError: another process holds it at this moment.
             AuditError: its end is not one that appends and a power cut leave, or its key is gone.
             OSError: it cannot be opened, locked or read.
         """
         for _ in range(_OPEN_TRIES):
             if self._handle == -1:
                 self._open()
-            lock(self._handle)
+            if not try_lock(self._handle):
+                raise LockHeldError
             try:
                 there = stat_at(self.path)
                 if there is not None and (there.st_dev, there.st_ino) == self._identity:
@@ -237,9 +244,13 @@ class ChainFile:
         self._close_log()
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.path.parent)
         self._handle = open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        self._identity = identity(os.fstat(self._handle))
+        found = os.fstat(self._handle)
+        if problem := opened_problem(found, self.path):
+            self._close_log()
+            raise AuditError("log-exposed", f"the log is not written: {problem}", self.path)
+        self._identity = identity(found)
         self._tail = None
         self._day_end = _NEVER
 

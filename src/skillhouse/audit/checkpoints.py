@@ -14,7 +14,7 @@ from pathlib import Path
 from skillhouse.audit.files import open_file, read_at, sync_directory, write_all
 from skillhouse.audit.keys import Keys, seal
 from skillhouse.audit.record import ZEROS, AuditError
-from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor import DecodeError, make_private, shaped
 
 CHECKPOINT_EVERY = 1_000
 """Records from one checkpoint to the next; one more is made at the end of a process."""
@@ -121,7 +121,7 @@ class CheckpointFile:
             OSError: it cannot be written.
         """
         path = checkpoint_path(self._directory, keys)
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._directory)
         handle = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             last, end = self._last(handle, path, keys)

@@ -16,10 +16,12 @@ COLUMNS = (
     "duration_ms arguments detail amount_usd tx_hash chain_id block_number gas_used gas_price "
     "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
     "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
-    "argument_digest outcome_id finalized_at hash"
+    "argument_digest outcome_id finalized_at gate_verdict hash"
 ).split()
 
 _PATHS = frozenset(("path", "file", "filename", "directory"))
+_WAITED = frozenset(("approved", "denied", "timeout"))
+"""Verdicts of the write gate that a person's answer, or the wait for one, decides."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters by which a spreadsheet takes a cell for a formula, wide forms included."""
 
@@ -45,18 +47,21 @@ def json_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
 def write_gate_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
     """Yield JSON lines as the published WriteGate design has them (S000-83, S000-84).
 
-    Of the arguments only those that name a path are left.
+    Only calls that the write gate judged have one, under its own verdict and with how long its
+    confirmation was waited for. Of the arguments only those that name a path are left.
     """
     for entry in entries:
-        record, after = entry.record, entry.outcome or entry.record
+        record, asked = entry.record, entry.record.confirmation
+        if not record.gate_verdict:
+            continue
         line = {
             "ts": record.ts,
             "tool": record.tool,
             "user": record.user,
             "session": record.session,
             "params": {name: value for name, value in record.arguments.items() if name in _PATHS},
-            "result": entry.result,
-            "durationMs": after.duration_ms,
+            "result": record.gate_verdict,
+            "durationMs": asked.latency_ms if asked and record.gate_verdict in _WAITED else 0,
         }
         yield json.dumps(line, ensure_ascii=True) + "\n"
 

@@ -6,15 +6,13 @@ import hashlib
 import hmac
 import json
 import os
-import stat
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from skillhouse.audit.files import open_file, read_at, sync_directory, write_all
 from skillhouse.audit.record import ZEROS, AuditError
-from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor import DecodeError, opened_problem, shaped
 
 KEY_BYTES = 32
 MIN_KEY_BYTES = 16
@@ -115,11 +113,8 @@ def read_keys(log: Path, given: bytes | None) -> Keys | None:
         return None
     try:
         found = os.fstat(handle)
-        if sys.platform != "win32" and (
-            stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid())
-        ):
-            message = "others can read the key of the log; give it to its owner alone (chmod 600)"
-            raise AuditError("key-exposed", message, path)
+        if problem := opened_problem(found, path, secret=True):
+            raise AuditError("key-exposed", f"the key of the log is not used: {problem}", path)
         data = read_at(handle, 0, _MAX_FILE)
     finally:
         os.close(handle)

@@ -22,6 +22,7 @@ from skillhouse.audit.keys import Keys, seal
 from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.legacy import opened_version_1
 from skillhouse.audit.record import (
+    GATE_VERDICTS,
     LEVELS,
     TIERS,
     VERSION,
@@ -53,11 +54,16 @@ _PLACE = 1_024
 """Bytes for id, time, place in the chain and hashes."""
 _SHORT = tuple(
     "tier effective_tier security_level device session trace request amount_usd session_key "
-    "signer_tier skill skill_version skill_digest".split()
+    "signer_tier skill skill_version skill_digest gate_verdict".split()
 )
 _short_values = attrgetter(*_SHORT)
 _NOTHING = ("",) * len(_SHORT)
-_CHOICES = {"tier": TIERS, "effective_tier": TIERS, "security_level": LEVELS}
+_CHOICES = {
+    "tier": TIERS,
+    "effective_tier": TIERS,
+    "security_level": LEVELS,
+    "gate_verdict": GATE_VERDICTS,
+}
 _PLAIN = {str, int, bool, type(None)}
 _encoded = msgspec.json.Encoder(order="sorted").encode
 

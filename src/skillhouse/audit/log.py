@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile
+from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.audit.known import KnownSecrets, Secrets
-from skillhouse.audit.line import Said, id_of, record_of, said, unsealed
+from skillhouse.audit.line import id_of, record_of, said, unsealed
 from skillhouse.audit.moment import timestamp, ulid
 from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
 from skillhouse.audit.redaction import LONG_TEXT, clean_text, redacted
@@ -21,17 +21,23 @@ from skillhouse.audit.retention import Retention
 from skillhouse.audit.tail import torn_facts
 from skillhouse.audit.tidier import Tidier
 from skillhouse.audit.verify import Progress, Verification, verify_log
-from skillhouse.audit.waiting import Degraded, Pending, boot_id, to_stderr
+from skillhouse.audit.waiting import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
+from skillhouse.floor import lock as locks
 
 MAX_BUFFERED = 1_000
 """Records kept in memory while the log is down (decision 9, S000-115)."""
 RETRY_SECONDS = 10.0
 """Time after which records that wait are tried again, without a call that does it (S000-116)."""
+READ_WAIT_SECONDS = 1.0
+"""Time that a read waits for the lock before its record is kept in memory and it goes on."""
 _WRITE_TRIES = 16
 
 
 class AuditLog:
-    """The log of a house. Threads and processes may share it; each process opens its own files."""
+    """The log of a house. Threads and processes may share it; each process opens its own files.
+
+    An append may wait `LOCK_SECONDS` for another process: never on the thread of an event loop.
+    """
 
     _chain: ChainFile
     _mutex: threading.Lock
@@ -152,13 +158,12 @@ class AuditLog:
 
     def _append(self, draft: AuditDraft, *, durable: bool) -> bytes:
         pending = self._pending(draft)
-        self._claim()
-        with self._mutex:
-            try:
-                return self._write(pending, durable=durable)
-            except AuditError as error:
+        try:
+            return self._write(pending, durable=durable, seconds=locks.LOCK_SECONDS)
+        except AuditError as error:
+            with self._mutex:
                 self._refused += error.code != "record-invalid"
-                raise
+            raise
 
     def append_read(self, draft: AuditDraft) -> AuditRecord:
         """Write a record that nothing waits for; where the log is down it is kept in memory.
@@ -174,13 +179,15 @@ class AuditLog:
         if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
             return self.append(draft, durable=True)
         pending = self._pending(draft)
-        self._claim()
-        with self._mutex:
-            try:
-                return record_of(self._write(pending, durable=False))
-            except AuditError as error:
-                if error.code == "record-invalid":
-                    raise
+        # The outcome of an effect is worth waiting for; while the log is down nothing waits.
+        seconds = locks.LOCK_SECONDS if draft.kind == "outcome" else READ_WAIT_SECONDS
+        seconds = 0 if self._down else seconds
+        try:
+            return record_of(self._write(pending, durable=False, seconds=seconds))
+        except AuditError as error:
+            if error.code == "record-invalid":
+                raise
+            with self._mutex:
                 return self._keep(pending)
 
     def flush(self) -> None:
@@ -189,9 +196,7 @@ class AuditLog:
         Raises:
             AuditError: the log is still down.
         """
-        self._claim()
-        with self._mutex:
-            self._write_waiting()
+        self._write_waiting(seconds=locks.LOCK_SECONDS)
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
         """Return what the log holds and where it was changed; see `verify_log`.
@@ -212,8 +217,9 @@ class AuditLog:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            with suppress(AuditError):
-                self._write_waiting()
+        with suppress(AuditError):
+            self._write_waiting(seconds=locks.LOCK_SECONDS)
+        with self._mutex:
             self._last_checkpoint()
             self._chain.close()
 
@@ -280,8 +286,22 @@ class AuditLog:
         self._retry_later()
         return unsealed(pending.told, record_id=made, ts=pending.ts)
 
-    def _write(self, pending: Pending, *, durable: bool) -> bytes:
+    def _write(self, pending: Pending, *, durable: bool, seconds: float) -> bytes:
         """Write what waits and then `pending`; what could not be written goes on waiting."""
+        self._claim()
+        end = time.monotonic() + seconds
+        while True:
+            # Free while another process has the file: each thread gives up when its time is over.
+            with self._mutex:
+                try:
+                    return self._written_now(pending, durable=durable)
+                except LockHeldError:
+                    if time.monotonic() >= end:
+                        message = f"another process holds the lock of `{self.path.name}`"
+                        raise self._fail("log-locked", message, pending) from None
+            time.sleep(locks.LOCK_PAUSE_SECONDS)
+
+    def _written_now(self, pending: Pending, *, durable: bool) -> bytes:
         try:
             line = self._written(pending, durable=durable)
         except AuditError as error:
@@ -290,8 +310,7 @@ class AuditLog:
             raise
         except OSError as error:
             message = f"the audit log cannot be written ({error.strerror or error})"
-            self._fail("log-unwritable", message, pending)
-            raise AuditError("log-unwritable", message, self.path) from error
+            raise self._fail("log-unwritable", message, pending) from error
         if self._down is not None:
             self._down = None
             self._warn("[AUDIT-DEGRADED] over: the audit log is written again")
@@ -307,7 +326,7 @@ class AuditLog:
             try:
                 if tail.is_open or tail.lost:
                     detail = torn_facts(tail.torn) | {"lost_records": tail.lost}
-                    repair = self._note("the log ended in a torn record", detail)
+                    repair = repair_note("the log ended in a torn record", detail, self._boot)
                     chain.append(repair, milliseconds, durable=durable)
                 if tail.size == 0 and tail.seq:
                     chain.open_next(milliseconds)
@@ -317,7 +336,9 @@ class AuditLog:
                     if not chain.rotation_error:
                         continue
                 if self._dropped or self._refused:
-                    chain.append(self._gap(), milliseconds, durable=False)
+                    since = self._down[2] if self._down else ""
+                    lost = gap_note(since, self._dropped, self._refused, self._boot)
+                    chain.append(lost, milliseconds, durable=False)
                     self._dropped = self._refused = 0
                 while self._buffer:
                     first = self._buffer[0]
@@ -332,12 +353,13 @@ class AuditLog:
                 chain.end()
         raise AuditError("log-replaced", "the audit log is rotated all the time", self.path)
 
-    def _fail(self, code: str, message: str, pending: Pending) -> None:
+    def _fail(self, code: str, message: str, pending: Pending) -> AuditError:
         if self._down is None:
             self._warn(f"[AUDIT-DEGRADED] {code}: {message}; effects are refused until it is")
             self._down = (code, message, pending.ts)
         else:
             self._down = (code, message, self._down[2])
+        return AuditError(code, message, self.path)
 
     def _retry_later(self) -> None:
         if self._timer is None and self._retry_seconds > 0:
@@ -348,35 +370,28 @@ class AuditLog:
     def _retry(self) -> None:
         with self._mutex:
             self._timer = None
-            try:
-                self._write_waiting()
-            except AuditError:
+        try:
+            self._write_waiting(seconds=0)
+        except AuditError:
+            with self._mutex:
                 self._retry_later()
 
-    def _write_waiting(self) -> None:
-        if not self._buffer:
-            return
-        last = self._buffer.pop()
+    def _write_waiting(self, *, seconds: float) -> None:
+        self._claim()
+        with self._mutex:
+            if not self._buffer:
+                return
+            last = self._buffer.pop()
         try:
-            self._write(last, durable=False)
+            self._write(last, durable=False, seconds=seconds)
         except BaseException:
-            self._buffer.append(last)
+            with self._mutex:
+                self._dropped += len(self._buffer) == MAX_BUFFERED
+                self._buffer.append(last)
             raise
 
-    def _gap(self) -> Said:
-        detail: dict[str, object] = {"since": self._down[2] if self._down else ""}
-        if self._dropped:
-            detail["dropped_records"] = self._dropped
-        if self._refused:
-            detail["refused_effects"] = self._refused
-        return self._note("the log was down", detail)
-
-    def _note(self, reason: str, detail: dict[str, object]) -> Said:
-        draft = AuditDraft(kind="repair", tool="audit", reason=reason, detail=detail)
-        return said(draft, KnownSecrets(), boot=self._boot)
-
     def _last_checkpoint(self) -> None:
-        with suppress(AuditError, OSError):
+        with suppress(AuditError, OSError, LockHeldError):
             if self._chain.has_news:
                 self._chain.begin()
                 try:

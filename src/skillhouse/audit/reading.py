@@ -51,6 +51,8 @@ class Query:
     tier: str | None = None
     """The tier after escalation, or the tier where there was none."""
     kind: str | None = None
+    judged: bool = False
+    """Only calls that the write gate judged."""
 
     def fits(self, entry: AuditEntry) -> bool:
         """Return whether an entry is wanted."""
@@ -65,6 +67,7 @@ class Query:
             and (self.user is None or record.user == self.user)
             and (self.tier is None or tier == self.tier)
             and (self.kind is None or record.kind == self.kind)
+            and (not self.judged or bool(record.gate_verdict))
         )
 
 

@@ -25,7 +25,18 @@ PUBLISHED = {
     "pending": "pending",
 }
 """Results as the published design calls them, and our status for each (S000-120)."""
-STATUSES = ("", *PUBLISHED.values())
+STATUSES = ("", *PUBLISHED.values(), "stopped")
+"""The last one is ours: a stop ended the call while it ran. A call that a stop kept from running is
+`emergency-stopped`."""
+GATE_VERDICTS = (
+    "",
+    "approved",
+    "denied",
+    "timeout",
+    "not_in_allowlist",
+    "confirmation_disabled_allow",
+)
+"""Verdicts of the write gate as the published design calls them (S000-74, S000-83)."""
 TIERS = ("", "none", "3", "2", "1")
 LEVELS = ("", "read", "write", "sign")
 
@@ -125,6 +136,8 @@ class AuditDraft:
     skill_version: str = ""
     skill_digest: str = ""
     """Digest of the skill's tree, for a call that a skill made."""
+    gate_verdict: str = ""
+    """The write gate's, in its published word; empty for a call that it did not judge."""
     confirmation: Confirmation | None = None
     transaction: Transaction | None = None
 
@@ -182,5 +195,6 @@ class AuditRecord:
     skill: str = ""
     skill_version: str = ""
     skill_digest: str = ""
+    gate_verdict: str = ""
     confirmation: Confirmation | None = None
     transaction: Transaction | None = None

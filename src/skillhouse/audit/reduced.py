@@ -137,7 +137,7 @@ def is_permanent(record: AuditRecord) -> bool:
         record.kind in ("event", "repair", "rotation")
         or "1" in tiers
         or (record.status == "denied" and "2" in tiers)
-        or record.status == "emergency-stopped"
+        or record.status in ("emergency-stopped", "stopped")
         or record.security_level == "sign"
         or record.tool == "sign"
         or any(each.action == "sign" for each in record.permissions)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.audit.line import Said
+from skillhouse.audit.known import KnownSecrets
+from skillhouse.audit.line import Said, said
+from skillhouse.audit.record import AuditDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +50,19 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8")[:8]
     except (OSError, ValueError):
         return ""
+
+
+def gap_note(since: str, dropped: int, refused: int, boot: str) -> Said:
+    """Return the record of how long the log was down, and what that cost."""
+    detail: dict[str, object] = {"since": since}
+    if dropped:
+        detail["dropped_records"] = dropped
+    if refused:
+        detail["refused_effects"] = refused
+    return repair_note("the log was down", detail, boot)
+
+
+def repair_note(reason: str, detail: dict[str, object], boot: str) -> Said:
+    """Return the record of something that was wrong with the log and is over."""
+    draft = AuditDraft(kind="repair", tool="audit", reason=reason, detail=detail)
+    return said(draft, KnownSecrets(), boot=boot)

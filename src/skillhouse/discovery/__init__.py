@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery.catalog import Catalog as Catalog
     from skillhouse.discovery.catalog import catalog_under as catalog_under
     from skillhouse.discovery.catalog import render_catalog as render_catalog
+    from skillhouse.discovery.compact import within as within
     from skillhouse.discovery.discovering import discover as discover
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
@@ -22,6 +23,7 @@ else:
         __name__,
         {
             "catalog": "Catalog catalog_under render_catalog",
+            "compact": "within",
             "discovering": "discover",
             "roots": "Root default_roots git_root",
             "watching": "watch",

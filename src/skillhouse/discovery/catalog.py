@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skillhouse.discovery.catalog_styles import STYLES, Entry, Style, style_of
+from skillhouse.discovery.catalog_styles import COMPACT, STYLES, Entry, Style, style_of
+from skillhouse.discovery.compact import compact_list, width
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
 
@@ -21,7 +22,8 @@ class Catalog:
     """Skills that the budget left out, or whose body was wanted and cannot be read; search still
     finds them."""
     cut: tuple[Skill, ...] = ()
-    """Included skills whose description or body is not there in full."""
+    """Included skills whose description or body, or in the style `compact` whose first sentence, is
+    not there in full."""
 
     @property
     def tokens(self) -> int:
@@ -52,14 +54,17 @@ def catalog_under(
     *,
     style: str | None = None,
     budget_tokens: int | None = None,
+    budget_chars: int | None = None,
 ) -> Catalog:
-    """Return the catalog of `index` as a profile has it, within its budgets and this one.
+    """Return the catalog of `index` as a profile has it, within its budgets and these.
 
     Args:
         profile: Its `catalog`, the names of its scopes and of its skill tool.
         index: What to list.
         style: Another renderer than the profile's.
         budget_tokens: Most tokens the whole text may have; None is no bound.
+        budget_chars: Most characters, as `width` counts them; None is no bound. The style `compact`
+            keeps the order of the index, and the others the profile's.
 
     Raises:
         ConfigError: as `render_catalog`.
@@ -73,10 +78,14 @@ def catalog_under(
     skills: Sequence[Skill] = index.skills
     if not skills:
         return Catalog(text=profile.catalog.empty, included=(), omitted=())
+    if style == COMPACT:
+        return _compact(
+            profile, skills, _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
+        )
     if profile.catalog.sort == "name":
         skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
     layout = style_of(style, profile)
-    budget = _Budget(budget_tokens, profile.catalog.budget_chars)
+    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     budget.take(layout.head + layout.tail)
     listed: Sequence[Listed] | None = None
     match profile.catalog.overflow:
@@ -89,16 +98,27 @@ def catalog_under(
     return _catalog(layout, skills, listed)
 
 
+def _compact(profile: Profile, skills: Sequence[Skill], budget: _Budget) -> Catalog:
+    search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
+    included, cut, text = compact_list(skills, fits=budget.has_room, search=search)
+    taken = set(map(id, included))
+    omitted = tuple(skill for skill in skills if id(skill) not in taken)
+    return Catalog(text=text, included=included, omitted=omitted, cut=cut)
+
+
 class _Budget:
     """What room is left."""
 
-    def __init__(self, tokens: int | None, characters: int | None) -> None:
+    def __init__(self, tokens: int | None, characters: int | None, units: int | None) -> None:
         self._bytes = None if tokens is None else 4 * tokens
         self._characters = characters
+        self._units = units
 
     def has_room(self, text: str, instead_of: str = "") -> bool:
         """Whether `text` fits, where `instead_of` was counted before."""
         if self._bytes is not None and len(text.encode()) - len(instead_of.encode()) > self._bytes:
+            return False
+        if self._units is not None and width(text) - width(instead_of) > self._units:
             return False
         return self._characters is None or len(text) - len(instead_of) <= self._characters
 
@@ -107,6 +127,8 @@ class _Budget:
             self._bytes -= len(text.encode()) - len(instead_of.encode())
         if self._characters is not None:
             self._characters -= len(text) - len(instead_of)
+        if self._units is not None:
+            self._units -= width(text) - width(instead_of)
 
 
 Listed = tuple[Skill, Entry]

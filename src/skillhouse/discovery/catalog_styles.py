@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from skillhouse.floor import SkillError
-from skillhouse.skill import Profile, Skill, list_resources, load
+from skillhouse.skill import Profile, Skill, hidden_text, list_resources, load, revealed
 
 DIRECT_CHARS = 1_000
 """Characters of a body that the direct prompt shows (S004-38)."""
@@ -65,11 +65,11 @@ class Style:
 
 
 def style_of(name: str, profile: Profile) -> Style:
-    """Return the layout of that name, which must be one of `STYLES`."""
+    """Return the layout of that name, one of `STYLES` but `COMPACT`."""
     return _BUILDERS[name](profile)
 
 
-def shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int, *, mark: str = CUT_MARK) -> str:
     """Return at most `limit` characters and the mark of a cut, or the text when it is no longer.
 
     Characters are code points. What a reader sees as one, such as a letter with its accents or a
@@ -85,7 +85,7 @@ def shortened(text: str, limit: int) -> str:
     at = limit
     while at > 0 and limit - at < CLUSTER_MAX and _belongs_together(text, at):
         at -= 1
-    return text[: at if at and not _belongs_together(text, at) else limit] + CUT_MARK
+    return text[: at if at and not _belongs_together(text, at) else limit] + mark
 
 
 def _belongs_together(text: str, at: int) -> bool:
@@ -246,10 +246,15 @@ def _direct(profile: Profile) -> Style:
             return Entry(text=heading + "\n", is_cut=True)
         about, is_cut = describe(skill, chars)
         try:
-            body = load(skill).body.strip()
+            text = load(skill).body.strip()
         except (SkillError, OSError):
             # One bad file never costs another skill; whoever loads this one is told what is wrong.
             return None
+        hidden = hidden_text(text)
+        if hidden is not None and hidden.asks:
+            # A list needs no question, so what may hide an instruction is loaded by its tool only.
+            return None
+        body = revealed(text)
         shown = shortened(body, DIRECT_CHARS)
         return Entry(
             text=f"{heading}**Description:** {one_line(about)}\n\n{_body(shown)}\n\n",
@@ -318,5 +323,7 @@ _BUILDERS: Mapping[str, Callable[[Profile], Style]] = {
     "opencode": _opencode,
     "titled": _titled,
 }
-STYLES = tuple(_BUILDERS)
+COMPACT = "compact"
+"""The style of `compact_list`, which lays out the whole list at once."""
+STYLES = (*_BUILDERS, COMPACT)
 """The renderers there are (DESIGN, public contract)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.discovery.force import Force
-from skillhouse.discovery.observed import Entry
+from skillhouse.discovery.observed import NOT_TRUSTED, Entry
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import Scanned, scan
 from skillhouse.discovery.snapshot import Snapshots
@@ -148,6 +148,7 @@ def _merged(
                     root=Path(real).anchor if follows and walk.leaves(entry.path) else real,
                     packed_fields=entry.packed_fields or b"",
                     policy=policy,
+                    signature=None if entry.signature == NOT_TRUSTED else entry.signature,
                 )
             )
     return IndexContent(

@@ -30,7 +30,7 @@ from skillhouse.discovery.walk import Walk, not_regular
 from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
-READING = 2
+READING = 3
 """Raise it when the same bytes are read otherwise than before: older snapshots then fit no more."""
 FRESH_NANOSECONDS = 100_000_000
 """A file changed less than this ago may change again without a new time stamp (kernel ticks)."""

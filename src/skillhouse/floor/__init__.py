@@ -1,6 +1,6 @@
 """What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
 
-from skillhouse.floor.clock import Clock, Moment, system_clock
+from skillhouse.floor.clock import Clock, Moment, SteadyClock, system_clock
 from skillhouse.floor.diagnostic import Diagnostic, Severity
 from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
 from skillhouse.floor.errors import (
@@ -16,8 +16,17 @@ from skillhouse.floor.errors import (
     UnknownSkillError,
     WireNameError,
 )
-from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES, SECRET_NAMES
+from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES
 from skillhouse.floor.names import WireNames, nearest, wire_name
+from skillhouse.floor.ownership import (
+    Trail,
+    check_private,
+    directory_problem,
+    file_problem,
+    make_private,
+    opened_problem,
+    trail,
+)
 from skillhouse.floor.paths import (
     checked_parts,
     confine,
@@ -27,10 +36,26 @@ from skillhouse.floor.paths import (
     open_directory_beneath,
     read_beneath,
 )
+from skillhouse.floor.persistence import (
+    DEPENDENCIES,
+    FIXED,
+    PATH_GROUPS,
+    PathClass,
+    PathGroup,
+    PersistentPaths,
+    name_filter,
+    named,
+    spelled,
+)
+from skillhouse.floor.regular import read_regular
+from skillhouse.floor.secret_names import SECRET_NAMES, is_secret, path_pattern
 from skillhouse.floor.wire import canonical_json, decode, encode, shaped
 
 __all__ = [
+    "DEPENDENCIES",
+    "FIXED",
     "ONE_TIME",
+    "PATH_GROUPS",
     "PROTECTED_NAMES",
     "SECRET_NAMES",
     "AmbiguousSkillError",
@@ -41,30 +66,47 @@ __all__ = [
     "Digest",
     "MissingExtraError",
     "Moment",
+    "PathClass",
     "PathError",
+    "PathGroup",
+    "PersistentPaths",
     "Severity",
     "SkillError",
     "SkillhouseError",
     "StateError",
+    "SteadyClock",
+    "Trail",
     "TreeDigest",
     "TreeError",
     "UnknownSkillError",
     "WireNameError",
     "WireNames",
     "canonical_json",
+    "check_private",
     "checked_parts",
     "confine",
     "decode",
     "digest",
+    "directory_problem",
     "encode",
+    "file_problem",
     "file_stamp",
+    "is_secret",
     "is_utf8",
+    "make_private",
+    "name_filter",
+    "named",
     "nearest",
     "open_beneath",
     "open_directory_beneath",
+    "opened_problem",
+    "path_pattern",
     "read_beneath",
+    "read_regular",
     "shaped",
+    "spelled",
     "system_clock",
+    "trail",
     "tree_digest",
     "wire_name",
 ]

@@ -36,3 +36,31 @@ def system_clock() -> Moment:
     except (OSError, AttributeError):
         boot, running = _PROCESS, time.monotonic_ns()
     return Moment(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
+
+
+class SteadyClock:
+    """Seconds since 1970 that setting the clock back does not move back while the process runs.
+
+    Setting it forward is believed for as long as it stays so: what ends, ends rather too early.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        running: Callable[[], float] | None = None,
+    ) -> None:
+        """Take the clock that can be set, and one that runs on whatever is set."""
+        self._wall = wall
+        self._running = running or _running
+        self._ahead = wall() - self._running()
+
+    def __call__(self) -> float:
+        return max(self._wall(), self._ahead + self._running())
+
+
+def _running() -> float:
+    """Return seconds of a clock that nobody sets, with the time asleep where the system has it."""
+    try:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, AttributeError):
+        return time.monotonic()

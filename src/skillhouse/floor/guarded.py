@@ -1,23 +1,6 @@
 """What several rooms guard alike: files, and actions of which a yes never lasts."""
 
-SECRET_NAMES = (
-    ".env",
-    ".env.*",
-    ".ssh",
-    ".gnupg",
-    ".npmrc",
-    ".netrc",
-    "*.pem",
-    "*.key",
-    # The names that ssh-keygen gives, their copies, and any other without an ending: `id_map.py`
-    # is a program.
-    "id_*",
-    "id_rsa.*",
-    "id_dsa.*",
-    "id_ecdsa.*",
-    "id_ed25519.*",
-)
-"""Names of files that hold secrets: no run may read them; the sandbox's `fits` says what `*` is."""
+from skillhouse.floor.secret_names import NEVER_WRITTEN
 
 PROTECTED_NAMES = (
     # What git runs or is told by: on the host, the next `git status` would act on it. A
@@ -49,7 +32,7 @@ PROTECTED_NAMES = (
     ".cursor",
     ".opencode",
     "skillhouse.toml",
-    *SECRET_NAMES,
+    *NEVER_WRITTEN,
 )
 """Paths below a workspace that no command changes or creates, whether or not they exist."""
 

@@ -11,40 +11,46 @@ if sys.platform == "win32":  # pragma: no cover - Windows
 else:
     import fcntl
 
-LOCK_TRIES = 10_000
-"""Tries, a millisecond apart, before a waiter gives up: a stopped process must not hang others."""
+LOCK_SECONDS = 10.0
+"""Time before a waiter gives up: a stopped process must not hang others."""
 LOCK_PAUSE_SECONDS = 0.001
 
 
 def lock(handle: int, *, shared: bool = False) -> None:
     """Hold the lock of the open file, which ends with `unlock` or when it is closed.
 
+    This blocks its thread: never call it on the thread of an event loop.
+
     Args:
         handle: Descriptor of the file.
         shared: Let others share it.
 
     Raises:
-        TimeoutError: somebody else held it all the time.
+        TimeoutError: another process held it all the time.
         OSError: the file system has no locks.
     """
-    for _ in range(LOCK_TRIES):
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
         try:
-            _try_lock(handle, shared=shared)
+            return _try_lock(handle, shared=shared)
         except BlockingIOError:
-            time.sleep(LOCK_PAUSE_SECONDS)
-        else:
-            return
-    raise TimeoutError("another process holds the lock")
+            if time.monotonic() >= end:
+                raise TimeoutError("another process holds the lock") from None
+        time.sleep(LOCK_PAUSE_SECONDS)
 
 
-def try_lock(handle: int) -> bool:
+def try_lock(handle: int, *, shared: bool = False) -> bool:
     """Hold the lock of the open file if nobody else does; whether it is held.
+
+    Args:
+        handle: Descriptor of the file.
+        shared: Let others share it.
 
     Raises:
         OSError: the file system has no locks.
     """
     try:
-        _try_lock(handle, shared=False)
+        _try_lock(handle, shared=shared)
     except BlockingIOError:
         return False
     return True

@@ -13,7 +13,7 @@ from skillhouse.discovery import Catalog
 from skillhouse.floor import Diagnostic
 from skillhouse.runtime import Explanation, Rehearsal, TrustReport
 from skillhouse.sandbox import SandboxStatus
-from skillhouse.skill import Skill, SkillContent, SkillIndex
+from skillhouse.skill import Skill, SkillContent, SkillIndex, hidden_text, revealed
 
 
 def skill_value(skill: Skill) -> dict[str, Any]:
@@ -53,10 +53,12 @@ def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]
 
 
 def content_value(content: SkillContent) -> dict[str, Any]:
-    """Return a loaded skill."""
+    """Return a loaded skill; what people do not see of its body is there as escapes."""
+    hidden = hidden_text(content.text)
     return {
         **skill_value(content.skill),
-        "body": content.body,
+        "body": revealed(content.body),
+        "hidden_text": None if hidden is None else hidden.summary,
         "resources": list(content.resources),
         "resources_omitted": content.resources_omitted,
         "diagnostics": diagnostic_values(content.diagnostics),
@@ -178,6 +180,7 @@ def approval_value(found: Approval) -> dict[str, Any]:
         "agent": request.agent,
         "user": request.user,
         "channel": request.channel,
+        "client": request.client,
         "place": request.place,
         "level": request.level,
         "reasons": list(request.reasons),
@@ -190,9 +193,15 @@ def approval_value(found: Approval) -> dict[str, Any]:
         "answer": found.answer or None,
         "answered_by": found.by or None,
         "answered_on": found.channel or None,
+        "device": {"id": found.device, "name": found.device_name} if found.device else None,
         "message": found.message or None,
         "closed_ms": found.closed_ms or None,
     }
+
+
+def device_text(found: Approval | Grant) -> str:
+    """Return the paired device of an answer or a standing approval, by name and id, or nothing."""
+    return f"{found.device_name} ({found.device})" if found.device else ""
 
 
 def grant_value(grant: Grant) -> dict[str, Any]:

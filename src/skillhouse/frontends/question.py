@@ -14,12 +14,19 @@ LINE_COLUMNS = 400
 """Columns of one line that are shown (reference/security.md section 6, item 68)."""
 
 
+def question_title(request: ApprovalRequest) -> str:
+    """Return the title of a question in one line; what is cut off is counted."""
+    title = one_line(request.title)
+    kept = cut(title, LINE_COLUMNS)
+    return title if kept == title else f"{kept} ({len(title)} characters in all)"
+
+
 def question_lines(request: ApprovalRequest) -> Iterator[str]:
     """Yield everything a person should see of a question; nothing in it can act on a terminal.
 
     The title comes first, what would happen after it, then why a person is asked.
     """
-    yield cut(one_line(request.title), LINE_COLUMNS)
+    yield question_title(request)
     for label, value in request.facts:
         first, *rest = shown_lines(value)
         yield f"  {shown(label)}: {first}"

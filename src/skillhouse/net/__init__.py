@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.net.client import Response as Response
     from skillhouse.net.client import fetch as fetch
+    from skillhouse.net.client import open_stream as open_stream
     from skillhouse.net.errors import NetError as NetError
     from skillhouse.net.methods import METHODS as METHODS
     from skillhouse.net.policy import HostRule as HostRule
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from skillhouse.net.search import SearchProvider as SearchProvider
     from skillhouse.net.search import SearxngSearch as SearxngSearch
     from skillhouse.net.secret import SecretBinding as SecretBinding
+    from skillhouse.net.secret import leaked as leaked
     from skillhouse.net.secret import masked as masked
     from skillhouse.net.secret import names_in as names_in
     from skillhouse.net.url import Target as Target
@@ -32,14 +34,14 @@ else:
     __all__, __getattr__ = lazy_face(
         __name__,
         {
-            "client": "Response fetch",
+            "client": "Response fetch open_stream",
             "errors": "NetError",
             "methods": "METHODS",
             "policy": "HostRule NetLimits NetPolicy host_rule",
             "proxy": "EgressDecision EgressProxy",
             "route": "Route",
             "search": "BraveSearch Found SearchProvider SearxngSearch",
-            "secret": "SecretBinding masked names_in",
+            "secret": "SecretBinding leaked masked names_in",
             "url": "Target parse_url",
         },
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
@@ -27,7 +28,8 @@ from skillhouse.net.secret import filled
 from skillhouse.net.url import Target, parse_url
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_OURS = HOP_HEADERS | {"host", "content-length", "accept-encoding", "expect"}
+_OF_CONNECTION = HOP_HEADERS | {"host", "content-length", "expect"}
+_OURS = _OF_CONNECTION | {"accept-encoding"}
 _NO_SECRETS = frozenset({"accept", "accept-language", "user-agent", "content-type", "range"})
 """Headers that go along to another origin; whatever else a caller set may be a credential."""
 _USER_AGENT = ("User-Agent", "skillhouse")
@@ -153,6 +155,20 @@ async def _follow(request: _Request, policy: NetPolicy, route: Route) -> Respons
 
 async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Head, bytes]:
     """Make one request; the body of a redirect is not read."""
+    async with _opened(request, policy, route) as (head, exchange):
+        if _leads_on(head):
+            return head, b""
+        whole = Body(head.get("content-encoding"), policy.limits.body_bytes)
+        async for chunk in exchange.chunks():
+            whole.add(chunk)
+        return head, whole.end()
+
+
+@asynccontextmanager
+async def _opened(
+    request: _Request, policy: NetPolicy, route: Route
+) -> AsyncIterator[tuple[Head, Exchange]]:
+    """Make one request and give the beginning of its answer."""
     target, limits = request.target, policy.limits
     sent = (f"{name}: {value}".encode() for name, value in request.headers)
     policy.check_secrets(target, (*sent, request.body))
@@ -163,16 +179,43 @@ async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Hea
     try:
         exchange = Exchange(stream, limits)
         await exchange.send(request.method, target, headers, request.body)
-        head = await exchange.head()
-        if _leads_on(head):
-            return head, b""
-        whole = Body(head.get("content-encoding"), limits.body_bytes)
-        async for chunk in exchange.chunks():
-            whole.add(chunk)
-        return head, whole.end()
+        yield await exchange.head(), exchange
     finally:
         # What the other side still has to say is of no interest, nor is a polite end.
         await anyio.aclose_forcefully(stream)
+
+
+@asynccontextmanager
+async def open_stream(
+    url: str,
+    *,
+    policy: NetPolicy,
+    method: str,
+    headers: Headers,
+    body: bytes,
+    route: Route | None = None,
+) -> AsyncIterator[tuple[Head, AsyncIterator[bytes]]]:
+    """Make one request under the policy and give the answer as it comes, however long it takes.
+
+    A redirect is an answer like any other, and the body is as the server encoded it.
+
+    Args:
+        url: http or https; see `parse_url`.
+        policy: What may be reached. Of its limits those of connections and heads hold.
+        method: One of `METHODS`.
+        headers: As a client made them; those of one connection are left out.
+        body: What is sent.
+        route: How to connect; made anew when None.
+
+    Raises:
+        NetError: it is refused or failed; `code` says why.
+    """
+    target = parse_url(url)
+    policy.check_origin(target, method)
+    own = tuple(header for header in headers if header[0].lower() not in _OF_CONNECTION)
+    request = _Request(method=method, target=target, headers=own, body=body)
+    async with _opened(request, policy, route or Route()) as (head, exchange):
+        yield head, exchange.chunks()
 
 
 def _with_secrets(request: _Request, policy: NetPolicy) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
+from skillhouse.floor.threads import in_thread
 from skillhouse.net.errors import NetError
 from skillhouse.net.exchange import CHUNK, Exchange, end_to_end, received
 from skillhouse.net.hello import client_hello
@@ -24,6 +26,8 @@ CONNECTIONS = 32
 """Connections at one time; a further one waits."""
 IDLE_SECONDS = 60.0
 """Longest silence of both sides of a connection (DESIGN, bounds: exec 60 s)."""
+
+logger = logging.getLogger(__name__)
 
 _AUTHORITY = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^/?#@\[\]:]+):[0-9]{1,5}")
 _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, "timeout": 504}
@@ -107,6 +111,9 @@ class EgressProxy:
             try:
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
                     await self._serve_one(stream)
+            except Exception:
+                # Raised, it would end the task group, and with it the other connections.
+                logger.exception("a connection of a command ended")
             finally:
                 await anyio.aclose_forcefully(stream)
 
@@ -121,7 +128,7 @@ class EgressProxy:
         asked = request.target.decode("ascii")
         began = False
         try:
-            target = self._target(method, asked)
+            target = await self._target(method, asked)
             body = b"" if method == "CONNECT" else await incoming.body()
             addresses = await self._allowed(method, target, incoming.fields(request, body))
             upstream = await self._route.connect(
@@ -166,13 +173,13 @@ class EgressProxy:
                 raise NetError("host-refused", f"a tunnel to {target.host} asks for {meant}")
         except (NetError, TimeoutError) as error:
             reason = str(error) or "the tunnel did not begin"
-            self._tell(
+            await self._tell(
                 EgressDecision(allowed=False, method="CONNECT", origin=target.origin, reason=reason)
             )
             raise
         return data
 
-    def _target(self, method: str, asked: str) -> Target:
+    async def _target(self, method: str, asked: str) -> Target:
         """Return what a request is for.
 
         Raises:
@@ -188,7 +195,7 @@ class EgressProxy:
                 raise NetError("url-refused", "https goes by CONNECT through this proxy")
             return target
         except NetError as error:
-            self._tell(
+            await self._tell(
                 EgressDecision(allowed=False, method=method, origin=asked[:200], reason=str(error))
             )
             raise
@@ -207,15 +214,16 @@ class EgressProxy:
             self._policy.check_secrets(target, fields)
             addresses = await self._route.addresses(target, self._policy)
         except NetError as error:
-            self._tell(replace(decision, reason=str(error)))
+            await self._tell(replace(decision, reason=str(error)))
             raise
         # INVARIANT: told before anything is sent, so that nothing leaves that no log knows of.
-        self._tell(replace(decision, allowed=True, addresses=addresses))
+        await self._tell(replace(decision, allowed=True, addresses=addresses))
         return addresses
 
-    def _tell(self, decision: EgressDecision) -> None:
+    async def _tell(self, decision: EgressDecision) -> None:
         try:
-            self._report(decision)
+            # It may wait for the log, which keeps no other connection.
+            await in_thread(lambda: self._report(decision))
         except NetError:
             raise
         except Exception as error:

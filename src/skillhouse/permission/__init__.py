@@ -22,6 +22,7 @@ from skillhouse.permission.wildcard import matches as matches
 from skillhouse.permission.wildcard import matches_in as matches_in
 
 if TYPE_CHECKING:
+    from skillhouse.permission.git_operands import git_paths as git_paths
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
@@ -36,12 +37,17 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import Redirect as Redirect
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import plan_text as plan_text
+    from skillhouse.permission.programs import loads_code as loads_code
+    from skillhouse.permission.programs import only_reads as only_reads
+    from skillhouse.permission.programs import use_of as use_of
     from skillhouse.permission.rulebook import ArgumentRules as ArgumentRules
     from skillhouse.permission.rulebook import CommandRuleError as CommandRuleError
     from skillhouse.permission.rulebook import Cover as Cover
     from skillhouse.permission.rulebook import LayerRules as LayerRules
     from skillhouse.permission.rulebook import Rulebook as Rulebook
     from skillhouse.permission.rulebook import Ruling as Ruling
+    from skillhouse.permission.stopping import StopNotice as StopNotice
+    from skillhouse.permission.stopping import StopReport as StopReport
     from skillhouse.permission.tier_ledger import Outcome as Outcome
     from skillhouse.permission.tier_policy import load_tier_policy as load_tier_policy
     from skillhouse.permission.tier_policy import read_tier_policy as read_tier_policy
@@ -52,29 +58,32 @@ if TYPE_CHECKING:
     from skillhouse.permission.tier_values import TierVerdict as TierVerdict
     from skillhouse.permission.tier_values import ToolPolicy as ToolPolicy
     from skillhouse.permission.tiering import ResumeError as ResumeError
-    from skillhouse.permission.tiering import StopNotice as StopNotice
-    from skillhouse.permission.tiering import StopReport as StopReport
     from skillhouse.permission.tiering import Tiers as Tiers
     from skillhouse.permission.tiering import is_stop_command as is_stop_command
     from skillhouse.permission.tiers import TierPolicy as TierPolicy
+    from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
     from skillhouse.floor.lazy import lazy_face
 
     __all__, __getattr__ = lazy_face(
         __name__,
         {
+            "git_operands": "git_paths",
             "judge": "judge_argv judge_command judge_line",
             "lint": "RuleFinding lint_rules",
             "places": "Places is_protected",
             "plan": (
                 "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
             ),
+            "programs": "loads_code only_reads use_of",
             "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
             "tier_ledger": "Outcome",
             "tier_policy": "load_tier_policy read_tier_policy",
             "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
-            "tiering": "ResumeError StopNotice StopReport Tiers is_stop_command",
+            "stopping": "StopNotice StopReport",
+            "tiering": "ResumeError Tiers is_stop_command",
             "tiers": "TierPolicy",
+            "wrappers": "unwrapped",
         },
         loaded=(
             "STRICTNESS Decision Dialect Effect Layer Permission Rule Spoke "

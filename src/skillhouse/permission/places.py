@@ -3,44 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES
+from skillhouse.floor import PersistentPaths, is_secret
 from skillhouse.permission.hazards import DEVICES
 from skillhouse.permission.rules import Effect
 
-_START_FILES = (
-    ".git",
-    ".bash_logout",
-    ".git-credentials",
-    ".config/autostart",
-    ".config/systemd",
-    ".config/skillhouse",
-    ".local/state/skillhouse",
-    ".local/bin",
-    "crontab",
-    "authorized_keys",
-)
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
-
-
-def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return what finds one of some relative paths, in which `*` is within a name, in a path.
-
-    In a path without a dot, `*` is a run of characters without one: `id_map.py` is no key.
-    """
-    parts = (
-        re.escape(text.casefold()).replace(r"\*", "[^/]*" if "." in text else "[^/.]*")
-        for text in patterns
-    )
-    return re.compile(f"(?:^|/)(?:{'|'.join(parts)})(?:/|$)")
-
-
-_PROTECTED = _any_of((*PROTECTED_NAMES, *_START_FILES))
-_SECRET = _any_of(SECRET_NAMES)
-_EMPTY = re.compile(r"/(?:\.?/)+")
 
 
 class Places:
@@ -52,8 +22,15 @@ class Places:
         *,
         writable: Sequence[Path] = (),
         readable: Sequence[Path] = (),
+        paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
+        is_open: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """Take the places; without `cwd` links are not followed and only texts are compared."""
+        """Take the places; without `cwd` links are not followed and only texts are compared.
+
+        A secret that `is_open` knows, by its resolved path, is read like any file.
+        """
+        self.paths = paths
+        self._is_open = is_open
         self._cwd = None if cwd is None else os.path.realpath(cwd)
         self._writable = tuple(os.path.realpath(place) for place in writable)
         readable_places = (*readable, *writable)
@@ -82,7 +59,13 @@ class Places:
             return f"`{path[:80]}` lies in a home directory"
         if not self._inside(self.resolved(path), self._readable):
             return f"`{path[:80]}` lies outside the current tree"
-        if _SECRET.search(path.casefold()):
+        return self.secret(path)
+
+    def secret(self, path: str) -> str:
+        """Return that a path has a name of secrets, as written or where it leads, or nothing."""
+        resolved = self.resolved(path)
+        is_named = is_secret(path) or is_secret(self._below(resolved))
+        if is_named and not self._is_open(resolved):
             return f"`{path[:80]}` has a name that secrets have"
         return ""
 
@@ -97,7 +80,7 @@ class Places:
             return Effect.ALLOW, ""
         resolved = path if path.startswith(("~", "$")) else self.resolved(path)
         for text in (path, resolved):
-            if is_protected(text):
+            if self.paths.is_never(text):
                 return Effect.DENY, f"`{path[:80]}` is protected"
         if any(resolved == place or resolved.startswith(f"{place}/") for place in _SYSTEM):
             return Effect.DENY, f"`{path[:80]}` belongs to the system"
@@ -108,6 +91,11 @@ class Places:
         if self._inside(resolved, ()):
             return Effect.ASK, f"no place that may be written holds `{path[:80]}`"
         return Effect.ASK, f"`{path[:80]}` lies outside the current tree"
+
+    def _below(self, resolved: str) -> str:
+        """Return the part of a path that is below the current tree; its own names are no secret."""
+        prefix = f"{self._cwd}/"
+        return resolved.removeprefix(prefix) if resolved.startswith(prefix) else ""
 
     def _inside(self, resolved: str, places: Sequence[str], *, here: bool = True) -> bool:
         if not os.path.isabs(resolved):
@@ -121,4 +109,4 @@ def is_protected(path: str) -> bool:
 
     Case is folded: on a file system without case `.GIT/hooks` is `.git/hooks`.
     """
-    return _PROTECTED.search(_EMPTY.sub("/", path.casefold())) is not None
+    return PersistentPaths().is_never(path)

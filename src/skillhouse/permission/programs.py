@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from skillhouse.permission.find_use import find_use
 from skillhouse.permission.git_use import git_use
 from skillhouse.permission.options import Grammar, Scanned, Use, grammar, scan
+from skillhouse.permission.wrappers import unwrapped
 
 PRINTING = frozenset({"echo", "true", "false", ":"})
 """Whatever they are given, they print it or do nothing."""
@@ -34,6 +35,34 @@ def use_of(name: str, arguments: Sequence[str]) -> Use | None:
     if known is None:
         return None
     return _use(arguments, *known)
+
+
+def loads_code(argv: Sequence[str]) -> bool:
+    """Whether a command may run code from files that its words do not name.
+
+    True for every program that is not in the tables, and for a known one whose words are not
+    those of its table.
+
+    >>> loads_code(("grep", "-r", "x", ".")), loads_code(("npm", "test"))
+    (False, True)
+    """
+    use = _use_inside(argv)
+    return use is None or bool(use.concern)
+
+
+def only_reads(argv: Sequence[str]) -> bool:
+    """Whether a command is one of the tables that by its words writes no file.
+
+    >>> only_reads(("cat", "a")), only_reads(("cp", "a", "b")), only_reads(("make",))
+    (True, False, False)
+    """
+    use = _use_inside(argv)
+    return use is not None and not use.concern and not use.writes
+
+
+def _use_inside(argv: Sequence[str]) -> Use | None:
+    inner = unwrapped(argv)
+    return use_of(inner[0].rsplit("/", 1)[-1], inner[1:]) if inner else None
 
 
 def _use(arguments: Sequence[str], table: Grammar, operands: Operands) -> Use:

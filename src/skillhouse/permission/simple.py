@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from skillhouse.permission import hazards
-from skillhouse.permission.places import Places, is_protected
+from skillhouse.permission.git_operands import git_paths
+from skillhouse.permission.places import Places
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.programs import use_of
 from skillhouse.permission.raw import RawCommand, RawRedirect
@@ -136,6 +137,10 @@ class CommandJudge:
             if said := hazards.running(argv[2]):
                 return said
         use = use_of(program, argv[1:])
+        if program == "git":
+            secrets = filter(None, map(self._places.secret, git_paths(argv[1:])))
+            if concern := next(secrets, ""):
+                return concern
         if use is None or (use.unlisted and ruling.literals > 1):
             return next(filter(None, map(self._loose_path, argv[1:])), "")
         if use.concern:
@@ -160,7 +165,7 @@ class CommandJudge:
                     return concern
             elif len(parts) > 1 and (concern := self._places.reading(text)):
                 return concern
-            if is_protected(text):
+            if self._places.paths.is_never(text):
                 return f"`{text[:80]}` is protected"
         return ""
 

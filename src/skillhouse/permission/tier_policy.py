@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
 from skillhouse.permission.amounts import ETH, USD
 from skillhouse.permission.tier_values import (
     ASSIGNEE_ONLY,
@@ -57,9 +57,9 @@ def load_tier_policy(
     """
     house: dict[str, Any] = {"assignees": frozenset(assignees), "tier1_channel": tier1_channel}
     try:
-        with path.open("rb") as file:
-            data = file.read(POLICY_FILE_MAX + 1)
-        return read_tier_policy(data, path, **house)
+        if problem := file_problem(path):
+            raise ConfigError(problem, path=path)
+        return read_tier_policy(read_regular(path, POLICY_FILE_MAX), path, **house)
     except FileNotFoundError:
         if path.is_symlink():
             return TierPolicy(fault=f"the policy file is a link to nothing: `{path}`", **house)

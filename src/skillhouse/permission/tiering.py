@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,15 @@ from typing import Any
 from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
 from skillhouse.permission import tier_ledger as ledger
 from skillhouse.permission.rules import Effect
+from skillhouse.permission.stopping import (
+    CallsHere,
+    CallsToEnd,
+    Step,
+    StopNotice,
+    StopReport,
+    do_steps,
+    either,
+)
 from skillhouse.permission.tier_ledger import Outcome
 from skillhouse.permission.tier_state import TierStore
 from skillhouse.permission.tier_values import (
@@ -32,31 +41,6 @@ RESUME_CHANNELS = frozenset({TERMINAL, PAGE, COMPANION_APP})
 
 class ResumeError(SkillhouseError):
     """Somebody who may not, or from somewhere that does not count, wants a stop lifted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopNotice:
-    """What those are told who do a part of a stop or a resume."""
-
-    by: str
-    reason: str
-    action: str
-    """What the policy wants: revoke-all-session-keys, pause-all or shutdown; or `resume`."""
-
-
-Step = tuple[str, Callable[[StopNotice], object]]
-"""A part of a stop, with its name: revoke the session keys, write to the log, tell people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReport:
-    """What came of a stop."""
-
-    is_new: bool
-    """False when everything was stopped already; the steps were done again."""
-    done: tuple[str, ...]
-    failed: tuple[tuple[str, str], ...]
-    """Names of steps with what went wrong; everything is stopped all the same."""
 
 
 class Tiers:
@@ -87,6 +71,7 @@ class Tiers:
         self._on_resume = tuple(on_resume)
         self._stopped_here = ""
         """Set when a stop could not be written: at least this process stands still."""
+        self._here: list[CallsHere] = []
 
     def judge(
         self,
@@ -99,10 +84,12 @@ class Tiers:
         spends: Sequence[tuple[str, Decimal]] | None = (),
         session_key: str = "",
         reachable: frozenset[str] = frozenset({INLINE}),
+        reserves: bool = True,
     ) -> TierVerdict:
         """Decide a call, and reserve what it would use up; see `TierCall` for the arguments.
 
-        Every verdict with a reservation must be settled. State that cannot be used refuses.
+        Every verdict with a reservation must be settled. State that cannot be used refuses. What
+        does not reserve is a forecast: it changes nothing.
         """
         call = TierCall(
             tool=tool,
@@ -115,7 +102,7 @@ class Tiers:
             reachable=reachable,
         )
         try:
-            return self._judged(call)
+            return self._judged(call) if reserves else self._forecast(call)
         except StateError as error:
             tier = self.policy.decide(call, TierState(stopped="no state")).tier
             return TierVerdict(
@@ -132,8 +119,8 @@ class Tiers:
         A stop that came while a person was being asked is seen here. Without a reservation only
         the stop is looked for.
         """
-        if self.is_stopped:
-            return f"everything is stopped: {self.stopped_reason}"
+        if reason := self.stopped_reason:
+            return f"everything is stopped: {reason}"
         if reservation:
             try:
                 with self._store.turn() as (connection, _):
@@ -186,33 +173,58 @@ class Tiers:
         except StateError as error:
             return str(error)
 
+    @property
+    def stop_directory(self) -> Path:
+        """Where the file of the stop is, and the lines of the processes that run calls."""
+        return self._store.mark.directory
+
+    def prepare(self) -> None:
+        """Make what a stop needs, while there is space for it.
+
+        Raises:
+            OSError: there is none.
+        """
+        self._store.mark.prepare()
+
+    def must_end(self) -> str:
+        """Return why calls that run must end, or ""; without the database, so at little cost."""
+        try:
+            return self._stopped_here or self._store.mark.reason()
+        except StateError as error:
+            return str(error)
+
+    def ends_too(self, calls: CallsHere) -> None:
+        """Have each stop that is given here end these calls of this process."""
+        self._here.append(calls)
+
     def stop(self, by: str, reason: str) -> StopReport:
         """Stop everything: write it down first, then do each step, whatever becomes of the others.
 
+        The calls that run are ended, and waited for, for a second at most.
+
         Raises:
-            StateError: it cannot be written down. The steps were done, and this process refuses
-                every call.
+            StateError: it can be written down nowhere. The steps were done, and this process
+                refuses every call.
         """
         fault: StateError | None = None
-        is_new = False
+        is_new, unwritten = False, list[tuple[str, str]]()
+        calls = CallsToEnd(self.stop_directory)
         try:
-            with self._store.turn() as (connection, now_ms):
-                is_new = ledger.stop(connection, by, reason, now_ms)
+            is_new, unwritten = either(
+                ("write the file of the stop", lambda: self._store.mark.give(by, reason)),
+                ("write to the database", lambda: self._kept_stop(by, reason)),
+            )
         except StateError as error:
             fault, self._stopped_here = error, reason or "stopped"
         notice = StopNotice(by=by, reason=reason, action=self.policy.emergency_stop.action)
-        done: list[str] = []
-        failed: list[tuple[str, str]] = []
-        for name, step in self._on_stop:
-            try:
-                step(notice)
-            except Exception as error:  # noqa: BLE001 - no step may keep the next from its work.
-                failed.append((name, str(error) or type(error).__name__))
-            else:
-                done.append(name)
+        done, failed = do_steps(self._on_stop, notice)
+        ended, silent = calls.wait(self._here, reason or "stopped")
         if fault:
             raise fault
-        return StopReport(is_new=is_new, done=tuple(done), failed=tuple(failed))
+        failed = [*unwritten, *failed]
+        return StopReport(
+            is_new=is_new, done=tuple(done), failed=tuple(failed), ended=ended, silent=silent
+        )
 
     def resume(self, by: str, channel: str) -> bool:
         """Lift a stop, and let halted tools go on; return whether there was one of them.
@@ -230,12 +242,18 @@ class Tiers:
             )
         if by not in self.policy.assignees:
             raise ResumeError(f"`{by}` may not resume this house: nothing was resumed")
-        notice = StopNotice(by=by, reason=self.stopped_reason, action="resume")
-        if self.is_stopped:
+        reason = self.stopped_reason
+        notice = StopNotice(by=by, reason=reason, action="resume")
+        if reason:
             for _, step in self._on_resume:
                 step(notice)
         with self._store.turn() as (connection, now_ms):
+            if reason:
+                # Not written there yet, where the database was full or lost meanwhile.
+                ledger.stop(connection, by, reason, now_ms)
             resumed = ledger.resume(connection, now_ms)
+        # The file last: where it cannot be renamed, all is stopped still.
+        resumed |= self._store.mark.lift()
         self._stopped_here, was_here = "", bool(self._stopped_here)
         return resumed or was_here
 
@@ -257,17 +275,28 @@ class Tiers:
         with self._store.turn() as (connection, _):
             ledger.forget_companion(connection)
 
+    def _kept_stop(self, by: str, reason: str) -> bool:
+        with self._store.turn() as (connection, now_ms):
+            return ledger.stop(connection, by, reason, now_ms)
+
     def close(self) -> None:
         """Close the state; another call opens it again."""
         self._store.close()
+
+    def _forecast(self, call: TierCall) -> TierVerdict:
+        if self._stopped_here:
+            return self.policy.decide(call, TierState(stopped=self._stopped_here))
+        with self._store.glance() as found:
+            state = TierState() if found is None else ledger.state_of(found[0], call, found[1])
+            return self.policy.decide(call, state)
 
     def _judged(self, call: TierCall) -> TierVerdict:
         policy, _ = self.policy.resolve(call.tool, call.level, is_vouched=call.is_vouched)
         if policy.tier is Tier.NONE and policy.cooldown is None and call.spends == ():
             # Reads use nothing up, and are not to wait for the write lock.
             return self.policy.decide(call, TierState(stopped=self.stopped_reason))
-        if self._stopped_here:
-            return self.policy.decide(call, TierState(stopped=self._stopped_here))
+        if stopped := self._stopped_here or self._store.mark.reason():
+            return self.policy.decide(call, TierState(stopped=stopped))
         with self._store.turn() as (connection, now_ms):
             verdict = self.policy.decide(call, ledger.state_of(connection, call, now_ms))
             if verdict.effect is Effect.DENY:

@@ -140,8 +140,8 @@ class TierPolicy:
         """Refuse where nothing, or nothing but reads, goes on."""
         if state.stopped:
             message = (
-                f"everything is stopped: {state.stopped}; only the owner lets it go on, with "
-                "`skillhouse resume` at a terminal"
+                f"everything is stopped: {state.stopped}; only the owner can resume it, at a "
+                "terminal: ask the user"
             )
             return "emergency-stopped", message
         if self.fault and not is_read:
@@ -259,7 +259,7 @@ def _halted(call: TierCall, state: TierState, tier: Tier) -> tuple[str, str] | N
         return None
     message = (
         f"`{call.tool}` was denied {state.denials} times in a row and waits; "
-        "it goes on by itself in a while, or with `skillhouse resume`"
+        "it goes on by itself in a while, or when the owner resumes it: ask the user"
     )
     return "consecutive-denials-halt", message
 

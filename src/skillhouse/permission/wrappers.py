@@ -35,6 +35,23 @@ class Wrapped:
     """The first option whose meaning is not known; what is inside is a guess then."""
 
 
+def unwrapped(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the command inside all wrappers, or None where one of them is not understood.
+
+    >>> unwrapped(("env", "A=1", "nice", "make")), unwrapped(("env", "-C", "sub", "sh", "e.sh"))
+    (('make',), None)
+    """
+    inner = tuple(argv)
+    for _ in range(DEPTH_MAX + 1):
+        wrapped = unwrap(inner)
+        if wrapped is None:
+            return inner
+        if wrapped.unknown or not wrapped.inner:
+            return None
+        inner = wrapped.inner
+    return None
+
+
 def unwrap(argv: Sequence[str]) -> Wrapped | None:
     """Return what a wrapper starts, or None when the program is none.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from skillhouse.floor import PathError, SkillhouseError, checked_parts
+from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, is_safe_name
 
 ARCHIVE_MAX = 50 * 1024 * 1024
 """Bytes of an archive, and of what is in it (DESIGN, bounds: package 50 MB)."""
@@ -27,17 +28,9 @@ FILES_MAX = 1_000
 FILE_MAX = 10 * 1024 * 1024
 RATIO_MAX = 100
 """How many times larger the content may be than the archive, beyond 1 MiB."""
-DEPTH_MAX = 16
-PATH_MAX = 255
-"""Bytes of a path."""
-SEGMENT_MAX = 120
-"""Bytes of one name."""
 
 _RATIO_FREE = 1024 * 1024
 _CHUNK = 65_536
-_RESERVED = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
-)
 _FORBIDDEN_ROOTS = frozenset({".git", ".skill"})
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, ValueError)
 """What the parsers raise on bytes that they cannot read; NotImplementedError comes with zip."""
@@ -188,16 +181,8 @@ def _path(name: str) -> str:
         raise ArchiveError("path-reserved", f"refused name {name!r}")
     if size > PATH_MAX or len(parts) > DEPTH_MAX:
         raise ArchiveError("path-long", f"refused name {name!r}")
-    for part in parts:
-        if (
-            not part.isprintable()
-            or ":" in part
-            or part != part.rstrip(". ")
-            or part.split(".")[0].lower() in _RESERVED
-            or len(part.encode()) > SEGMENT_MAX
-            or unicodedata.normalize("NFC", part) != part
-        ):
-            raise ArchiveError("path-reserved", f"refused name {name!r}")
+    if not all(map(is_safe_name, parts)):
+        raise ArchiveError("path-reserved", f"refused name {name!r}")
     return "/".join(parts)
 
 

@@ -25,6 +25,7 @@ from skillhouse.floor import (
     digest,
     encode,
     file_stamp,
+    make_private,
     read_beneath,
 )
 from skillhouse.remote.mcp_entry import McpFile, McpSkill, read_entry
@@ -84,8 +85,7 @@ class McpCache:
             OSError: they cannot be written.
         """
         target = self.place(skill) / file.relative
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(target.parent)
         _replace(target, data, mode=0o400)
         return target
 
@@ -121,7 +121,7 @@ class McpCache:
             OSError: it cannot be written; what was there before still is.
         """
         place = self.root / label
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(place)
         entries = [
             {
                 "uri": skill.uri,

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
-from skillhouse.remote.archive import DEPTH_MAX, PATH_MAX, SEGMENT_MAX
+from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, clash, is_safe_name
 from skillhouse.remote.source import RemoteError
 from skillhouse.skill import (
     SKILL_FILE,
@@ -61,6 +60,11 @@ class McpServer:
     """Program and arguments of a server that is started here and spoken to over its pipes."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What that program gets besides the usual few variables."""
+    directory: Path | None = None
+    """Where it is started; None for the current directory."""
+    allow_private: bool = False
+    """Whether its address may be one of this machine (there also over plain http) or of a private
+    network."""
 
     def __post_init__(self) -> None:
         """Refuse what names no server.
@@ -180,7 +184,8 @@ def _files(uri: str, base: str, value: Any) -> tuple[McpFile, ...]:
         raise RemoteError(f"`{uri}` passed over: its {SKILL_FILE} is not once among its files")
     if own[0].size > SKILL_FILE_MAX:
         raise RemoteError(f"`{uri}` passed over: a {SKILL_FILE} of more than {SKILL_FILE_MAX}")
-    _refuse_clashes(uri, [file.relative for file in files])
+    if clash(file.relative for file in files):
+        raise RemoteError(f"`{uri}` passed over: two of its files have one place")
     return tuple(sorted(files, key=lambda file: file.uri))
 
 
@@ -203,7 +208,7 @@ def _relative(skill: str, quoted: str) -> str:
         for segment in quoted.split("/"):
             part = unquote(segment, errors="strict")
             # What is one segment of the address must be one name: `%2e%2e%2f` is two.
-            if checked_parts(part, _NOWHERE) != (part,) or not _is_name(part):
+            if checked_parts(part, _NOWHERE) != (part,) or not is_safe_name(part):
                 raise PathError("path-reserved", part, _NOWHERE)
             parts.append(part)
     except (PathError, UnicodeDecodeError) as error:
@@ -212,28 +217,6 @@ def _relative(skill: str, quoted: str) -> str:
     if len(relative.encode()) > PATH_MAX or len(parts) > DEPTH_MAX:
         raise RemoteError(f"`{skill}` passed over: too long: {quoted[:80]!r}")
     return relative
-
-
-def _is_name(part: str) -> bool:
-    return (
-        part.isprintable()
-        and ":" not in part
-        and part == part.rstrip(". ")
-        and len(part.encode()) <= SEGMENT_MAX
-        and find_hidden(part) is None
-    )
-
-
-def _refuse_clashes(skill: str, paths: Sequence[str]) -> None:
-    """Refuse two paths that a file system takes for one, and a file with files below it."""
-    folded = [unicodedata.normalize("NFKC", path).casefold() for path in paths]
-    places = {
-        "/".join(path.split("/")[:count])
-        for path in folded
-        for count in range(1, path.count("/") + 1)
-    }
-    if len(set(folded)) < len(folded) or places & set(folded):
-        raise RemoteError(f"`{skill}` passed over: two of its files have one place")
 
 
 def _is_address(uri: str) -> bool:

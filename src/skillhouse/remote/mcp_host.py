@@ -222,7 +222,7 @@ def _read_all(label: str, values: Sequence[object], problems: list[str]) -> dict
     twice: set[str] = set()
     for value in values:
         try:
-            skill = read_entry(label, value)
+            skill = _entry(label, value)
         except RemoteError as error:
             problems.append(str(error))
             continue
@@ -235,8 +235,22 @@ def _read_all(label: str, values: Sequence[object], problems: list[str]) -> dict
     return found
 
 
+def _entry(label: str, value: object) -> McpSkill:
+    """Return an entry that can be used and stored.
+
+    Raises:
+        RemoteError: it is not as SEP-2640 asks, or holds what is no text, no number or too deep.
+    """
+    try:
+        skill = read_entry(label, value)
+        encode(dict(skill.frontmatter))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise RemoteError(f"an entry of `{label}` passed over: {error}") from error
+    return skill
+
+
 def _asked(label: str, uri: str, value: object) -> McpSkill:
-    skill = read_entry(label, value)
+    skill = _entry(label, value)
     if skill.uri != uri:
         raise RemoteError(f"`{label}` answered about `{skill.uri}` when asked about `{uri}`")
     return skill

@@ -7,13 +7,16 @@ import binascii
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.remote.mcp_entry import McpServer
 from skillhouse.remote.source import RemoteError
+
+if TYPE_CHECKING:
+    from skillhouse.net import NetPolicy, Route
 
 EXTENSION = "io.modelcontextprotocol/skills"
 PAGES_MAX = 200
@@ -48,13 +51,19 @@ OpenTransport = Callable[[McpServer], Any]
 
 @asynccontextmanager
 async def connected(
-    server: McpServer, *, transport: OpenTransport | None = None
+    server: McpServer,
+    *,
+    transport: OpenTransport | None = None,
+    policy: NetPolicy | None = None,
+    route: Route | None = None,
 ) -> AsyncIterator[Peer]:
     """Connect to a server that offers skills.
 
     Args:
         server: Which.
-        transport: Another way there than the SDK's own HTTP client or subprocess.
+        transport: Another way there than by HTTP under the policy or by a subprocess.
+        policy: What may be reached besides the server's own address, if that is public.
+        route: How to connect; the system's means when None.
 
     Raises:
         MissingExtraError: the packages of the extra `mcp` are not installed.
@@ -65,7 +74,9 @@ async def connected(
     except ModuleNotFoundError as error:
         raise MissingExtraError("mcp", error.name or "mcp") from error
     with _nowhere() as nowhere:
-        target = transport(server) if transport is not None else _target(server, nowhere)
+        target = (
+            transport(server) if transport is not None else _target(server, nowhere, policy, route)
+        )
         client = Client(
             target,
             extensions=[advertise(EXTENSION)],
@@ -90,17 +101,22 @@ async def connected(
             raise failed[0]
 
 
-def _target(server: McpServer, errors: TextIO) -> Any:
+def _target(
+    server: McpServer, errors: TextIO, policy: NetPolicy | None, route: Route | None
+) -> Any:
     if server.url:
         from skillhouse.remote.mcp_http import bounded_http  # noqa: PLC0415 - an extra.
 
-        return bounded_http(server.url)
+        return bounded_http(server, policy, route)
     # A program that a person has named runs as that person: what it says needs no bound.
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - an extra.
 
     program, *arguments = server.command
     parameters = StdioServerParameters(
-        command=program, args=arguments, env=dict(server.environment)
+        command=program,
+        args=arguments,
+        env=dict(server.environment),
+        cwd=server.directory,
     )
     return stdio_client(parameters, errlog=errors)
 
@@ -126,10 +142,12 @@ class _SdkPeer:
             page, cursor = answer.get("skills"), answer.get("nextCursor")
             if not isinstance(page, list):
                 raise RemoteError(f"`{self._label}` answered skills/list without a list")
+            if len(entries) + len(page) > SKILLS_MAX:
+                break
             entries += page
             if cursor is None:
                 return entries
-            if not isinstance(cursor, str) or cursor in seen or len(entries) > SKILLS_MAX:
+            if not isinstance(cursor, str) or cursor in seen:
                 break
             seen.add(cursor)
         raise RemoteError(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
+from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, clash, is_safe_name
 from skillhouse.skill import SKILL_FILE, validate_name
 
 SKILLS_MAX = 1_000
@@ -123,6 +124,9 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> Listing:
             skills[skill.name] = skill
         except RemoteError as error:
             problems.append(str(error))
+        except ValueError as error:
+            # Addresses that are none, and text that cannot be encoded.
+            problems.append(f"passed over: {str(entry)[:80]!r}: {error}")
     if len(entries) > SKILLS_MAX:
         problems.append(f"{len(entries) - SKILLS_MAX} skills over the first {SKILLS_MAX} left out")
     return Listing(skills=tuple(skills.values()), problems=tuple(problems))
@@ -167,8 +171,8 @@ def _files(name: str, entry: Mapping[str, Any], url: str) -> RemoteSkill:
     paths = [_safe_path(name, file) for file in files]
     if SKILL_FILE not in paths:
         raise RemoteError(f"`{name}` passed over: no {SKILL_FILE} among its files")
-    if len({path.casefold() for path in paths}) < len(paths):
-        raise RemoteError(f"`{name}` passed over: the same file twice")
+    if clash(paths):
+        raise RemoteError(f"`{name}` passed over: two of its files have one place")
     version = entry.get("version")
     return RemoteSkill(
         name=name,
@@ -188,7 +192,8 @@ def _safe_path(name: str, file: str) -> str:
         parts = checked_parts(decoded, _NOWHERE)
     except PathError as error:
         raise RemoteError(f"`{name}` passed over: {error.code} in {file!r}") from error
-    if not parts or urlsplit(decoded).scheme:
+    is_long = len(decoded.encode()) > PATH_MAX or len(parts) > DEPTH_MAX
+    if not parts or is_long or not all(map(is_safe_name, parts)) or urlsplit(decoded).scheme:
         raise RemoteError(f"`{name}` passed over: refused file {file!r}")
     return "/".join(parts)
 

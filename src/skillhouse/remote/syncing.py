@@ -13,9 +13,9 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, encode
+from skillhouse.floor import SkillhouseError, encode, make_private
 from skillhouse.floor.lock import try_lock
-from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, ArchiveError, unpack
+from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
 from skillhouse.remote.source import (
     Artifact,
     Listing,
@@ -31,6 +31,8 @@ INDEX_MAX = 1024 * 1024
 """Bytes of an index."""
 PARALLEL = 4
 """Skills that are fetched at a time."""
+NAME_SHOWN = 80
+"""Characters of a file's name in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
         OSError: the cache cannot be written; nothing was changed.
     """
     place = cache_place(cache, source)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(place)
     with _locked(place):
         listing = await _listing(source, fetch)
         before = cached(cache, source)
@@ -122,29 +124,48 @@ async def _staged(
 ) -> dict[str, str]:
     """Put each listed skill into `staging`, new or as it is; return the version of each."""
     after: dict[str, str] = {}
+    failures: list[OSError] = []
     slots = anyio.CapacityLimiter(PARALLEL)
 
     async def one(skill: RemoteSkill) -> None:
         old = place / CURRENT / SKILLS / skill.name
         target = staging / SKILLS / skill.name
-        if skill.name in before and skill.version and before[skill.name] == skill.version:
-            shutil.copytree(old, target, copy_function=os.link)
-            after[skill.name] = skill.version
-            return
+        is_same = bool(skill.version) and before.get(skill.name) == skill.version
         try:
+            if is_same:
+                shutil.copytree(old, target, copy_function=os.link)
+                after[skill.name] = skill.version
+                return
             async with slots:
                 after[skill.name] = await _fetched(skill, target, fetch)
-        except (ArchiveError, RemoteError) as error:
-            problems.append(f"`{skill.name}` not taken: {error}")
+        except (SkillhouseError, OSError, ValueError, RecursionError) as error:
+            problems.append(f"`{skill.name}` not taken: {_said(error)}")
             shutil.rmtree(target, ignore_errors=True)
-            if skill.name in before:
+            if skill.name not in before:
+                return
+            try:
                 shutil.copytree(old, target, copy_function=os.link)
-                after[skill.name] = before[skill.name]
+            except OSError as failure:
+                # INVARIANT: what is here stays as it was, so without it nothing is swapped in.
+                failures.append(failure)
+                tasks.cancel_scope.cancel()
+                return
+            after[skill.name] = before[skill.name]
 
     async with anyio.create_task_group() as tasks:
         for skill in listing.skills:
             tasks.start_soon(one, skill)
+    if failures:
+        raise failures[0]
     return after
+
+
+def _said(error: Exception) -> str:
+    """Return a reason in one short line; of the system's errors without our own paths."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    name = Path(str(error.filename or "")).name[:NAME_SHOWN]
+    return error.strerror.lower() + (f": `{name}`" if name else "")
 
 
 async def _fetched(skill: RemoteSkill, target: Path, fetch: Fetch) -> str:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import sqlite3
+import hashlib
 import threading
-import weakref
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from skillhouse.floor import SkillError
-from skillhouse.retrieval.table import WordTable
-from skillhouse.retrieval.tokens import body_tokens, name_key, query_terms, tokens
-from skillhouse.skill import Skill, SkillIndex, load
-
-BODY_CHARS_MAX = 4_096
-"""Characters of a body that are indexed: a skill says at its start what it is for."""
+from skillhouse.floor import SkillError, encode
+from skillhouse.retrieval.indexing import Keyed
+from skillhouse.retrieval.kept import forget, in_memory, kept_segments
+from skillhouse.retrieval.ranking import Part, Ranking
+from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
+from skillhouse.retrieval.stems import stems_of
+from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
+from skillhouse.skill import ParsePolicy, Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
 """Id, name, description and body."""
+
+Progress = Callable[[int, int], None]
+"""Hears before each body that is read how many were, and how many there are to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +40,43 @@ class Hit:
     """Whether the query is this skill's name or id, which puts it first."""
 
 
+class _Head(NamedTuple):
+    """What is known of a document besides its words."""
+
+    id: str
+    name: str
+    description: str
+
+
+class _Rows:
+    """Documents of some segments in the order of equal scores."""
+
+    def __init__(self, found: Iterable[tuple[Segment, Sequence[_Head | None]]]) -> None:
+        """Take the segments, with the head of each of their documents that is to be found."""
+        segments = list(found)
+        # Sorted by id, so that the order of equal scores, which is that of the rows, is too.
+        order = sorted(
+            (head, segment.ties[number], part, number)
+            for part, (segment, heads) in enumerate(segments)
+            for number, head in enumerate(heads)
+            if head is not None
+        )
+        self.heads = [head for head, *_ in order]
+        rows = [array("i", [-1]) * len(heads) for _, heads in segments]
+        for row, (_, _, part, number) in enumerate(order):
+            rows[part][number] = row
+        parts = [Part(segment, rows[part]) for part, (segment, _) in enumerate(segments)]
+        self.ranking = Ranking(parts, len(order))
+        self.of_key: dict[str, list[int]] = {}
+        ids = name_keys([head.id for head in self.heads])
+        names = name_keys([head.name for head in self.heads])
+        for row, keys in enumerate(zip(ids, names, strict=True)):
+            for key in {*keys} - {""}:
+                self.of_key.setdefault(key, []).append(row)
+
+
 class SearchIndex:
-    """Documents in memory, ready to be searched; it does not change, and any thread may ask."""
+    """Documents ready to be searched; it does not change, and any thread may ask."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
         """Index (id, name, description, body) each; several may have one id.
@@ -43,17 +84,10 @@ class SearchIndex:
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
-        # Sorted by id, so that the order of equal scores, which is that of the rows, is too.
-        kept = sorted((i, name, about, body[:BODY_CHARS_MAX]) for i, name, about, body in documents)
-        self._heads = [(i, name) for i, name, _, _ in kept]
-        self._rows_of_key = _rows_of_keys(self._heads)
+        kept = list(documents)
         self._lock = threading.Lock()
-        connection = sqlite3.connect(":memory:", check_same_thread=False)
-        weakref.finalize(self, connection.close)
-        self._table = WordTable(
-            connection,
-            ((tokens(name), tokens(about), body_tokens(body)) for _, name, about, body in kept),
-        )
+        self._rows = _Rows([_loose(kept)])
+        self._renewed: Callable[[], _Rows] = lambda: self._rows
 
     @classmethod
     def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
@@ -69,15 +103,33 @@ class SearchIndex:
         return cls(documents)
 
     @classmethod
-    def from_skills(cls, index: SkillIndex) -> SearchIndex:
-        """Return an index of the skills in force, their bodies read now.
+    def from_skills(
+        cls,
+        index: SkillIndex,
+        *,
+        bodies: bool = True,
+        cache: Path | None = None,
+        progress: Progress = lambda _, __: None,
+    ) -> SearchIndex:
+        """Return an index of the skills in force.
 
         A skill whose body cannot be read is found by its name and description.
+
+        Args:
+            index: The skills.
+            bodies: Whether their bodies are searched too.
+            cache: Directory of the persistent index, from which comes what has not changed since
+                it was indexed; None reads every body now.
+            progress: Hears how far the reading is; what it raises ends it.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
-        return cls(_documents(index))
+        made = cls()
+        source = _Source(index, progress, bodies=bodies)
+        made._rows = source.rows(cache)
+        made._renewed = lambda: source.rows_again(cache)
+        return made
 
     def search(self, query: str, *, limit: int = 5) -> list[Hit]:
         """Return the skills that have any word of `query`, best first, equal ones by id.
@@ -88,50 +140,130 @@ class SearchIndex:
             query: Any text; it has no syntax. Without a letter or digit it finds nothing.
             limit: Most hits to return; none when it is not positive.
         """
-        if limit <= 0:
+        if limit <= 0 or not len(self):
             return []
         terms = query_terms(query)
-        exact = self._rows_of_key.get(name_key(query), ())
+        of_term = stems_of(terms)
+        stems = [stem for term in terms for stem in of_term[term]]
+        key = name_key(query)
         with self._lock:
-            ranked = self._table.ranked(terms, limit=min(limit, len(self)))
-            best = ranked[0][1] if ranked else 0.0
-            scores = dict.fromkeys(exact, best)
-            for row, score in ranked:
-                scores.setdefault(row, score)
-            rows = list(scores)[:limit]
-            fields = self._table.fields(terms, rows)
+            try:
+                return self._hits(stems, key, limit)
+            except (DamagedError, OSError):
+                self._rows = self._renewed()
+                return self._hits(stems, key, limit)
+
+    def _hits(self, stems: Sequence[str], key: str, limit: int) -> list[Hit]:
+        rows = self._rows
+        exact = rows.of_key.get(key, ())
+        ranked = rows.ranking.best(stems, limit=min(limit, len(self)), pinned=exact)
         return [
             Hit(
-                id=self._heads[row - 1][0],
-                name=self._heads[row - 1][1],
-                score=scores[row],
-                fields=fields[row],
+                id=rows.heads[row].id,
+                name=rows.heads[row].name,
+                score=score,
+                fields=fields,
                 exact=row in exact,
             )
-            for row in rows
+            for row, score, fields in ranked
         ]
 
     def __len__(self) -> int:
-        return len(self._heads)
+        return len(self._rows.heads)
 
 
-def _documents(index: SkillIndex) -> Iterator[Document]:
-    for skill in index.skills:
-        yield skill.id, skill.name, skill.description, _body(skill)
+def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
+    """Return a segment in memory, with the heads of its documents."""
+    key = bytes(KEY_BYTES)
+    segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
+    return segment, [_Head(*document[:3]) for document in documents]
+
+
+class _Source:
+    """Skills as documents, read when their words are not kept."""
+
+    def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
+        self._bodies = bodies
+        self._progress = progress
+        self._skills: dict[bytes, Skill] = {}
+        self._unkept: list[Skill] = []
+        policies: dict[int, bytes] = {}
+        for skill in index.skills:
+            key = self._key(skill, policies)
+            if skill.signature is None or key in self._skills:
+                self._unkept.append(skill)
+            else:
+                self._skills[key] = skill
+
+    def rows(self, cache: Path | None) -> _Rows:
+        """Return all skills as rows."""
+        missing = dict(self._skills)
+        found: list[tuple[Segment, Sequence[_Head | None]]] = []
+        for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
+            skills = (missing.pop(key, None) for key in segment.keys)
+            found.append((segment, [None if skill is None else _head(skill) for skill in skills]))
+        unkept = [*missing.values(), *self._unkept]
+        if unkept:
+            documents = (
+                Keyed(bytes(KEY_BYTES), skill.name, skill.description, body)
+                for skill, body in self._with_bodies(unkept)
+            )
+            found.append((in_memory(documents), [_head(skill) for skill in unkept]))
+        return _Rows(found)
+
+    def rows_again(self, cache: Path | None) -> _Rows:
+        """Return all skills as rows after what was kept turned out to be damaged."""
+        if cache is not None:
+            forget(cache, list(self._roots()))
+        return self.rows(None)
+
+    def _roots(self) -> dict[str, list[bytes]]:
+        roots: dict[str, list[bytes]] = {}
+        for key, skill in self._skills.items():
+            roots.setdefault(skill.root, []).append(key)
+        return roots
+
+    def _key(self, skill: Skill, policies: dict[int, bytes]) -> bytes:
+        """Return a digest of all that the document of a skill is made of.
+
+        What is not in the frontmatter is so by the file's signature.
+        """
+        policy = policies.get(id(skill.policy))
+        if policy is None:
+            policy = policies[id(skill.policy)] = _policy_bytes(skill.policy)
+        parts = (
+            skill.id,
+            skill.name,
+            skill.description,
+            skill.file,
+            skill.signature,
+            self._bodies,
+            policy,
+        )
+        return hashlib.blake2b(encode(parts), digest_size=KEY_BYTES).digest()
+
+    def _read(self, keys: Sequence[bytes]) -> Iterator[Keyed]:
+        skills = [self._skills[key] for key in keys]
+        for key, (skill, body) in zip(keys, self._with_bodies(skills), strict=True):
+            yield Keyed(key, skill.name, skill.description, body)
+
+    def _with_bodies(self, skills: Sequence[Skill]) -> Iterator[tuple[Skill, str]]:
+        for number, skill in enumerate(skills):
+            self._progress(number, len(skills))
+            yield skill, _body(skill) if self._bodies else ""
+
+
+def _policy_bytes(policy: ParsePolicy) -> bytes:
+    return encode(astuple(policy))
+
+
+def _head(skill: Skill) -> _Head:
+    return _Head(skill.id, skill.name, skill.description)
 
 
 def _body(skill: Skill) -> str:
     try:
-        return load(skill).body
+        return load_body(skill)
     except (SkillError, OSError):
         # One bad file never costs the search; whoever loads the skill is told what is wrong.
         return ""
-
-
-def _rows_of_keys(heads: list[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
-    """Return which rows each name and id, as `name_key` spells it, belongs to."""
-    rows: dict[str, tuple[int, ...]] = {}
-    for row, head in enumerate(heads, start=1):
-        for key in {name_key(text) for text in head} - {""}:
-            rows[key] = (*rows.get(key, ()), row)
-    return rows

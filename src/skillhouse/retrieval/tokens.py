@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 QUERY_TERMS_MAX = 64
 """Different terms of a query that are looked for (reference/retrieval.md, section 5)."""
@@ -42,29 +43,40 @@ def tokens(text: str) -> list[str]:
     >>> tokens("用Python做数据分析")
     ['用', 'python', '做数', '数据', '据分', '分析']
     """
-    runs = _ASCII_WORD.findall(text) if text.isascii() else _RUN.findall(_normalised(text))
+    return [token for word in words(text) for token in tokens_of(word)]
+
+
+def words(text: str) -> list[str]:
+    """Return the words of `text` as they are written, and its pairs of CJK characters, in order.
+
+    >>> words("Parse_PDF: 数据分析")
+    ['Parse', 'PDF', '数据', '据分', '分析']
+    """
+    if text.isascii():
+        return _ASCII_WORD.findall(text)
     found: list[str] = []
-    for run in runs:
+    for run in _RUN.findall(_normalised(text)):
         if not run.isascii() and _CJK.match(run):
             found.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
-            continue
-        folded = run.casefold()
-        found.append(folded)
-        if folded != run:
-            parts = _CAMEL.split(run)
-            if len(parts) > 1:
-                # The whole stays as well, or `github` would not find `GitHub`.
-                found.extend(part.casefold() for part in parts)
+        else:
+            found.append(run)
     return found
 
 
-def body_tokens(text: str) -> list[str]:
-    """Return the tokens of `text` without stop words, of which a long text is full.
+def tokens_of(word: str) -> tuple[str, ...]:
+    """Return the tokens of a word of `words`.
 
-    >>> body_tokens("The tables of a PDF")
-    ['tables', 'pdf']
+    >>> tokens_of("useEffect")
+    ('useeffect', 'use', 'effect')
     """
-    return [token for token in tokens(text) if token not in STOP_WORDS]
+    folded = word.casefold()
+    if folded == word:
+        return (word,)
+    parts = _CAMEL.split(word)
+    if len(parts) == 1:
+        return (folded,)
+    # The whole stays as well, or `github` would not find `GitHub`.
+    return (folded, *(part.casefold() for part in parts))
 
 
 def query_terms(query: str) -> list[str]:
@@ -90,6 +102,18 @@ def name_key(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NAME_BREAK.sub("-", folded).strip("-")
+
+
+def name_keys(texts: Sequence[str]) -> list[str]:
+    """Return the `name_key` of each text, of thousands at once.
+
+    >>> name_keys(["PDF tools", "pdf_tools"])
+    ['pdf-tools', 'pdf-tools']
+    """
+    # No step looks past a NUL, which names mostly do not have.
+    folded = unicodedata.normalize("NFKC", "\0".join(texts)).casefold()
+    keys = [key.strip("-") for key in _NAME_BREAK.sub("-", folded).split("\0")]
+    return keys if len(keys) == len(texts) else [name_key(text) for text in texts]
 
 
 def _normalised(text: str) -> str:

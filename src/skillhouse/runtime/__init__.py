@@ -2,6 +2,7 @@
 
 from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.away import McpServerSettings
+from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.config import (
     Config,
     ExtensionSettings,
@@ -15,7 +16,7 @@ from skillhouse.runtime.config import (
 )
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
-from skillhouse.runtime.health import audit_troubles
+from skillhouse.runtime.health import audit_troubles, file_troubles
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
@@ -23,6 +24,7 @@ from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
+from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.rehearsal import (
     JudgedLine,
     MentionVerdict,
@@ -55,6 +57,7 @@ __all__ = [
     "Network",
     "Places",
     "Policy",
+    "Prompts",
     "Rehearsal",
     "RemoteState",
     "Remotes",
@@ -76,7 +79,9 @@ __all__ = [
     "agent_skills",
     "audit_troubles",
     "configured",
+    "explain_loading",
     "file_kind",
+    "file_troubles",
     "judged_line",
     "load_config",
     "read_skill_file",

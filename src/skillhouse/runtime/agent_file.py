@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from skillhouse.floor import ConfigError
+from skillhouse.floor import ConfigError, read_regular
 from skillhouse.skill import parse
 
 AGENT_FILE_MAX = 262_144
@@ -22,12 +22,9 @@ def agent_skills(path: Path) -> tuple[str, ...]:
         ConfigError: the file cannot be read, or has no frontmatter that can be used.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(AGENT_FILE_MAX + 1)
+        data = read_regular(path, AGENT_FILE_MAX)
     except OSError as error:
         raise ConfigError(f"cannot read the agent: {error.strerror}", path=path) from error
-    if len(data) > AGENT_FILE_MAX:
-        raise ConfigError(f"expected at most {AGENT_FILE_MAX} bytes", path=path)
     result = parse(data, directory=path.stem, path=path)
     if result.skill is None:
         found = next(found for found in result.diagnostics if found.severity == "error")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skillhouse import remote
 from skillhouse import tools as toolbox
+from skillhouse.runtime.safe_path import safe_path
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Root
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.network import Network
     from skillhouse.tools import Elsewhere
 
 MCP_DIRECTORY = "mcp"
@@ -29,12 +32,18 @@ class McpServerSettings:
     """What the server is called here; the names of its skills begin with it."""
     url: str = ""
     command: tuple[str, ...] = ()
-    """Program and arguments, for a server that is started here."""
+    """Program and arguments, for a server that is started here, in the home directory."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    allow_private: bool = False
+    """Whether its address may be on this machine or in a private network."""
 
 
-def mcp_host_of(config: Config) -> remote.McpHost | None:
+def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
     """Return what knows the configured servers; None where there are none, and nothing is loaded.
+
+    Args:
+        config: Names the servers.
+        network: Gives what may be reached and how, once a server is asked.
 
     Raises:
         ConfigError: one of them is no server, or two share a label.
@@ -42,13 +51,25 @@ def mcp_host_of(config: Config) -> remote.McpHost | None:
     if not config.mcp_servers:
         return None
     cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+    places = config.places
+    path = safe_path(places.environment, places.start)
     servers = [
         remote.McpServer(
-            label=one.label, url=one.url, command=one.command, environment=one.environment
+            label=one.label,
+            url=one.url,
+            command=one.command,
+            environment={"PATH": path, **one.environment},
+            # Not in the project: `npx` and `python -m` run what lies where they are started.
+            directory=places.home,
+            allow_private=one.allow_private,
         )
         for one in config.mcp_servers
     ]
-    return remote.McpHost(servers, cache)
+
+    def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
+        return remote.connected(server, policy=network().policy, route=network().route)
+
+    return remote.McpHost(servers, cache, dial=dial)
 
 
 def with_skills_of(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
+from skillhouse.runtime.calling import caller
 from skillhouse.tools import Activation, Activations, Attachment, LeftOut
 
 if TYPE_CHECKING:
@@ -38,14 +39,18 @@ class Conversation:
         user: str = "local",
         channel: str = "library",
         session_id: str = "",
+        **client: str,
     ) -> None:
         """Take who talks; calls of the same conversation say the same.
+
+        `client` is the name and the connection, as of `runtime.calling.caller`.
 
         Raises:
             ConfigError: no agent has that name.
         """
         self._house = house
-        self._who = {"agent": agent, "user": user, "channel": channel, "session_id": session_id}
+        who = {"agent": agent, "user": user, "channel": channel, **client}
+        self._who = {**caller(house, **who), "session_id": session_id}
         self.session()
 
     def session(self) -> toolbox.Session:

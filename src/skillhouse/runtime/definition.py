@@ -8,7 +8,7 @@ from typing import Literal
 
 from skillhouse.runtime.away import load_known
 from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Profile, Skill, list_resources
+from skillhouse.skill import Profile, Skill, list_resources, revealed
 
 FileKind = Literal["markdown", "script", "template", "other"]
 
@@ -58,7 +58,7 @@ def define(skill: Skill, settings: SkillSettings, profile: Profile) -> SkillDefi
         path=skill.file,
         directory_path=str(skill.directory),
         enabled=settings.is_enabled(skill.id),
-        instructions=content.body.strip(),
+        instructions=revealed(content.body.strip()),
         allowed_tools=skill.frontmatter.allowed_tools,
         files=skill_files(skill),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from skillhouse import net
@@ -33,7 +34,8 @@ class EgressReport:
         self._session = session
         self._decide = decide
         self._audit = audit
-        self._count = 0
+        # Connections report on threads of their own; `next` counts each once.
+        self._counter = itertools.count(1)
 
     def __call__(self, decision: net.EgressDecision) -> None:
         """Record a decision, durably where something is about to be sent.
@@ -42,8 +44,8 @@ class EgressReport:
             net.NetError: "host-refused", a rule is against it, or there were too many.
             AuditError: it cannot be recorded.
         """
-        self._count += 1
-        if self._count > REQUESTS_MAX:
+        count = next(self._counter)
+        if count > REQUESTS_MAX:
             raise net.NetError("host-refused", f"more than {REQUESTS_MAX} requests of one command")
         need = Need(
             permission=Permission(action="fetch", resource=f"{decision.method} {decision.origin}"),
@@ -56,7 +58,7 @@ class EgressReport:
             found, why = Decision(effect=Effect.DENY, layer="default"), decision.reason
         allowed = found.effect is Effect.ALLOW
         reason = "" if allowed else f"denied: {why}"
-        if self._count == REQUESTS_MAX:
+        if count == REQUESTS_MAX:
             reason += f" (the last of {REQUESTS_MAX} requests; further ones are refused)"
         draft = AuditDraft(
             kind="event",

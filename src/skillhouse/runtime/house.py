@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,8 +12,10 @@ from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
+from skillhouse.floor.once import once
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_for_person, mcp_host_of
+from skillhouse.runtime.calling import caller, forecast
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.code.skill_code import Found, SkillCode
 from skillhouse.runtime.config import Config, Places
@@ -23,8 +24,10 @@ from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
+from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
@@ -62,15 +65,16 @@ class Skillhouse:
 
         Raises:
             ConfigError: a configuration file, variable or override cannot be used.
-            StateError: the trust store cannot be read.
+            StateError: the trust store cannot be read, or others can use the state's directory.
         """
         if config is None:
             config = configured(Places.here())
         self.config = overridden(config, overrides)
+        check_directories(self.config)
         self.profile = profile_of(self.config)
         self.trust_store = TrustStore(self.config.state_directory)
         self.settings_store = SettingsStore(self.config.state_directory)
-        self.mcp_host = mcp_host_of(self.config)
+        self.mcp_host = mcp_host_of(self.config, lambda: self.network)
         parts = (self.config, self.profile, self.trust_store, self.project)
         self.policy = Policy(*parts, self._session_grants, self.mcp_host)
         self.network = Network(self.config)
@@ -78,14 +82,19 @@ class Skillhouse:
             self.config,
             channels=lambda: self.network.channels(self._channel),
             secrets=lambda: self.network.secret_values,
+            background=lambda: self.skill_code.background,
         )
         self._channel = channel
         self._checks = tuple(checks)
         self._worked = WorkedFiles(self.config.places.start, self.project)
+        self._recent = RecentSkills(self.config.cache_directory)
         self.cells = Cells(self.config.state_directory / "sandbox")
+        self.connection = approval.new_connection()
+        """This house as a client: whoever calls here and names no connection of its own."""
         self.skill_code = SkillCode(self.config, self.profile, self.policy, self.cells, self.call)
         self._look = self._new_look()
         self._portal: toolbox.Portal | None = None
+        self._portal_lock = threading.Lock()
 
     @property
     def audit_log(self) -> AuditLog:
@@ -147,13 +156,16 @@ class Skillhouse:
         budget_tokens: int | None = None,
         style: str | None = None,
         files: Iterable[str] = (),
+        budget_chars: int | None = None,
     ) -> Catalog:
         """Return what an agent sees of the skills it may use, in the profile's style or another.
 
         Raises:
             ConfigError: no agent or no style has that name.
         """
-        return self.view(agent).catalog(budget_tokens, style=style, files=files)
+        return self.view(agent).catalog(
+            budget_tokens, style=style, files=files, budget_chars=budget_chars
+        )
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
         """Return what the system prompt says of the skills; a list stands in one place only.
@@ -169,7 +181,7 @@ class Skillhouse:
 
     def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
         """Return the visible skills that fit a request best, best first."""
-        return self.view(agent).search_index.search(query, limit=limit)
+        return self.view(agent).search.index().search(query, limit=limit)
 
     def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
         """Return an agent's tools, for showing them to a model; only `call` runs them."""
@@ -199,7 +211,8 @@ class Skillhouse:
             approval_id: Of an answered approval of this very call, which finds it also without.
             listener: Hears how far the call is.
             asker: Digest of the skill that asks, where it is not the agent itself.
-            ids: The caller's session_id (which parts conversations), message_id, call_id, trace.
+            ids: The caller's client and connection (see `runtime.calling`), its session_id (which
+                parts conversations), message_id, call_id, trace.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
@@ -207,19 +220,16 @@ class Skillhouse:
         """
         await self.skill_code.as_told(self.refresh)
         look = self._now()
-        wanted = toolbox.ToolCall(
-            name=name,
-            arguments=arguments,
-            agent=agent,
-            user=user,
-            channel=channel,
-            approval_id=approval_id,
-            **ids,
-        )
+        who = caller(self, agent=agent, user=user, channel=channel, **ids)
+        wanted = toolbox.ToolCall(name=name, arguments=arguments, approval_id=approval_id, **who)
         session = self.sessions.of(wanted, look.view(agent).visible, asker=asker)
         result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
+
+    def forecast(self, name: str, arguments: Mapping[str, Any], **options: Any) -> toolbox.Forecast:
+        """Return what `call` would answer now, without making it; see `runtime.calling`."""
+        return forecast(self, name, arguments, **options)
 
     async def invoke(
         self, name: str, arguments: str = "", *, approval_id: str = "", **caller: str
@@ -235,10 +245,11 @@ class Skillhouse:
         """Return what a person may start beside an agent, for menus."""
         return self.view(agent).menu.entries()
 
-    @cached_property
+    @once
     def sessions(self) -> toolbox.Sessions:
         """The conversations of this house."""
-        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host)
+        noted = lambda activation: self._recent.note(activation.file)  # noqa: E731
+        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host, noted)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], **options: Any
@@ -251,16 +262,17 @@ class Skillhouse:
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
-        if self._portal is not None:
-            self._portal.call(self.let_go)
-            self._portal.close()
-            self._portal = None
+        with self._portal_lock:
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.call(self.let_go)
+            portal.close()
+        self._look.close()
         self.safeguards.close()
 
     async def let_go(self) -> None:
         """End what belongs to the event loop that calls came on, before that ends."""
         await self.skill_code.close()
-        await self.safeguards.let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -291,13 +303,13 @@ class Skillhouse:
         config = dataclasses.replace(self.config, places=places)
         return Skillhouse(config, channel=self._channel, checks=self._checks)
 
-    @cached_property
+    @once
     def remotes(self) -> Remotes:
         """The servers whose skills are synced."""
         roots = lambda: self.roots  # noqa: E731 what they are when they are asked for
         return Remotes(self.config, self.profile, self.network, self.audit_log, roots, self.refresh)
 
-    @cached_property
+    @once
     def management(self) -> Management:
         """What a person does with skills themselves."""
         return Management(
@@ -310,7 +322,7 @@ class Skillhouse:
             audit=self.audit_log,
         )
 
-    @cached_property
+    @once
     def trusting(self) -> ProjectTrust:
         """Whether this project is trusted, and as it was when."""
         return ProjectTrust(
@@ -324,11 +336,12 @@ class Skillhouse:
     def refresh(self) -> bool:
         """Look anew; whether there is anything else than before.
 
-        What agents see is swapped all at once, and stays, with its search index, when nothing
-        has changed.
+        What agents see is swapped all at once, and stays when nothing has changed; a body that
+        has is read again by the next search.
         """
         now = self._new_look()
         if self._look.was_used and now.is_like(self._look):
+            self._look.follow(now)
             return False
         self._look = now
         return True
@@ -364,6 +377,7 @@ class Skillhouse:
             self._open_gate,
             self.skill_code.found,
             self._worked,
+            self._recent,
         )
 
     def _open_gate(self, view: View, code: Found) -> toolbox.Gate:
@@ -375,5 +389,6 @@ class Skillhouse:
 
     def portal(self) -> toolbox.Portal:
         """Return the thread of `call_sync`, which lives until `close`."""
-        self._portal = self._portal or toolbox.Portal()
-        return self._portal
+        with self._portal_lock:
+            self._portal = self._portal or toolbox.Portal()
+            return self._portal

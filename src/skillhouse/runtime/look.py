@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.floor.once import once
+from skillhouse.runtime.agent_search import Signature
 from skillhouse.runtime.away import with_skills_of
 from skillhouse.runtime.code.skill_code import Found
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.view import View
@@ -45,6 +47,7 @@ class Look:
         open_gate: Callable[[View, Found], toolbox.Gate],
         find_code: Callable[[Sequence[Root], bool], Found],
         worked: WorkedFiles,
+        recent: RecentSkills,
     ) -> None:
         """Take what to look with; nothing is read before it is asked for.
 
@@ -57,6 +60,8 @@ class Look:
             open_gate: Makes the door to what an agent sees, and to the tools that skills bring.
             find_code: Finds those; takes the roots, and whether the project is trusted.
             worked: Which files each agent works on; it outlives a look.
+            recent: Which skills were loaded lately; likewise, and a look keeps the order that it
+                began with, since a client takes another list for a change.
         """
         self._config = config
         self._profile = profile
@@ -66,10 +71,12 @@ class Look:
         self._open_gate = open_gate
         self._find_code = find_code
         self._worked = worked
+        self._recent = recent
         self._views: dict[str, View] = {}
         self._gates: dict[str, toolbox.Gate] = {}
+        self._signatures: dict[str, Signature] | None = None
 
-    @cached_property
+    @once
     def roots(self) -> tuple[Root, ...]:
         """All roots of this place, strongest first, whether they exist or not.
 
@@ -87,7 +94,7 @@ class Look:
         )
         return with_remotes(self._config, self._profile, found)
 
-    @cached_property
+    @once
     def index(self) -> SkillIndex:
         """The skills of this place; those of a project that is not trusted are not read."""
         found = discover(
@@ -97,7 +104,10 @@ class Look:
             cache=self._config.cache_directory,
         )
         found = with_skills_of(self._policy.elsewhere, found, self.roots)
-        odd = invocation_findings(found, self._profile.extensions)
+        odd = (
+            *self._config.problems,
+            *invocation_findings(found, self._profile.extensions),
+        )
         if not odd:
             return found
         return SkillIndex(
@@ -113,15 +123,20 @@ class Look:
         index = discover(roots, profile=self._profile)
         return index.skills + index.shadowed
 
-    @cached_property
+    @once
     def code(self) -> Found:
         """The manifests of skills that bring tools of their own."""
         return self._find_code(self.roots, self._is_trusted())
 
-    @cached_property
+    @once
     def settings(self) -> SkillSettings:
         """Which skills a person switched off."""
         return self._settings.read()
+
+    @once
+    def recent(self) -> Mapping[str, int]:
+        """The ranks of skills that were loaded lately, by file."""
+        return self._recent.ranks()
 
     @property
     def was_used(self) -> bool:
@@ -143,7 +158,10 @@ class Look:
                 self._policy,
                 roots=tuple(root.path for root in self.roots),
                 worked=lambda: self._worked.of(agent),
+                recent=self.recent,
             )
+            if self._signatures is not None:
+                self._views[agent].search.renew(self._signatures)
         return self._views[agent]
 
     def gate(self, agent: str) -> toolbox.Gate:
@@ -171,6 +189,21 @@ class Look:
             other.code,
         )
 
+    def follow(self, later: Look) -> None:
+        """Let searches find what files hold by now whose skills are listed as before."""
+        now = _signatures(later.index)
+        then = self._signatures or _signatures(self.index)
+        # A file without a signature was changed a moment ago, and may have been since.
+        if now != then or None in now.values():
+            self._signatures = now
+            for view in self._views.values():
+                view.search.renew(now)
+
+    def close(self) -> None:
+        """End what is read in the background."""
+        for view in self._views.values():
+            view.search.close()
+
     def since(self, before: Look) -> Difference:
         """Return what has changed since an earlier look; of what is switched on."""
         then, now = before._enabled(), self._enabled()
@@ -188,3 +221,7 @@ class Look:
             for skill in self.index.skills
             if self.settings.is_enabled(skill.id)
         }
+
+
+def _signatures(index: SkillIndex) -> dict[str, Signature]:
+    return {skill.file: skill.signature for skill in index.skills}

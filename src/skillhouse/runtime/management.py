@@ -21,6 +21,7 @@ from skillhouse.floor import (
 )
 from skillhouse.runtime.definition import SkillDefinition, define
 from skillhouse.runtime.recording import recorded
+from skillhouse.runtime.safe_path import safe_path
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text
 
@@ -140,7 +141,8 @@ class Management:
             SkillError: there is no file manager to be found; the error has the directory.
         """
         path = self._target("user").path if reference is None else self._find(reference).directory
-        opener = shutil.which(_OPENERS.get(sys.platform, "xdg-open"))
+        wanted = _OPENERS.get(sys.platform, "xdg-open")
+        opener = shutil.which(wanted, path=safe_path(os.environ, self._project))
         if opener is None:
             raise SkillError("no-file-manager", path, "no file manager found; open it yourself")
         subprocess.Popen(

@@ -10,7 +10,7 @@ from skillhouse.audit import AuditLog
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.runtime.away import MCP_DIRECTORY, McpServerSettings
 from skillhouse.runtime.config import Config
-from skillhouse.runtime.recording import recorded
+from skillhouse.runtime.recording import recorded, recorded_async
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +136,9 @@ class McpServers:
     ) -> McpAsked:
         arguments = {"label": label, **({"uri": uri} if uri else {})}
         try:
-            with recorded(self._audit, "mcp-add" if uri else "mcp-refresh", arguments):
+            async with recorded_async(self._audit, "mcp-add" if uri else "mcp-refresh", arguments):
                 return McpAsked(label=label, report=await ask(label))
-        except (remote.RemoteError, OSError) as error:
+        except (remote.RemoteError, OSError, ValueError, RecursionError) as error:
             return McpAsked(label=label, error=str(error))
 
     def _state(self, label: str) -> McpServerState:

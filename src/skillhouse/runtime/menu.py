@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
+from skillhouse.floor.once import once
 from skillhouse.permission import Effect, Layer, Permission, decide
+from skillhouse.runtime import calling
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
@@ -54,7 +55,7 @@ class PersonMenu:
         self._policy = policy
         self._layers = policy.layers(agent)
 
-    @cached_property
+    @once
     def skills(self) -> SkillIndex:
         """The skills, in the order of the index."""
         return self._index.where(lambda skill: not self._why_not(skill))
@@ -124,12 +125,12 @@ async def invoke(
         name: The skill.
         arguments: What the person wrote after it.
         approval_id: That of an answered approval of this very start.
-        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
+        caller: As of `runtime.calling.caller`, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
     """
-    who = {"agent": "default", "user": "local", "channel": "library", **caller}
+    who = calling.caller(house, **caller)
 
     def run_command(wanted: Mapping[str, Any], asker: str) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from skillhouse import approval, net, remote
 from skillhouse.floor import ConfigError
+from skillhouse.floor.once import once
 from skillhouse.runtime.config import Config, secret_variables
 from skillhouse.tools.web import NO_PROVIDER
 
@@ -36,12 +36,12 @@ class Network:
         self._environment = config.places.environment
         self._route = route
 
-    @cached_property
+    @once
     def route(self) -> net.Route:
         """How to connect."""
         return self._route or net.Route()
 
-    @cached_property
+    @once
     def policy(self) -> net.NetPolicy:
         """What may be reached without asking, private networks and secrets.
 
@@ -64,7 +64,7 @@ class Network:
         except net.NetError as error:
             raise ConfigError(f"wrong value: {error}", key="net") from error
 
-    @cached_property
+    @once
     def provider(self) -> net.SearchProvider | None:
         """The service that searches the web, or None."""
         if self._settings.searxng_url:
@@ -80,11 +80,22 @@ class Network:
             return f"no web search: the variable `{variable}` of `brave_key_env` is not set"
         return NO_PROVIDER
 
-    @cached_property
+    @once
     def secret_values(self) -> tuple[str, ...]:
         """The values that no log may hold."""
         variables = sorted(secret_variables(self._settings, self._approvals))
         return tuple(value for name in variables if (value := self._environment.get(name, "")))
+
+    def conceal(self, text: str) -> str:
+        """Return a text without the secrets that are bound to hosts, in any spelling."""
+        if not self._settings.secrets:
+            return text
+        try:
+            secrets = self.policy.secrets
+        except ConfigError:
+            # Nothing was sent with them either, and the call that is over is no place for an error.
+            return text
+        return net.masked(text, secrets)
 
     def way_out(
         self, report: Callable[[net.EgressDecision], None]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Grant, GrantStore
-from skillhouse.floor import ConfigError, TreeError, nearest, tree_digest
+from skillhouse.floor import ConfigError, SteadyClock, TreeError, nearest, tree_digest
 from skillhouse.permission import (
     Decision,
     Dialect,
@@ -25,11 +25,15 @@ from skillhouse.permission import (
 )
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.trust import TrustStore
-from skillhouse.skill import Profile, Skill
-from skillhouse.tools import UNBOUND, Need
+from skillhouse.skill import Profile, Skill, SkillContent, hidden_text
+from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, Need, caution_of
 
 if TYPE_CHECKING:
     from skillhouse.tools import Elsewhere
+
+
+GRANTS = "grants"
+"""The layer of a person's lasting yeses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +59,15 @@ class Policy:
         project: Path,
         session_grants: Callable[[str], tuple[Grant, ...]] = lambda _: (),
         elsewhere: Elsewhere | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Take the rules, and what gives the yeses that hold for the rest of a conversation.
 
         `elsewhere` knows the skills of other servers: a yes to one of them is bound to what its
-        server listed, as its files are not here.
+        server listed, as its files are not here. `clock` gives seconds since 1970.
         """
+        self._clock = clock or SteadyClock()
         self.elsewhere = elsewhere
         self._config = config
         self.profile = profile
@@ -96,11 +103,14 @@ class Policy:
             raise ConfigError(
                 f"unknown agent `{agent}`", key=agent, suggestion=close[0] if close else ""
             )
-        now_ms = time.time() * 1000
+        now_ms = self._clock() * 1000
+        lasting = self._all_grants()
+        if any(grant.granted_ms < grant.expires_ms <= now_ms for grant in lasting):
+            self._store.end(int(now_ms))
         rules = tuple(
             Rule(effect=Effect.ALLOW, action=grant.action, pattern=grant.pattern)
-            for grant in (*self._all_grants(), *(self._session_grants(session) if session else ()))
-            if grant.expires_ms > now_ms
+            for grant in (*lasting, *(self._session_grants(session) if session else ()))
+            if grant.is_current(now_ms)
             and grant.is_for(user=user, agent=agent, place=self.place, skill_digest=skill_digest)
         )
         skills = Layer(
@@ -109,7 +119,7 @@ class Policy:
             match=self.profile.rules.match,
             dialect=self._dialect,
         )
-        near = [layer for layer in (skills, own, Layer(name="grants", rules=rules)) if layer.rules]
+        near = [layer for layer in (skills, own, Layer(name=GRANTS, rules=rules)) if layer.rules]
         return (*self._config.layers, *near)
 
     def explain(
@@ -122,6 +132,8 @@ class Policy:
         skill_digest: str = "",
         user: str = OWNER,
         session: str = "",
+        caution: str = "",
+        caution_layer: str = HIDDEN_TEXT,
     ) -> Explanation:
         """Return the decision about anything, every rule that spoke, and the reason in words.
 
@@ -133,6 +145,8 @@ class Policy:
             skill_digest: Tree digest of the skill it is about, if any.
             user: On whose behalf.
             session: The conversation, whose own yeses hold as well.
+            caution: Why a person is asked whatever rules allow; a yes to these very bytes holds.
+            caution_layer: The layer that asks; of `PERSISTENCE` no earlier approval holds.
         """
         layers = self.layers(agent, skill_digest, user=user, session=session)
         decision, spoke = explain(layers, permission, default=default)
@@ -141,6 +155,11 @@ class Policy:
             if found.decided:
                 rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
                 reason = f"{rule}: {found.rule.reason}" if found.rule.reason else rule
+        if caution:
+            if caution_layer == PERSISTENCE:
+                decision, reason = _asked_each_time(decision, reason, caution)
+            else:
+                decision, reason = _cautious(decision, reason, caution, skill_digest)
         return Explanation(permission=permission, decision=decision, spoke=spoke, reason=reason)
 
     def skill_need(self, skill: Skill) -> Need:
@@ -154,15 +173,29 @@ class Policy:
             skill_digest=self._binding(skill) if asks else "",
         )
 
-    def explain_skill(self, skill: Skill, *, agent: str = "default") -> Explanation:
-        """Return the decision about loading a skill."""
-        need = self.skill_need(skill)
+    def explain_skill(
+        self, skill: Skill, *, agent: str = "default", content: SkillContent | None = None
+    ) -> Explanation:
+        """Return the decision about loading a skill; with `content` also by what that hides."""
+        need = self.loading_need(skill, content)
         return self.explain(
             need.permission,
             agent=agent,
             default=need.default,
             why=need.why,
             skill_digest=need.skill_digest,
+            caution=need.caution,
+        )
+
+    def loading_need(self, skill: Skill, content: SkillContent | None) -> Need:
+        """Return what loading a skill needs, also by what its content hides where that is known."""
+        need = self.skill_need(skill)
+        found = None if content is None else hidden_text(content.text)
+        if found is None or not found.asks:
+            return need
+        binding = need.skill_digest or self._binding(skill)
+        return dataclasses.replace(
+            need, skill_digest=binding, caution=caution_of(skill.file, found)
         )
 
     def _binding(self, skill: Skill) -> str:
@@ -208,6 +241,24 @@ class Policy:
             "unbound": "cannot be bound to its content",
         }
         return Effect.ASK, f"no rule speaks, and the skill {words[state]}"
+
+
+def _cautious(
+    decision: Decision, reason: str, caution: str, skill_digest: str
+) -> tuple[Decision, str]:
+    """Return a decision that is ask at least, but for a lasting yes to the same bytes."""
+    if decision.effect is Effect.DENY or (decision.layer == GRANTS and skill_digest):
+        return decision, reason
+    if decision.effect is Effect.ASK:
+        return decision, f"{caution}; {reason}"
+    return Decision(effect=Effect.ASK, layer=HIDDEN_TEXT), caution
+
+
+def _asked_each_time(decision: Decision, reason: str, caution: str) -> tuple[Decision, str]:
+    """Return a decision that is ask at least, whatever was approved before."""
+    if decision.effect is Effect.DENY:
+        return decision, reason
+    return Decision(effect=Effect.ASK, layer=PERSISTENCE), caution
 
 
 def _digest(skill: Skill) -> str:

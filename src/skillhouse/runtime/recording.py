@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
 
 from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.floor.threads import in_thread
 
 
 @contextmanager
@@ -15,20 +18,39 @@ def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> I
     Raises:
         AuditError: the intent could not be written; the block does not run.
     """
-    tool = f"manage:{action}"
-    draft = AuditDraft(kind="intent", tool=tool, user="local", arguments=arguments)
-    intent = audit.append(draft, durable=True)
+    intent = _begin(audit, action, arguments)
     failed = True
     try:
         yield
         failed = False
     finally:
-        audit.append_read(
-            AuditDraft(
-                kind="outcome",
-                tool=tool,
-                user="local",
-                status="error" if failed else "ok",
-                intent=intent.id,
-            )
-        )
+        _end(audit, action, intent, failed=failed)
+
+
+@asynccontextmanager
+async def recorded_async(
+    audit: AuditLog, action: str, arguments: Mapping[str, object]
+) -> AsyncIterator[None]:
+    """Do as `recorded` does, in an event loop, which goes on while the log is waited for."""
+    intent = await in_thread(lambda: _begin(audit, action, arguments))
+    failed = True
+    try:
+        yield
+        failed = False
+    finally:
+        # Also when it is cancelled: what was begun has an outcome.
+        with anyio.CancelScope(shield=True):
+            await in_thread(lambda: _end(audit, action, intent, failed=failed))
+
+
+def _begin(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> str:
+    tool = f"manage:{action}"
+    draft = AuditDraft(kind="intent", tool=tool, user="local", arguments=arguments)
+    return audit.write(draft, durable=True)
+
+
+def _end(audit: AuditLog, action: str, intent: str, *, failed: bool) -> None:
+    status = "error" if failed else "ok"
+    tool = f"manage:{action}"
+    draft = AuditDraft(kind="outcome", tool=tool, user="local", status=status, intent=intent)
+    audit.append_read(draft)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillhouse.discovery import Catalog
-from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
 from skillhouse.permission import (
     CommandVerdict,
     Effect,
@@ -15,14 +15,15 @@ from skillhouse.permission import (
     Spoke,
     command_resource,
     judge_line,
-    strictest,
 )
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.away import load_known
+from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
+from skillhouse.tools import Need, UnknownToolError
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -96,8 +97,10 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
             content=None,
         )
     skill = house.skill(hits[0].id)
-    explained = house.policy.explain_skill(skill)
+    explained = explain_loading(house, skill)
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
+    if content is not None:
+        explained = explain_loading(house, skill, content=content)
     mentions = find_mentions(content.body, frozenset(TOOL_DEFAULTS)) if content else ()
     return Rehearsal(
         request=request,
@@ -128,36 +131,32 @@ class JudgedLine:
 
 
 def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> JudgedLine:
-    """Return what a command line would meet: the judge's verdict and that of the rules.
-
-    Redirections are judged as writes and reads of their files when the line is called.
-    """
+    """Return what a command line would meet as a call, and the rules that match its commands."""
+    found = house.forecast("exec", {"command": line}, agent=agent)
     rules = LayerRules(house.policy.layers(agent))
     workspace = house.config.places.start
-    verdict = judge_line(line, rules, Places(workspace, writable=(workspace,)))
-    found = [
+    # What the gate decided is above; this is how the line is read, to show it.
+    paths = PersistentPaths(house.config.protection.asked)
+    verdict = judge_line(line, rules, Places(workspace, writable=(workspace,), paths=paths))
+    spoke = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
         )
         for judged in verdict.commands
     ]
-    effect = strictest([verdict.effect, *(each.decision.effect for each in found)])
-    deciding = next((e for e in found if e.decision.effect is effect), None)
-    by_rule = deciding is not None and deciding.decision.rule_index is not None
+    reasons = (*found.reasons, *verdict.reasons)
     plain = len(verdict.commands) == 1 and not verdict.concerns and not verdict.needs_shell
-    uncovered = plain and not by_rule and not verdict.commands[0].scrutiny
-    if deciding is not None and (by_rule or uncovered or verdict.effect is not effect):
-        layer, reason = deciding.decision.layer, deciding.reason
-    else:
-        layer, reason = "judge", verdict.reasons[0]
+    if found.layer == "default" and not (plain and not verdict.commands[0].scrutiny):
+        # No rule matches, and how the line is read says more than that.
+        reasons = (*verdict.reasons, *found.reasons)
     return JudgedLine(
         line=line,
-        effect=effect,
-        layer=layer,
-        reason=reason,
-        reasons=tuple(dict.fromkeys((reason, *verdict.reasons))),
+        effect=found.effect,
+        layer=found.layer or "judge",
+        reason=reasons[0],
+        reasons=tuple(dict.fromkeys(reasons)),
         verdict=verdict,
-        spoke=tuple((each.permission.resource, each.spoke) for each in found),
+        spoke=tuple((each.permission.resource, each.spoke) for each in spoke),
     )
 
 
@@ -173,11 +172,17 @@ def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
             argv=plan[0] if plan is not None and len(plan) == 1 else None,
             reasons=judged.reasons,
         )
-    default = TOOL_DEFAULTS.get(mention.text, Effect.ASK)
-    found = house.policy.explain(Permission(action=mention.text, resource=""), default=default)
+    need = Need(
+        permission=Permission(action=mention.text, resource=""),
+        default=TOOL_DEFAULTS.get(mention.text, Effect.ASK),
+        why="",
+    )
+    try:
+        found = house.forecast(mention.text, {}, need=need)
+    except UnknownToolError as error:
+        return MentionVerdict(
+            mention=mention, effect=Effect.DENY, layer="", reason=f"denied: {error}"
+        )
     return MentionVerdict(
-        mention=mention,
-        effect=found.decision.effect,
-        layer=found.decision.layer,
-        reason=found.reason,
+        mention=mention, effect=found.effect, layer=found.layer, reason=found.reasons[0]
     )

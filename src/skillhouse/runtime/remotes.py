@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+
 from skillhouse import remote
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.discovery import Root
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
+from skillhouse.floor.threads import in_thread
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.network import Network
 from skillhouse.skill import Profile
@@ -174,28 +177,28 @@ class Remotes:
     async def _sync_one(self, source: remote.RemoteSource, told: Callable[[str], None]) -> Synced:
         arguments = {"url": source.url, "kind": source.kind}
         draft = AuditDraft(kind="intent", tool="remote:sync", user="local", arguments=arguments)
-        intent = self._audit.append(draft, durable=True)
+        intent = await in_thread(lambda: self._audit.write(draft, durable=True))
         found = Synced(source=source, error="stopped")
         told(f"syncing {source.url}")
         try:
             fetch = self._network.fetch_for(source, lambda url: told(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
             found = Synced(source=source, report=report)
-        except (SkillhouseError, OSError) as error:
+        except (SkillhouseError, OSError, ValueError, RecursionError) as error:
             found = Synced(source=source, error=str(error))
         finally:
             # Also when it is cancelled: what was begun has an outcome.
-            self._audit.append_read(
-                AuditDraft(
-                    kind="outcome",
-                    tool="remote:sync",
-                    user="local",
-                    status="error" if found.report is None else "ok",
-                    reason=found.error[:200],
-                    intent=intent.id,
-                    detail=_detail(found.report),
-                )
+            outcome = AuditDraft(
+                kind="outcome",
+                tool="remote:sync",
+                user="local",
+                status="error" if found.report is None else "ok",
+                reason=found.error[:200],
+                intent=intent,
+                detail=_detail(found.report),
             )
+            with anyio.CancelScope(shield=True):
+                await in_thread(lambda: self._audit.append_read(outcome))
         return found
 
     def _state(self, source: remote.RemoteSource, *, is_read: bool) -> RemoteState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
+from skillhouse.runtime import calling
 from skillhouse.skill import Skill
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ async def read_skill_file(
         house: Whose skill it is.
         skill: One that the agent sees.
         relative: POSIX path below its directory, checked when it is opened.
-        caller: Agent, user and channel, as far as they are not the usual, and the caller's ids.
+        caller: As of `runtime.calling.caller`, and the caller's ids.
 
     Raises:
         ConfigError: no agent has that name.
     """
-    who = {"agent": "default", "user": "local", "channel": "library", **caller}
+    who = calling.caller(house, **caller)
     view = house.view(who["agent"])
     gate = view.file_gate(house.approvals, house.audit_log)
     call = toolbox.ToolCall(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 _ALL = ""
 """The row that is about skills as a whole; no id is empty."""
@@ -41,7 +41,7 @@ class SettingsStore:
         """
         if not self._path.exists():
             return SkillSettings()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             found = store.rows("SELECT skill, is_enabled FROM skill_setting ORDER BY skill")
         rows = {skill: bool(enabled) for skill, enabled in found}
         return SkillSettings(enable_skills=rows.pop(_ALL, True), skills=rows)
@@ -57,11 +57,11 @@ class SettingsStore:
     def forget(self, skill_id: str) -> None:
         """Drop what was set for a skill that is gone."""
         if self._path.exists():
-            with Store(self._path, STATE) as store, store.transaction() as connection:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM skill_setting WHERE skill = ?", (skill_id,))
 
     def _set(self, key: str, *, enabled: bool) -> None:
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO skill_setting VALUES (?, ?) "
                 "ON CONFLICT (skill) DO UPDATE SET is_enabled = excluded.is_enabled",

@@ -12,7 +12,7 @@ from skillhouse.discovery import Root, discover
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.retrieval import SearchIndex
 from skillhouse.runtime.house import Skillhouse
-from skillhouse.skill import Profile, Skill, SkillIndex, load, load_profile
+from skillhouse.skill import Profile, Skill, SkillIndex, handed_over, load, load_profile
 
 SPECIFICATION = "https://agentskills.io/specification"
 README = f"""\
@@ -70,7 +70,7 @@ class SkillsManager:
     def get_skill_content(self, name: str) -> str:
         """Return the whole SKILL.md, or what is wrong."""
         try:
-            return load(self._find(name)).text
+            return handed_over(load(self._find(name)).text)
         except toolbox.AssetError as error:
             return str(error)
         except SkillError as error:
@@ -88,7 +88,8 @@ class SkillsManager:
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
         """Return the text of one of the skill's files, or what is wrong."""
         try:
-            return toolbox.read_asset(self._find(skill_name), relative_path, self._profile)
+            text = toolbox.read_asset(self._find(skill_name), relative_path, self._profile)
+            return handed_over(text)
         except toolbox.AssetError as error:
             return str(error)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.skill import Skill
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 STATE_FILE = "state.sqlite3"
 
@@ -59,7 +59,7 @@ class TrustStore:
         """Return the real paths of all trusted projects."""
         if not self._path.exists():
             return ()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             query = "SELECT project FROM trust WHERE directory = ? ORDER BY project"
             return tuple(project for (project,) in store.rows(query, (_PROJECT,)))
 
@@ -79,7 +79,7 @@ class TrustStore:
         rows = [(_PROJECT, "")] + [
             (found.directory, found.tree_digest) for found in judged if found.tree_digest
         ]
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM trust WHERE project = ?", (real,))
             connection.executemany(
                 "INSERT INTO trust VALUES (?, ?, ?, ?)",
@@ -91,7 +91,7 @@ class TrustStore:
         """Take the trust back; whether there was any."""
         if not self.is_trusted(project):
             return False
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM trust WHERE project = ?", (os.path.realpath(project),))
         return True
 
@@ -99,7 +99,7 @@ class TrustStore:
         """Return the trusted digest of each directory of a project."""
         if not self._path.exists():
             return {}
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             query = "SELECT directory, tree_digest FROM trust WHERE project = ?"
             return dict(store.rows(query, (os.path.realpath(project),)))
 

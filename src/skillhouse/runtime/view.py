@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import cached_property
 from pathlib import Path
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, catalog_under
+from skillhouse.floor import PersistentPaths
 from skillhouse.permission import Decision, Effect, Layer, Permission, decide
-from skillhouse.retrieval import SearchIndex
+from skillhouse.runtime.agent_search import AgentSearch
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.egress import EgressReport
 from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.network import Network
+from skillhouse.runtime.own_files import OwnFiles
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.sandbox import Launcher
 from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocation
-
-INSTRUCTION = """\
-## Skills (mandatory)
-
-Before replying: scan <available_skills> <description> entries.
-- If exactly one skill clearly applies: read its SKILL.md at <location> with `read`, then follow it.
-- If multiple could apply: choose the most specific one, then read/follow it.
-- If none clearly apply: do not read any SKILL.md.
-
-Constraints: never read more than one skill up front; only read after selecting."""
-"""What stands before the XML block in a system prompt (S000-42 to S000-46, as published)."""
-
-INSTRUCTION_FOR_TOOL = (
-    "Skills hold instructions for certain tasks. Before you begin a task, look whether the "
-    "<description> of one of these skills fits it; if so, load that skill with `{tool}` and follow "
-    "it. Load one at a time, the most specific first."
-)
 
 
 class View:
@@ -54,11 +39,13 @@ class View:
         policy: Policy,
         roots: Iterable[Path] = (),
         worked: Callable[[], Sequence[str]] = tuple,
+        recent: Mapping[str, int] | None = None,
     ) -> None:
         """Sort the index into what the agent may see, what a rule denies and what is off.
 
         No tool writes below `roots`, which are those of skills, whether they exist or not;
-        `worked` gives the files of the project that the agent works on.
+        `worked` gives the files of the project that the agent works on, and `recent` has the ranks
+        of the skills that were loaded lately, by file.
 
         Raises:
             ConfigError: no agent has that name.
@@ -67,6 +54,7 @@ class View:
         self._config = config
         self._policy = policy
         self._worked = worked
+        self._recent = recent or {}
         self.menu = PersonMenu(agent, index, settings, policy)
         extensions = self.profile.extensions
         everything = (*index.skills, *index.shadowed) if extensions.invocation else ()
@@ -100,12 +88,16 @@ class View:
             ),
             name_match=index.name_match,
         )
+        self.search = AgentSearch(
+            self.visible, bodies=self.profile.search_bodies, cache=config.cache_directory
+        )
+        """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)
         shadowed = (skill for skill in index.shadowed if _is_denied(skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
         self._withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
-        of_skills = (skill.directory for skill in (*index.skills, *index.shadowed))
-        self._protected = (*roots, *of_skills)
+        self._skills = (*index.skills, *index.shadowed)
+        self._protected = (*roots, *(skill.directory for skill in self._skills))
         self._is_on = settings.enable_skills
 
     def withholds(self, directory: Path) -> bool:
@@ -136,14 +128,18 @@ class View:
         *,
         style: str | None = None,
         files: Iterable[str] = (),
+        budget_chars: int | None = None,
     ) -> Catalog:
         """Return the agent's skills as a model sees them.
 
         The style `direct` shows bodies, so it lists only what the agent may load without a
-        question; the others are among the omitted.
+        question; the others are among the omitted. The style `compact` begins each scope with the
+        skills that were loaded last.
 
         Args:
-            budget_tokens: Most tokens of the text; the configured budget when None.
+            budget_tokens: Most tokens of the text; when None those of the configuration, else of
+                the profile.
+            budget_chars: Most characters besides.
             style: Another renderer than the profile's.
             files: Paths below the project that are worked on besides those that the house knows of.
 
@@ -151,12 +147,20 @@ class View:
             ConfigError: no renderer has that name.
         """
         if budget_tokens is None:
-            budget_tokens = self._config.catalog_budget_tokens
+            budget_tokens = self.budget_tokens
         style = style or self.profile.catalog.style
         listed = self._listed_for((*self._worked(), *files))
         if style == "direct":
             listed = listed.where(self._is_allowed)
-        found = catalog_under(self.profile, listed, style=style, budget_tokens=budget_tokens)
+        if style == "compact" and self._recent:
+            listed = SkillIndex(self._recent_first(listed.skills), name_match=listed.name_match)
+        found = catalog_under(
+            self.profile,
+            listed,
+            style=style,
+            budget_tokens=budget_tokens,
+            budget_chars=budget_chars,
+        )
         if len(listed) == len(self.visible):
             return found
         included = {skill.file for skill in found.included}
@@ -164,54 +168,44 @@ class View:
         return dataclasses.replace(found, omitted=omitted)
 
     def system_prompt(self, offered: Iterable[str] | None = None) -> str:
-        """Return what the system prompt says of the skills, or nothing.
+        """Return what the system prompt says of the skills; see `Prompts.system`."""
+        return self.prompts().system(offered)
 
-        A list stands at one place of a request only: it is here where the profile wants it here,
-        or where the model is not offered the tool in whose description it would stand.
+    def prompts(self, prefix: str = "") -> Prompts:
+        """Return what a model is told of the skills outside of the skill tool.
 
         Args:
-            offered: Names of the tools that the model is offered; all of the agent's when None.
+            prefix: What a framework puts before the names of tools.
         """
-        kinds = {rule.name: rule.kind for rule in self.profile.tools}
-        given = {kinds.get(name, "other") for name in (kinds if offered is None else offered)}
-        rule = self.profile.catalog
-        if not self.visible.skills:
-            return rule.empty if rule.exposure == "system" else ""
-        if self._is_searched(given):
-            return ""
-        if not given and offered is not None:
-            style = rule.without_tools
-        elif rule.exposure == "system":
-            style = rule.style
-        elif "skill" in given:
-            return ""
-        else:
-            style = rule.without_skill_tool
-        text = self.catalog(style=style).text
-        # Both or neither (S000-47); the other styles say themselves what to do.
-        return f"{self._instruction(given)}\n\n{text}" if text and style == "xml" else text
-
-    def _is_searched(self, given: set[str]) -> bool:
-        """Whether skills stand in no list, and the model can search, as far as anybody can."""
-        has_search = any(rule.kind == "search" for rule in self.profile.tools)
-        return self.profile.catalog.exposure == "search" and ("search" in given or not has_search)
-
-    def _instruction(self, given: set[str]) -> str:
-        """Return what to do with the list, naming a tool that is there."""
-        published = self.profile.messages.get("instruction")
-        loading = [rule.name for rule in self.profile.tools if rule.kind == "skill"]
-        if published or "skill" not in given or not loading:
-            return published or INSTRUCTION
-        return INSTRUCTION_FOR_TOOL.format(tool=loading[0])
-
-    @cached_property
-    def search_index(self) -> SearchIndex:
-        """The agent's skills, ready to be searched."""
-        if self.profile.search_bodies:
-            return SearchIndex.from_skills(self.visible)
-        return SearchIndex.from_documents(
-            (skill.id, skill.name, skill.description, "") for skill in self.visible.skills
+        return Prompts(
+            profile=self.profile,
+            has_skills=bool(self.visible.skills),
+            catalog=self.catalog,
+            prefix=prefix,
         )
+
+    @property
+    def budget_tokens(self) -> int | None:
+        """Most tokens of a catalog: as configured, else as the profile has it; None is no bound."""
+        if self._config.catalog_budget_tokens is not None:
+            return self._config.catalog_budget_tokens
+        bound = self.profile.catalog.budget_tokens
+        return None if bound == "none" else bound
+
+    def _recent_first(self, skills: Sequence[Skill]) -> list[Skill]:
+        """Return the skills with each scope's recent ones first, otherwise in their order."""
+        scopes = {scope: at for at, scope in enumerate(dict.fromkeys(s.scope for s in skills))}
+        last = len(self._recent)
+        return sorted(
+            skills, key=lambda skill: (scopes[skill.scope], self._recent.get(skill.file, last))
+        )
+
+    def tool_catalog(self, chars: int | None) -> Catalog:
+        """Return the list for the skill tool's description, within so many characters."""
+        return self.catalog(style=self.profile.catalog.tool_style, budget_chars=chars)
+
+    def _text_in_tool(self, chars: int | None) -> str:
+        return self.tool_catalog(chars).text if self.profile.catalog.exposure == "tool" else ""
 
     def tools(
         self, launcher: Callable[[], Awaitable[Launcher]], network: Network, audit: AuditLog
@@ -229,6 +223,8 @@ class View:
             for_people=self._for_people,
             protected=(*self._protected, places.user_file.parent, caches),
             private=(self._config.state_directory,),
+            own=OwnFiles(self._config, self._skills),
+            paths=PersistentPaths(self._config.protection.asked),
         )
         environment = places.environment
         return [
@@ -248,6 +244,7 @@ class View:
                     for name in self._config.exec_environment
                     if name in environment
                 },
+                decide=self._decide,
             ),
             toolbox.FetchTool(network),
             toolbox.WebSearchTool(network),
@@ -268,11 +265,10 @@ class View:
         """Return what the profile has of tools about skills, under its names."""
         if not self.visible.skills and not self.profile.tools_without_skills:
             return []
-        is_in_tool = self.profile.catalog.exposure == "tool"
         shown = toolbox.Shown(
             visible=self.visible,
             hidden=SkillIndex(self.hidden, name_match=self.visible.name_match),
-            catalog=self.catalog().text if is_in_tool else "",
+            catalog=self._text_in_tool,
             profile=self.profile,
             decide=self._effect,
             listed=frozenset(skill.file for skill in self.listed.skills),
@@ -283,7 +279,7 @@ class View:
         )
         return [
             *(
-                toolbox.tool_about_skills(rule, shown, lambda _: self.search_index)
+                toolbox.tool_about_skills(rule, shown, lambda _: self.search.at_hand())
                 for rule in self.profile.tools
             ),
             *([toolbox.SkillResourceTool()] if is_any_away else []),
@@ -300,12 +296,16 @@ class View:
         audit = safeguards.audit_log
         return toolbox.SkillGate(
             [*self.tools(launcher, network, audit), *safeguards.tools(), *code],
+            conceal=network.conceal,
             decide=self._decide,
             approvals=safeguards.approvals,
             audit=audit,
             place=self._policy.place,
             write_gate=self._config.write_gate,
             tiers=safeguards.tier_gate,
+            workspace=toolbox.WorkspaceLock(
+                self._config.state_directory / "workspaces", self._config.places.start
+            ),
             agreed=safeguards.agreed,
             telling=self._telling(safeguards.audit_log),
         )
@@ -364,7 +364,11 @@ class View:
             why=need.why,
             skill_digest=need.skill_digest,
             user=session.user,
-            session=approval.session_key(session.agent, session.user, session.channel),
+            session=approval.session_key(
+                session.agent, session.user, session.channel, session.client, session.connection
+            ),
+            caution=need.caution,
+            caution_layer=need.caution_layer,
         )
         return found.decision, found.reason
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from skillhouse import discovery
+from skillhouse.floor import SkillhouseError
 from skillhouse.runtime.look import Difference
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+
+logger = logging.getLogger(__name__)
 
 
 def watch(
@@ -21,7 +25,13 @@ def watch(
         roots = house.roots
         for _ in discovery.watch(roots, stop=stop, poll=poll):
             before = house.look
-            if house.refresh():
+            try:
+                is_other = house.refresh()
+            except (SkillhouseError, OSError, ValueError, RecursionError):
+                # A file that is half written now is whole at the next change.
+                logger.exception("looking for changes")
+                continue
+            if is_other:
                 announce(house.look.since(before))
             if house.roots != roots:
                 break

@@ -6,6 +6,7 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.sandbox.abandoned import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.cell import CELL_LIMITS as CELL_LIMITS
     from skillhouse.sandbox.cell import TOOL_SECONDS as TOOL_SECONDS
     from skillhouse.sandbox.cell import Capabilities as Capabilities
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.errors import SandboxError as SandboxError
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.executor import Executor as Executor
+    from skillhouse.sandbox.git_changes import GitChanges as GitChanges
+    from skillhouse.sandbox.git_changes import git_changes as git_changes
     from skillhouse.sandbox.in_process import InProcessRunner as InProcessRunner
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
+    from skillhouse.sandbox.nested import covered_paths as covered_paths
+    from skillhouse.sandbox.persistence import Opened as Opened
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable
     from skillhouse.sandbox.profile import Completed as Completed
@@ -54,12 +59,15 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
+    from skillhouse.sandbox.survey import CoveredPaths as CoveredPaths
+    from skillhouse.sandbox.survey import Survey as Survey
 else:
     from skillhouse.floor.lazy import lazy_face
 
     __all__, __getattr__ = lazy_face(
         __name__,
         {
+            "abandoned": "kill_sandboxes",
             "cell": (
                 "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
                 "wrap_result"
@@ -69,8 +77,11 @@ else:
             "environments": "Environment EnvironmentRules prepare",
             "errors": ("SandboxError SandboxUnavailableError"),
             "executor": ("Executor"),
+            "git_changes": "GitChanges git_changes",
             "in_process": ("InProcessRunner"),
             "launcher": ("BubblewrapLauncher Launcher launcher_for"),
+            "nested": "covered_paths",
+            "persistence": "Opened",
             "plans": ("plan_argv plan_readable"),
             "profile": ("Completed Limits SandboxProfile fits"),
             "rpc": ("FRAME_BYTES RpcError"),
@@ -80,6 +91,7 @@ else:
             "service": ("CallContext ServedTool Shelf core_methods executor_methods"),
             "serving": ("Method respond"),
             "shelf": ("DirectoryShelf"),
+            "survey": "CoveredPaths Survey",
             "status": ("Level ProbeResult SandboxStatus detect"),
         },
     )

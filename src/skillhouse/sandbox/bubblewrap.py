@@ -44,6 +44,13 @@ _ETC_FILES = {
 _ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
 CELL_FILES: Mapping[str, str] = _ETC_FILES | _ETC_HOSTS
 """The texts of the files that a cell gets instead of the host's."""
+_GIT_SETTINGS = {
+    # git-config(1). A directory that looks like a repository is none unless it is named as one;
+    # the index knows the files' owner as it is outside, so by owner all would seem changed.
+    "/etc/gitconfig": "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
+}
+_DIRECTORIES = (Cover.EMPTY_DIRECTORY, Cover.CLOSED_DIRECTORY)
+_HIDING = (Cover.EMPTY_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
@@ -52,10 +59,11 @@ _SYSTEM = tuple(
 
 def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
     """Return the texts of the files that a run gets instead of the host's."""
+    own = _ETC_FILES if profile.paths is None else _ETC_FILES | _GIT_SETTINGS
     if profile.network:
-        return _ETC_FILES
+        return own
     bridged = {bridge.SCRIPT: bridge.script()} if profile.proxy_socket else {}
-    return _ETC_FILES | _ETC_HOSTS | bridged
+    return own | _ETC_HOSTS | bridged
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:
@@ -82,7 +90,7 @@ def options(
 
     Args:
         covers: What lies over the protected paths.
-        files: Where bubblewrap reads each of `etc_files`.
+        files: Where bubblewrap reads each of `etc_files` and of the profile's sealed files.
     """
     yield from ("--unshare-all", "--unshare-user", "--disable-userns")
     if profile.network:
@@ -92,7 +100,7 @@ def options(
     for name, value in _environment(profile).items():
         yield from ("--setenv", name, value)
     yield from _own(profile, files)
-    yield from _places(profile, covers)
+    yield from _places(profile, covers, files)
     yield from ("--chdir", str(cwd))
     yield from _programs()
 
@@ -159,7 +167,8 @@ def _own(
         if os.path.exists(path):
             yield from ("--ro-bind", path, path)
     for path, descriptor in files.items():
-        yield from ("--perms", "0444", "--file", str(descriptor), path)
+        if path not in profile.sealed:
+            yield from ("--perms", "0444", "--file", str(descriptor), path)
     if profile.proxy_socket:
         yield from ("--ro-bind", str(profile.proxy_socket), bridge.SOCKET)
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
@@ -185,20 +194,29 @@ def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
     )
 
 
-def _places(profile: SandboxProfile, covers: Mapping[str, Cover]) -> Iterator[str]:
+def _places(
+    profile: SandboxProfile, covers: Mapping[str, Cover], files: Mapping[str, int]
+) -> Iterator[str]:
     """Yield the binds in such an order that none covers a stricter one."""
     workspace = profile.workspace
     readable = sorted(set(profile.readable))
     for directory in readable:
         if not directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
-    yield from ("--bind", str(workspace), str(workspace))
+    bind = "--ro-bind" if profile.read_only else "--bind"
+    yield from (bind, str(workspace), str(workspace))
     # Binds first: bubblewrap reads the table of all mounts again for each one.
-    for path, cover in sorted(covers.items(), key=lambda item: item[1] is Cover.EMPTY_DIRECTORY):
-        yield from _cover(path, cover)
+    for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
+        if not (profile.read_only and cover is Cover.PIN):
+            yield from _cover(path, cover)
     for directory in readable:
         if directory.is_relative_to(workspace):
             yield from ("--ro-bind", str(directory), str(directory))
+    hidden = {path for path, cover in covers.items() if cover in _HIDING}
+    for path in profile.sealed:
+        if hidden.isdisjoint((path, *map(str, Path(path).parents))):
+            mode = "0555" if os.access(path, os.X_OK) else "0444"
+            yield from ("--perms", mode, "--ro-bind-data", str(files[path]), path)
 
 
 def _programs() -> Iterator[str]:
@@ -224,8 +242,9 @@ def _cover(path: str, cover: Cover) -> tuple[str, ...]:
         return ("--bind", path, path)
     if cover is Cover.READ_ONLY:
         return ("--ro-bind", path, path)
-    if cover is Cover.EMPTY_DIRECTORY:
+    if cover in _DIRECTORIES:
         # One page: a run that gives itself the right to write gets a place to lose things in.
-        return ("--size", "4096", "--perms", "0555", "--tmpfs", path)
+        mode = "0555" if cover is Cover.EMPTY_DIRECTORY else "0000"
+        return ("--size", "4096", "--perms", mode, "--tmpfs", path)
     # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
     return ("--ro-bind", "/dev/null", path)

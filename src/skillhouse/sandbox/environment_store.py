@@ -23,6 +23,7 @@ from pathlib import Path
 
 import anyio
 
+from skillhouse.floor import make_private
 from skillhouse.floor.lock import lock, try_lock
 from skillhouse.sandbox.errors import SandboxError
 
@@ -166,7 +167,7 @@ class EnvironmentStore:
     def _lock_file(self, key: str) -> Iterator[int]:
         # Never removed: a lock on a file that has lost its name holds nobody off.
         locks = self.cache / _LOCKS
-        locks.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(locks)
         handle = os.open(locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             yield handle

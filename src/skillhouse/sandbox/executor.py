@@ -166,6 +166,15 @@ class Executor:
             if skill is None or held.skill == skill:
                 self._retire(held)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is any cell, or one that is being closed."""
+        return bool(self._cells or self._retired or self._closings)
+
+    async def end(self) -> None:
+        """Kill every cell, one with a call as soon as that is over; later calls start new ones."""
+        await self.reload(None)
+
     async def close(self) -> None:
         """Kill all that runs, and return when nothing of it is left."""
         self._closed = True

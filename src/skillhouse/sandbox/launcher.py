@@ -12,11 +12,13 @@ from typing import Protocol
 
 import anyio
 
+from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
 from skillhouse.sandbox.means import means_of
+from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder import Stash
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
@@ -83,8 +85,19 @@ class BubblewrapLauncher:
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
         profile = bridge.prepared(profile)
+        census = await _census(profile)
+        protected = [
+            path
+            for path in profile.protected
+            if path in profile.hidden or not profile.opened.frees(path)
+        ]
         async with shield(
-            str(profile.workspace), profile.protected, stash=self._stash, hidden=profile.hidden
+            str(profile.workspace),
+            protected,
+            stash=self._stash,
+            hidden=profile.hidden,
+            census=census,
+            below=profile.below,
         ) as covers:
             guard = self._guard(profile)
             try:
@@ -94,7 +107,10 @@ class BubblewrapLauncher:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
         started = None if run.began_at is None else run.began_at - asked_at
-        return dataclasses.replace(done, start_seconds=started)
+        done = dataclasses.replace(done, start_seconds=started)
+        if census is None:
+            return done
+        return dataclasses.replace(done, changes=tuple(census.changes), notes=tuple(census.notes))
 
     def _guard(self, profile: SandboxProfile) -> Guard:
         if self._place is None:
@@ -111,16 +127,26 @@ class BubblewrapLauncher:
             yield from ("--json-status-fd", str(descriptors["status"]))
             if "block" in descriptors:
                 yield from ("--block-fd", str(descriptors["block"]))
-            files = {path: descriptors[path] for path in texts}
+            files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
             yield from bubblewrap.options(profile, covers.covers, cwd=cwd, files=files)
 
         return Command(
             program=self._program,
             argv=bridge.wrapped(argv, self._seccomp) if profile.proxy_socket else argv,
             files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
-            | {path: text.encode() for path, text in texts.items()},
+            | {path: text.encode() for path, text in texts.items()}
+            | dict(profile.sealed),
             options=options,
         )
+
+
+async def _census(profile: SandboxProfile) -> Census | None:
+    """Return what acts later in the workspace, as it is before the run."""
+    if profile.paths is None:
+        return None
+    census = Census(str(profile.workspace), profile.paths, profile.opened)
+    await in_thread(census.take)
+    return census
 
 
 def _check_argv(argv: Sequence[str]) -> None:

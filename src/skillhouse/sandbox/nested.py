@@ -1,72 +1,205 @@
-"""Protected names below the top of a workspace: what there is of them, at a bounded cost."""
+"""What of a workspace is covered in a sandbox besides the names at its top, at a bounded cost."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import stat
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Protocol
 
-from skillhouse.floor import SECRET_NAMES
+from skillhouse.floor import is_secret
 from skillhouse.sandbox.profile import names_like
+from skillhouse.sandbox.survey import CoveredPaths, Entry, Hit, Survey
 
-DIRECTORIES_MAX = 500
-"""Directories that are looked into before a run, nearest first."""
-ENTRIES_MAX = 10_000
-"""Names in them that are looked at; this and the bound above are some 8 ms."""
-PATHS_MAX = 48
-"""Protected paths below the top that are covered; bubblewrap needs 0.1 ms for each."""
+PATHS_MAX = 160
+"""Paths that are covered; for 48, 160 and 500 bubblewrap needs some 10, 60 and 500 ms."""
+HIDDEN_FILES_MAX = 20_000
+"""Files in hidden directories that are looked at for other names: some 40 ms."""
 REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
 """Of the git directory of a repository inside the workspace, also what does not exist yet."""
 
 
-@dataclass(slots=True)
-class Found:
-    """What `nested` found."""
+class Rules(Protocol):
+    """What is covered besides the names that are always protected."""
 
-    paths: list[tuple[str, str, bool]] = field(default_factory=list)
-    """A directory of the workspace, the protected path below it, and whether it is a secret."""
-    is_all: bool = True
-    """False: a bound was reached first, and the rest is not covered."""
+    @property
+    def key(self) -> Hashable:
+        """What `concerns` depends on."""
+        ...
+
+    def concerns(self, path: str, *, is_directory: bool) -> bool:
+        """Whether a rule may say something about a path, relative to the workspace."""
+        ...
+
+    def masks(self, path: str) -> bool:
+        """Whether a path that rules are about cannot be read."""
+        ...
+
+    def freezes(self, path: str) -> bool:
+        """Whether a path that rules are about cannot be written."""
+        ...
+
+    def opens(self, path: str) -> bool:
+        """Whether a secret can be read."""
+        ...
+
+    def pins(self, path: str) -> bool:
+        """Whether a rule is not about a path any more when a directory above has another name."""
+        ...
+
+    def enters(self, path: str) -> bool:
+        """Whether a secret directory is covered file by file, as one of them is opened."""
+        ...
 
 
-def nested(workspace: str, protected: Sequence[str]) -> Found:
-    """Return the protected paths below the top-level names of a workspace, nearest first.
+class NoRules:
+    """Only names count."""
 
-    Links are not followed, and protected directories are not entered.
+    key = ()
+
+    def concerns(self, path: str, *, is_directory: bool) -> bool:
+        """Return that there is no rule."""
+        return False
+
+    def masks(self, path: str) -> bool:
+        """Return that there is no rule."""
+        return False
+
+    freezes = opens = enters = pins = masks
+
+
+def covered_paths(
+    workspace: str,
+    protected: Sequence[str],
+    *,
+    survey: Survey | None = None,
+    rules: Rules = NoRules(),  # noqa: B008 - it never changes.
+) -> CoveredPaths:
+    """Return what is covered in a workspace, nearest first, and all other names of hidden files.
+
+    Links are not followed, and protected directories are not entered. The protected names at the
+    top are left out: `shield` covers them, also where they do not exist.
     """
-    is_protected = names_like(tuple(p for p in protected if "/" not in p)).fullmatch
-    is_secret = names_like(SECRET_NAMES).fullmatch
-    found = Found()
-    waiting = deque([""])
-    directories = entries = 0
-    while waiting and found.is_all:
-        place = waiting.popleft()
-        directories += 1
-        for name, is_directory in _entries(f"{workspace}/{place}"):
-            entries += 1
-            told = name.casefold()
-            if told == ".git":
-                paths = tuple(name + path for path in REPOSITORY) if is_directory else (name,)
-            else:
-                paths = (name,) if is_protected(told) else ()
-            if paths and place:
-                secret = is_secret(told) is not None
-                found.paths += [(place, path, secret) for path in paths]
-            elif is_directory and not paths:
-                waiting.append(f"{place}/{name}" if place else name)
-        # A repository is covered whole, so the bounds are looked at between directories.
-        found.is_all = (
-            directories < DIRECTORIES_MAX and entries < ENTRIES_MAX and len(found.paths) < PATHS_MAX
-        )
-    found.is_all = found.is_all or not waiting
+    survey = survey or Survey()
+    names = tuple(p for p in protected if "/" not in p)
+    walked = survey.walk(workspace, _classifier(names, rules), (names, rules.key))
+    found = CoveredPaths(left=survey.left)
+    masked: set[str] = set()
+    frozen: set[str] = set()
+    for place, hits in walked:
+        if not _is_below(place, masked):
+            is_frozen = _is_below(place, frozen)
+            for hit in hits:
+                _judge(found, (masked, frozen), place, hit, rules, is_frozen=is_frozen)
+    _add_other_names(found, workspace, survey)
+    beyond = len(found.paths) - PATHS_MAX
+    if beyond > 0:
+        found.left += beyond
+        del found.paths[PATHS_MAX:]
     return found
 
 
-def _entries(path: str) -> list[tuple[str, bool]]:
-    """Return the names in a directory, sorted, and whether each is one; none if it is closed."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted((found.name, found.is_dir(follow_symlinks=False)) for found in entries)
-    except OSError:
-        return []
+def _classifier(names: tuple[str, ...], rules: Rules) -> Callable[[str, Entry], Hit | None]:
+    is_protected = names_like(names).fullmatch
+
+    def classify(place: str, entry: Entry) -> Hit | None:
+        path = f"{place}/{entry.name}" if place else entry.name
+        name = entry.name.casefold()
+        if name == ".git":
+            return Hit(entry.name, ("tree" if entry.is_directory else "file",), is_closed=True)
+        kinds = []
+        is_closed = False
+        if is_secret(path):
+            is_closed = not rules.enters(path)
+            kinds += ["secret"] if is_closed or not entry.is_directory else []
+        if is_protected(name):
+            kinds.append("protected")
+        if rules.concerns(path, is_directory=entry.is_directory):
+            kinds.append("rule")
+        return Hit(entry.name, tuple(kinds), is_closed) if kinds else None
+
+    return classify
+
+
+def _judge(
+    found: CoveredPaths,
+    covered: tuple[set[str], set[str]],
+    place: str,
+    hit: Hit,
+    rules: Rules,
+    *,
+    is_frozen: bool,
+) -> None:
+    masked, frozen = covered
+    path = f"{place}/{hit.name}" if place else hit.name
+    is_about = "rule" in hit.kinds
+    is_hidden = "secret" in hit.kinds
+    if (is_hidden and rules.opens(path)) or rules.enters(path):
+        found.opened.add(path)
+        is_hidden = False
+    if is_hidden or (is_about and rules.masks(path)):
+        masked.add(path)
+        found.paths.append((place, hit.name, True))
+        if (is_about and rules.pins(path)) or (is_hidden and not is_secret(hit.name)):
+            _pin(found, place)
+    elif is_frozen:
+        return
+    elif place and "tree" in hit.kinds:
+        found.paths += [(place, hit.name + below, False) for below in REPOSITORY]
+    elif "protected" in hit.kinds or "file" in hit.kinds or (is_about and rules.freezes(path)):
+        frozen.add(path)
+        if place or is_about:
+            found.paths.append((place, hit.name, False))
+        if is_about and rules.pins(path):
+            _pin(found, place)
+
+
+def _pin(found: CoveredPaths, place: str) -> None:
+    """Note a directory and those above it, which come first."""
+    parts = place.split("/") if place else []
+    above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+    found.pinned += [path for path in above if path not in found.pinned]
+
+
+def _is_below(place: str, masked: set[str]) -> bool:
+    """Whether a directory is one of some, or lies in one."""
+    while masked and place:
+        if place in masked:
+            return True
+        place = place.rpartition("/")[0]
+    return False
+
+
+def _add_other_names(found: CoveredPaths, workspace: str, survey: Survey) -> None:
+    """Hide what is another name (hard link) of a hidden file."""
+    hidden = {f"{place}/{name}" if place else name for place, name, secret in found.paths if secret}
+    inodes = frozenset(_inodes_with_names(found, workspace, hidden))
+    for path in survey.names_of(inodes) if inodes else ():
+        if path not in hidden and not _is_below(path, hidden):
+            place, _, name = path.rpartition("/")
+            found.paths.append((place, name, True))
+
+
+def _inodes_with_names(found: CoveredPaths, workspace: str, hidden: Iterable[str]) -> Iterator[int]:
+    """Yield the inodes of the hidden files that have several names."""
+    looked_at = 0
+    for relative in hidden:
+        for path in _files(f"{workspace}/{relative}"):
+            looked_at += 1
+            if looked_at > HIDDEN_FILES_MAX:
+                found.left += 1
+                return
+            try:
+                info = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+                yield info.st_ino
+
+
+def _files(path: str) -> Iterator[str]:
+    if not os.path.isdir(path) or os.path.islink(path):
+        yield path
+        return
+    for place, _, names in os.walk(path):
+        yield from (os.path.join(place, name) for name in names)

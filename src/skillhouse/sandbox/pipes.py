@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from skillhouse.sandbox.errors import SandboxError
-
 CHUNK = 65_536
 """Bytes of one read or write: what a pipe holds (pipe(7))."""
 
@@ -38,15 +36,24 @@ class Pipes:
         return theirs
 
     def filled(self, data: bytes) -> int:
-        """Return the child's end of a pipe that holds `data`, which must fit, and then ends."""
+        """Return a descriptor from which the child reads `data` and then the end."""
         if len(data) > CHUNK // 2:
-            raise SandboxError("sandbox-failed", f"expected at most {CHUNK // 2} bytes for a pipe")
+            return self._in_memory(data)
         theirs, ours = os.pipe()
         self._theirs.append(theirs)
         try:
             os.write(ours, data)
         finally:
             os.close(ours)
+        return theirs
+
+    def _in_memory(self, data: bytes) -> int:
+        """Return the descriptor of a file in memory: more than a pipe is sure to hold."""
+        theirs = os.memfd_create("data", os.MFD_CLOEXEC)
+        self._theirs.append(theirs)
+        with os.fdopen(theirs, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(theirs, 0, os.SEEK_SET)
         return theirs
 
     def adopt(self, name: str, descriptor: int) -> int:

@@ -10,6 +10,8 @@ import re
 import stat
 from pathlib import Path
 
+from skillhouse.floor import make_private
+
 MTIME_NS = 1_000_000_007 * 1_000_000_000
 """Modification time of a placeholder, by which any later run knows one that a crash left behind:
 no other directory has this second with none of its nanoseconds."""
@@ -36,7 +38,7 @@ class Stash:
         self._free: list[str] = []
         self._numbers = itertools.count()
         if base is not None:
-            base.mkdir(parents=True, exist_ok=True)
+            make_private(base)
             _sweep(base)
             self._directory = f"{base}/placeholders-{os.getpid()}-{next(_NUMBERS)}"
             os.mkdir(self._directory)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
+from skillhouse.sandbox.persistence import Opened
+from skillhouse.sandbox.survey import CoveredPaths
 
 MIB = 1 << 20
 
@@ -69,6 +71,16 @@ class SandboxProfile:
     that exist."""
     hidden: tuple[str, ...] = ()
     """More of them, that a run cannot even read."""
+    below: CoveredPaths | None = None
+    """What of the workspace is covered besides, by `covered_paths`; else only names count."""
+    read_only: bool = False
+    """Whether nothing of the workspace can be written."""
+    sealed: Mapping[str, bytes] = field(default_factory=dict)
+    """Files of the workspace that the run sees with these bytes, read-only, by real path."""
+    paths: PersistentPaths | None = None
+    """Which files act later, and so are neither changed nor made; None does not look at them."""
+    opened: Opened = field(default_factory=Opened)
+    """What of them the run may write all the same."""
     network: bool = False
     """True: the host's network, unfiltered."""
     proxy_socket: Path | None = None
@@ -95,5 +107,9 @@ class Completed:
     limit: str = ""
     """The limit that ended the run: "time", "memory", "processes", "output" or ""."""
     duration_seconds: float
+    changes: tuple[str, ...] = ()
+    """Files that act later and that it wrote, as it was allowed to."""
+    notes: tuple[str, ...] = ()
+    """What it made and may not make, and what became of that."""
     start_seconds: float | None = None
     """From the call to the first process inside; None where that is not known."""

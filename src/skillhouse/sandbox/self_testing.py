@@ -68,7 +68,7 @@ async def self_test(*, most: Level = Level.CGROUP) -> SandboxStatus:
     while status.level is not Level.NONE:
         try:
             probes = await _probe(launcher_for(status))
-        except (SandboxError, SandboxUnavailableError, OSError) as error:
+        except (SandboxError, SandboxUnavailableError, OSError, ValueError) as error:
             hint = NAMESPACE_HINT if "namespace" in str(error) or "uid map" in str(error) else hint
             return SandboxStatus(level=Level.NONE, reasons=(*reasons, str(error)), hint=hint)
         failed = [probe for probe in probes if not probe.passed]
@@ -124,7 +124,7 @@ async def _collect(
     """Keep what a probe found, or the error that kept it from running."""
     try:
         found.update(await probe(launcher, place))
-    except (SandboxError, OSError) as error:
+    except (SandboxError, OSError, ValueError) as error:
         errors.append(error)
 
 

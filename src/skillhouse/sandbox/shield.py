@@ -20,16 +20,18 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
 
 import anyio
 
-from skillhouse.floor import SECRET_NAMES
+from skillhouse.floor import is_secret
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.nested import REPOSITORY, Found, nested
+from skillhouse.sandbox.nested import REPOSITORY, covered_paths
+from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder import Stash, is_placeholder
 from skillhouse.sandbox.profile import fits
+from skillhouse.sandbox.survey import CoveredPaths
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
@@ -58,6 +60,8 @@ class Cover(enum.Enum):
     """A file that cannot be opened."""
     EMPTY_DIRECTORY = enum.auto()
     """A directory with nothing in it, which is gone with the run."""
+    CLOSED_DIRECTORY = enum.auto()
+    """One that cannot be entered: to git what is in it is not deleted, it cannot be looked at."""
 
 
 @dataclass(slots=True)
@@ -76,17 +80,25 @@ class Shield:
 
 @contextlib.asynccontextmanager
 async def shield(
-    workspace: str, protected: Iterable[str], *, stash: Stash, hidden: Iterable[str] = ()
+    workspace: str,
+    protected: Iterable[str],
+    *,
+    stash: Stash,
+    hidden: Iterable[str] = (),
+    census: Census | None = None,
+    below: CoveredPaths | None = None,
 ) -> AsyncIterator[Shield]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
 
-    Further down, what there is of such names is covered too, as far as `nested` looks.
+    Further down, what there is of such names is covered too, as far as `covered_paths` looks.
 
     Args:
         workspace: Real path of the directory.
         protected: Paths relative to it; a name with `*` means those that exist.
         stash: Makes the placeholders.
         hidden: More of them, that cannot be read either.
+        census: What acts later there, as it was before the run; checked after it.
+        below: What `covered_paths` found; without it, it is asked.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
@@ -98,8 +110,12 @@ async def shield(
         try:
             try:
                 protected = tuple(protected)
-                _survey(found, protected, frozenset((*SECRET_NAMES, *hidden)))
-                _survey_below(found, nested(workspace, protected))
+                below = below or covered_paths(workspace, protected)
+                _survey(found, protected, frozenset(hidden), below.opened)
+                _survey_below(found, below)
+                if census is not None:
+                    _take_in(found, census, frozenset(hidden))
+                _drop_covered(found)
                 _place(found.missing, stash)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
@@ -107,7 +123,11 @@ async def shield(
             yield found
         finally:
             _restore(found)
-            _tidy(handle, found.missing, stash)
+            try:
+                if census is not None:
+                    census.check()
+            finally:
+                _tidy(handle, found.missing, stash)
     finally:
         os.close(handle)
 
@@ -131,16 +151,18 @@ def _locked(handle: int, kind: int) -> bool:
     return True
 
 
-def _survey(found: Shield, protected: Iterable[str], secrets: frozenset[str]) -> None:
+def _survey(
+    found: Shield, protected: Iterable[str], hidden: frozenset[str], opened: Collection[str]
+) -> None:
     names = frozenset(os.listdir(found.workspace))
-    for pattern in (*protected, *sorted(secrets.difference(SECRET_NAMES))):
-        secret = pattern in secrets
+    for pattern in (*protected, *sorted(hidden)):
         if "*" in pattern:
             for name in sorted(name for name in names if fits(pattern, name)):
-                _look(found, (name,), secret=secret)
+                _look(found, (name,), secret=is_secret(name) and name not in opened)
             continue
         parts = tuple(pattern.split("/"))
         if parts[0] in names:
+            secret = pattern in hidden or (is_secret(pattern) and pattern not in opened)
             _look(found, parts, secret=secret)
         else:
             _miss(found, f"{found.workspace}/{parts[0]}")
@@ -151,12 +173,38 @@ def _survey(found: Shield, protected: Iterable[str], secrets: frozenset[str]) ->
     found.bare = not names >= set(BARE)
 
 
-def _survey_below(found: Shield, below: Found) -> None:
+def _survey_below(found: Shield, below: CoveredPaths) -> None:
+    for place in below.pinned:
+        found.covers.setdefault(f"{found.workspace}/{place}", Cover.PIN)
     for place, name, secret in below.paths:
         _look(found, tuple(name.split("/")), secret=secret, place=place)
     if not below.is_all:
-        # Of a large project this is so at each run, and no reason to refuse it (docs/security.md).
-        logger.info("only a part of `%s` was searched for protected names", found.workspace)
+        # Whoever starts a run knows it before, and asks a person (tools/command.py).
+        logger.info("%d paths of `%s` are not covered", below.left, found.workspace)
+
+
+def _drop_covered(found: Shield) -> None:
+    """Leave out what lies in a hidden directory, and what is read-only by the one around it."""
+    covers = found.covers
+    for path, cover in tuple(covers.items()):
+        above = path
+        while len(above := os.path.dirname(above)) >= len(found.workspace):
+            around = covers.get(above)
+            is_frozen = around is Cover.READ_ONLY and cover in (Cover.READ_ONLY, Cover.PIN)
+            if around is Cover.CLOSED_DIRECTORY or is_frozen:
+                del covers[path]
+                break
+
+
+def _take_in(found: Shield, census: Census, hidden: frozenset[str]) -> None:
+    """Add the covers of what acts later, parents first, and take away those of what is opened."""
+    covers = dict.fromkeys(census.covered, Cover.READ_ONLY) | found.covers
+    start = len(f"{found.workspace}/")
+    found.covers = {
+        path: cover
+        for path, cover in sorted(covers.items())
+        if path[start:] in hidden or not census.opened.frees(path[start:])
+    }
 
 
 def _miss(found: Shield, path: str) -> None:
@@ -201,7 +249,7 @@ def _cover(found: Shield, path: str, mode: int, *, secret: bool) -> None:
     is_directory = stat.S_ISDIR(mode)
     if secret or not (is_directory or stat.S_ISREG(mode)):
         # A socket or a device is no configuration either, so it is hidden like a secret.
-        found.covers[path] = Cover.EMPTY_DIRECTORY if is_directory else Cover.EMPTY_FILE
+        found.covers[path] = Cover.CLOSED_DIRECTORY if is_directory else Cover.EMPTY_FILE
     elif found.covers.get(path) in (None, Cover.PIN):
         found.covers[path] = Cover.READ_ONLY
         if not is_directory and os.path.basename(path) == ".git":

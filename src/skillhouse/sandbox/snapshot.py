@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from skillhouse.floor import TreeError, tree_digest
+from skillhouse.floor import TreeError, make_private, tree_digest
 from skillhouse.sandbox.cell import CellSpec
 from skillhouse.sandbox.errors import SandboxError
 
@@ -21,7 +21,7 @@ class Snapshots:
     def __init__(self, state: Path) -> None:
         """Use `state`/cells, and remove there what processes left that are no more."""
         self._base = state / "cells"
-        self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._base)
         for path in self._base.iterdir():
             owner = _NAME.fullmatch(path.name)
             if owner is not None and not Path("/proc", owner[1]).exists():

@@ -32,7 +32,7 @@ def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -
         raise SignerError(
             "counters",
             "the state has no counters for this keystore: it was removed, or belongs to another; "
-            "look at what was signed, then `skillhouse keys accept`",
+            "ask the user to look at what was signed and to accept the counters as they are",
         )
     boot, (anchor_wall_ms, anchor_running_ms, high_water_ms) = row[0], map(int, row[1:])
     behind = high_water_ms - moment.wall_ms
@@ -69,6 +69,6 @@ def accept_clock(connection: sqlite3.Connection, store_id: str, moment: Moment) 
 def _set(how: str) -> SignerError:
     return SignerError(
         "clock",
-        f"the clock was set {how}, so nothing is signed: set it right, "
-        "or see that it is right and `skillhouse keys accept`",
+        f"the clock was set {how}, so nothing is signed: ask the user to set it right, "
+        "or to accept it as it is",
     )

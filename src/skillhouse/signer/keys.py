@@ -89,7 +89,7 @@ class Vault:
         for key in self.keys:
             if key.name == name:
                 return key
-        known = ", ".join(f"`{key.name}`" for key in self.keys) or "none: `skillhouse keys new`"
+        known = ", ".join(f"`{key.name}`" for key in self.keys) or "none: ask the user to make one"
         raise SignerError("unknown-key", f"no key `{name}`; there are {known}")
 
 

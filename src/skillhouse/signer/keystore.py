@@ -18,7 +18,14 @@ from typing import Any
 
 import msgspec
 
-from skillhouse.floor import DecodeError, MissingExtraError, canonical_json, shaped
+from skillhouse.floor import (
+    DecodeError,
+    MissingExtraError,
+    canonical_json,
+    file_problem,
+    make_private,
+    shaped,
+)
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, Vault
 from skillhouse.signer.shallow import load_shallow
@@ -141,7 +148,7 @@ def save(path: Path, store: OpenKeystore) -> None:
     cipher, _ = _cipher(store.sealing_key)
     sealed = cipher.encrypt(nonce, plain, _aad(header))
     content = json.dumps(_plain(header) | {"sealed": _base64(sealed)}, indent=1).encode() + b"\n"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -157,16 +164,13 @@ def save(path: Path, store: OpenKeystore) -> None:
 
 
 def _read(path: Path) -> tuple[_Header, bytes]:
+    if problem := file_problem(path, secret=True):
+        raise SignerError("keystore", f"the keystore is not used: {problem}: `{path}`")
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
             raise SignerError("keystore", f"expected a file as keystore: `{path}`")
-        if os.name == "posix" and info.st_mode & 0o077:
-            raise SignerError(
-                "keystore",
-                f"others may read the keystore; `chmod 600` it and use it anew: `{path}`",
-            )
         data = file.read(KEYSTORE_MAX + 1)
     try:
         if len(data) > KEYSTORE_MAX:

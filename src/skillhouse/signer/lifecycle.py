@@ -9,7 +9,7 @@ from pathlib import Path
 from skillhouse.floor import Clock, system_clock
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 STATE_FILE = "state.sqlite3"
 """The state database, in the directory of the state."""
@@ -59,7 +59,7 @@ class SessionKeys:
         if not self._state.exists():
             return ()
         now_ms = self._clock().wall_ms
-        with Store(self._state, STATE) as store:
+        with pooled(self._state, STATE) as store:
             rows = store.rows(
                 "SELECT key_id, name, created_ms, expires_ms, revoked_ms, reason FROM session_key "
                 "ORDER BY created_ms, rowid"
@@ -96,7 +96,7 @@ class SessionKeys:
         """Return the newest lines of the life-cycle log, oldest first."""
         if not self._state.exists():
             return ()
-        with Store(self._state, STATE) as store:
+        with pooled(self._state, STATE) as store:
             rows = store.rows(
                 "SELECT seq, at_ms, key_id, name, event, detail FROM key_event "
                 "ORDER BY seq DESC LIMIT ?",
@@ -111,7 +111,7 @@ class SessionKeys:
         if not self._state.exists():
             return 0
         at_ms = self._clock().wall_ms
-        with Store(self._state, STATE) as store, store.transaction() as connection:
+        with pooled(self._state, STATE) as store, store.transaction() as connection:
             rows = connection.execute(
                 f"SELECT key_id, name FROM session_key WHERE revoked_ms IS NULL {which}",  # noqa: S608 - our own words.
                 values,
@@ -159,7 +159,7 @@ def check_session(connection: sqlite3.Connection, key: KeyInfo, now_ms: int) -> 
         return
     raise SignerError(
         "session-over",
-        f"session key `{key.name}` {why}; `skillhouse keys session new`, or sign with a key that "
+        f"session key `{key.name}` {why}; ask the user for a new one, or sign with a key that "
         "a person confirms",
     )
 

@@ -266,7 +266,7 @@ class Service:
 
     def _opened(self) -> OpenKeystore:
         if self._store is None:
-            raise SignerError("unknown-key", "there is no key yet: `skillhouse keys new NAME`")
+            raise SignerError("unknown-key", "there is no key yet: ask the user to make one")
         return self._store
 
     def _keys(self) -> Keys:

@@ -47,6 +47,17 @@ class Transaction:
         """The most that the fee can be; rollups may add a charge that no transaction bounds."""
         return self.gas_limit * self.gas_price
 
+    @property
+    def access_entries(self) -> tuple[tuple[bytes, int], ...]:
+        """The addresses of the access list, each with its number of storage keys (EIP-2930)."""
+        return tuple(
+            (address, len(keys))
+            for entry in self.access_list
+            if isinstance(entry, list | tuple)
+            for address, keys in [entry]
+            if isinstance(address, bytes)
+        )
+
     def unsigned(self) -> bytes:
         """Return the bytes whose Keccak-256 is signed."""
         if self.type == LEGACY:

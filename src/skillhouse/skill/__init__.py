@@ -10,12 +10,17 @@ if TYPE_CHECKING:
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import load as load
+    from skillhouse.skill.content import load_body as load_body
     from skillhouse.skill.content import load_listing as load_listing
     from skillhouse.skill.core_schema import core_value as core_value
     from skillhouse.skill.core_schema import typed_fields as typed_fields
     from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.head import read_metadata as read_metadata
+    from skillhouse.skill.hidden import HiddenText as HiddenText
     from skillhouse.skill.hidden import find_hidden as find_hidden
+    from skillhouse.skill.hidden import handed_over as handed_over
+    from skillhouse.skill.hidden import hidden_text as hidden_text
+    from skillhouse.skill.hidden import revealed as revealed
     from skillhouse.skill.index import IndexContent as IndexContent
     from skillhouse.skill.index import SkillIndex as SkillIndex
     from skillhouse.skill.invocation import Invocation as Invocation
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_file import read_profile as read_profile
     from skillhouse.skill.profile_lookup import load_profile as load_profile
     from skillhouse.skill.profile_lookup import profile_names as profile_names
+    from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
     from skillhouse.skill.substitution import ARGUMENTS_MAX as ARGUMENTS_MAX
@@ -77,10 +83,10 @@ else:
     __all__, __getattr__ = lazy_face(
         __name__,
         {
-            "content": "RESOURCES_MAX list_resources load load_listing",
+            "content": "RESOURCES_MAX list_resources load load_body load_listing",
             "core_schema": "core_value typed_fields",
             "head": "HEAD_BYTES read_metadata",
-            "hidden": "find_hidden",
+            "hidden": "HiddenText find_hidden handed_over hidden_text revealed",
             "index": "IndexContent SkillIndex",
             "invocation": (
                 "Invocation current_invocation described invocation_findings read_invocation "
@@ -101,7 +107,7 @@ else:
             ),
             "profile_file": "read_profile",
             "profile_lookup": "load_profile profile_names",
-            "source": "Finding SKILL_FILE_MAX",
+            "source": "Finding SKILL_FILE_LARGE SKILL_FILE_MAX",
             "substitution": (
                 "ARGUMENTS_MAX COMMANDS_MAX Filling SubstitutionError argument_names find_commands "
                 "substitute"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
-from skillhouse.skill.model import SKILL_FILE, Skill, SkillContent
+from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
 from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import DEFAULT_PROFILE
 from skillhouse.skill.source import SKILL_FILE_MAX
@@ -36,11 +36,7 @@ def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
     Raises:
         SkillError: as `load`.
     """
-    data = _read(skill)
-    result = parse(data, directory=skill.directory.name, path=skill.location, policy=skill.policy)
-    if result.skill is None:
-        refused = next(found for found in result.diagnostics if found.severity == "error")
-        raise SkillError(refused.code, skill.location, refused.message)
+    result, found = _parsed(skill)
     resources, omitted = list_resources(skill.directory, limit=resources_max)
     return SkillContent(
         skill=skill,
@@ -49,9 +45,28 @@ def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
         resources=resources,
         resources_omitted=omitted,
         directory=skill.directory,
-        frontmatter_changed=result.skill.packed_fields != skill.packed_fields,
+        frontmatter_changed=found.packed_fields != skill.packed_fields,
         diagnostics=result.diagnostics,
     )
+
+
+def load_body(skill: Skill) -> str:
+    """Return the body of `skill` alone, read now.
+
+    Raises:
+        SkillError: as `load`.
+    """
+    result, _ = _parsed(skill)
+    return result.body
+
+
+def _parsed(skill: Skill) -> tuple[ParseResult, Skill]:
+    data = _read(skill)
+    result = parse(data, directory=skill.directory.name, path=skill.location, policy=skill.policy)
+    if result.skill is None:
+        refused = next(found for found in result.diagnostics if found.severity == "error")
+        raise SkillError(refused.code, skill.location, refused.message)
+    return result, result.skill
 
 
 def _read(skill: Skill) -> bytes:
@@ -59,10 +74,7 @@ def _read(skill: Skill) -> bytes:
     if not skill.location.is_relative_to(root):
         raise SkillError("path-escape", skill.location, "outside the root of this skill")
     try:
-        # A link is followed as far as it stays inside the root, then opened without links.
-        target = confine(root, skill.location.relative_to(root).as_posix())
-        real_root = root.resolve()
-        handle = open_beneath(real_root, target.relative_to(real_root).as_posix())
+        handle = _open(root, skill.location.relative_to(root).as_posix())
     except PathError as error:
         raise SkillError(error.code, skill.location, "cannot read this skill") from error
     with os.fdopen(handle, "rb") as file:
@@ -74,6 +86,18 @@ def _read(skill: Skill) -> bytes:
             # It was written to meanwhile: what was read may be of two states.
             file.seek(0)
     raise SkillError("unsteady", skill.location, "changed each time it was read")
+
+
+def _open(root: Path, relative: str) -> int:
+    try:
+        return open_beneath(root, relative)
+    except PathError as error:
+        if error.code != "path-link":
+            raise
+    # A link is followed as far as it stays inside the root, then opened without links.
+    target = confine(root, relative)
+    real_root = root.resolve()
+    return open_beneath(real_root, target.relative_to(real_root).as_posix())
 
 
 def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tuple[str, ...], int]:

@@ -14,10 +14,10 @@ from skillhouse.skill.source import (
     Finding,
     IncompleteError,
     RefusedError,
+    check_size,
     cut_head,
     decoded,
     normalise,
-    too_large,
 )
 
 HEAD_BYTES = 4_096
@@ -44,8 +44,7 @@ def read_metadata(
     """
     findings: list[Finding] = []
     try:
-        if size > SKILL_FILE_MAX:
-            raise too_large(size)
+        check_size(size, findings)
         data = os.read(handle, HEAD_BYTES)
         complete = len(data) < HEAD_BYTES
         try:

@@ -1,18 +1,81 @@
-"""Characters that a person does not see and a model does (vectors/README.md, stage 4)."""
+"""Characters that a person does not see and a model does: found, described, shown as escapes.
+
+`find_hidden` is the rule of the vectors, for names, descriptions and findings (vectors/README.md,
+stage 4). `hidden_text` is wider and judges what a model is about to get: what may spell an
+instruction asks a person first, whatever the rules allow (docs/decisions/0151-hidden-text.md).
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+SIGNS_MAX = 8
+"""Invisible signs of one text from which on it may hide an instruction: as bits they are a letter.
+Of 1,367 published SKILL.md files none has a single one."""
+COUNTED_MAX = 10_000
+"""Hidden characters that are counted; there may be a million."""
+SPELLED_MAX = 400
+"""Characters of what tag characters spell that are kept."""
 
 _SUSPECT = re.compile(
     "[\u180e\u200b\u200c\u200d\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 )
+_INVISIBLE = re.compile(
+    # Controls but tab and the ends of lines and pages, then what Unicode has as
+    # Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and annotation marks.
+    "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_CONCEALING = re.compile("(?:\x1b\\[|\x9b)(?:[0-9]+;)*8[;m]")
+"""Has a terminal write in a way that is not seen (ECMA-48, 8.3.117, parameter 8)."""
+_ASCII_SEEN = bytes([9, 10, 12, 13, *range(32, 127)])
 _JOINER = "\u200d"
 _VARIATION = "\ufe0f"
+_BLACK_FLAG = "\U0001f3f4"
+_FLAGS = tuple(
+    _BLACK_FLAG + "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
+)
+"""England, Scotland, Wales: the tag sequences that Unicode recommends (emoji-sequences.txt)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenText:
+    """What a person does not see of a text."""
+
+    kinds: tuple[tuple[str, int], ...]
+    """What it is, as a noun, with its number; the most frequent first."""
+    line: int
+    """Line of the first, from 1."""
+    example: str
+    """The first one as an escape."""
+    asks: bool
+    """Whether it may hide an instruction, so that a person is asked before a model gets it."""
+    spelled: str = ""
+    """What tag characters among it spell, in ASCII: as untrusted as the text."""
+
+    @property
+    def summary(self) -> str:
+        """What was found, such as `171 tag characters from line 12`; it has no text of a file."""
+        counts = ", ".join(
+            f"{count} {kind}" if count == 1 else f"{count} {kind}s" for kind, count in self.kinds
+        )
+        most = "at least " if sum(count for _, count in self.kinds) >= COUNTED_MAX else ""
+        return f"{most}{counts} from line {self.line}"
+
+    @property
+    def notice(self) -> str:
+        """The first line of a text that is handed over with them as escapes."""
+        return f"[hidden characters: {self.summary}, shown as escapes such as {self.example}]"
 
 
 def find_hidden(text: str) -> int | None:
-    """Return the offset of the first hidden character, or None.
+    """Return the offset of the first hidden character by the rule of the vectors, or None.
 
     U+200D is hidden except between two emoji, where a skin tone or U+FE0F may stand before it.
 
@@ -26,6 +89,169 @@ def find_hidden(text: str) -> int | None:
         if text[at] != _JOINER or not _joins_emoji(text, at):
             return at
     return None
+
+
+def hidden_text(text: str) -> HiddenText | None:
+    """Return what of a text a person does not see; None when there is nothing.
+
+    Signs that belong to what is seen do not count: those of emoji, of the flags of England,
+    Scotland and Wales, of Arabic, Indic and South-East Asian spelling, and of Chinese variants.
+
+    >>> hidden_text("a\\u200bb").summary
+    '1 zero-width sign from line 1'
+    >>> hidden_text("\\N{WOMAN}\\u200d\\N{PERSONAL COMPUTER}") is None
+    True
+    """
+    if text.isascii() and not text.encode().translate(None, _ASCII_SEEN):
+        return None
+    found = (match.start() for match in _INVISIBLE.finditer(text))
+    places = list(islice((at for at in found if not _is_seen(text, at)), COUNTED_MAX))
+    if not places:
+        return None
+    kinds: Counter[str] = Counter()
+    for sign, count in Counter(text[at] for at in places).items():
+        kinds[_kind(sign)] += count
+    runs = any(after - before == 1 for before, after in pairwise(places))
+    # Soft hyphens are spelling, and hide nothing as long as something stands between them.
+    signs = kinds.total() - kinds[_SOFT_HYPHEN]
+    tags = (chr(ord(text[at]) - 0xE0000) for at in places if kinds[_TAG] and _is_tag(text[at]))
+    return HiddenText(
+        kinds=tuple(kind for kind in kinds.most_common() if kind[1]),
+        line=text.count("\n", 0, places[0]) + 1,
+        example=_escape(text[places[0]]),
+        asks=runs
+        or signs >= SIGNS_MAX
+        or any(kinds[kind] for kind in _ASKING)
+        or _CONCEALING.search(text) is not None,
+        spelled="".join(sign for sign in tags if " " <= sign <= "~")[:SPELLED_MAX],
+    )
+
+
+def revealed(text: str) -> str:
+    """Return a text with what a person does not see of it as escapes; its lines stay as they are.
+
+    >>> revealed("a\\u200bb")
+    'a\\\\u200bb'
+    """
+    if text.isascii() and not text.encode().translate(None, _ASCII_SEEN):
+        return text
+    return _INVISIBLE.sub(
+        lambda found: found[0] if _is_seen(text, found.start()) else _escape(found[0]), text
+    )
+
+
+def handed_over(text: str) -> str:
+    """Return a text as it is handed over: hidden characters as escapes, and the first line says so.
+
+    >>> handed_over("plain")
+    'plain'
+    """
+    found = hidden_text(text)
+    return text if found is None else f"{found.notice}\n{revealed(text)}"
+
+
+_OF_EMOJI = frozenset({"So", "Sm", "Sk", "Po", "Pd", "Nd"})
+"""Categories of characters that have an emoji form, but for U+2139, which is a letter."""
+_TAG = "tag character"
+_BIDI = "bidirectional control"
+_SOFT_HYPHEN = "soft hyphen"
+_ASKING = frozenset({_TAG, _BIDI})
+"""Kinds of which one is enough: each hides or reorders what is around it."""
+
+_KINDS = (
+    ("\U000e0000\U000e007f", _TAG),
+    ("\u202a\u202e\u2066\u2069", _BIDI),
+    ("\u00ad\u00ad", _SOFT_HYPHEN),
+    ("\ufe00\ufe0f\U000e0100\U000e01ef\u180b\u180d\u180f\u180f", "variation selector"),
+    ("\u200e\u200f\u061c\u061c", "direction mark"),
+    ("\u200b\u200d\u2060\u2064\u180e\u180e\ufeff\ufeff", "zero-width sign"),
+    ("\x00\x1f\x7f\x9f", "control character"),
+)
+"""Ranges of characters, each as its first and last, and what they are called."""
+
+
+def _kind(character: str) -> str:
+    for ranges, kind in _KINDS:
+        pairs = zip(ranges[::2], ranges[1::2], strict=True)
+        if any(first <= character <= last for first, last in pairs):
+            return kind
+    return "invisible sign"
+
+
+def _is_tag(character: str) -> bool:
+    return "\U000e0000" <= character <= "\U000e007f"
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _is_seen(text: str, at: int) -> bool:
+    """Whether an invisible character does what it is for, so that a person sees what it does."""
+    sign = text[at]
+    if "\x00" <= sign <= "\x9f":
+        return False
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    if sign == _JOINER and _joins_emoji(text, at):
+        return True
+    if sign in "\u200c\u200d":
+        return _shapes_letter(before) and not _INVISIBLE.match(after)
+    if sign == "\u200b":
+        return _is_unspaced(before) and _is_unspaced(after)
+    if sign in "\u200e\u200f\u061c":
+        return _is_right_to_left(before) or _is_right_to_left(after)
+    if "\ufe00" <= sign <= "\ufe0f" or "\U000e0100" <= sign <= "\U000e01ef":
+        return before != "" and _varies(before, sign)
+    if sign in "\u180b\u180c\u180d\u180f":
+        return "\u1820" <= before <= "\u18aa"
+    if _is_tag(sign):
+        flag = text.rfind(_BLACK_FLAG, max(0, at - 6), at)
+        return flag >= 0 and text.startswith(_FLAGS, flag)
+    return False
+
+
+def _varies(base: str, selector: str) -> bool:
+    """Whether the character may have the variant that a selector asks for (UTS #37, UTS #51)."""
+    code = ord(base)
+    is_ideograph = 0x3400 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or code >= 0x20000
+    if selector > "\ufe0f":
+        return is_ideograph and code < 0xE0000
+    if selector >= "\ufe0e":
+        return base == "\u2139" or unicodedata.category(base) in _OF_EMOJI
+    return (
+        (is_ideograph and code < 0xE0000)
+        or base == "0"
+        or 0x2200 <= code <= 0x22FF
+        or 0x2A00 <= code <= 0x2AFF
+        or 0x1000 <= code <= 0x109F
+        or 0xA840 <= code <= 0xA87F
+        or 0x3000 <= code <= 0x303F
+        or 0xFF01 <= code <= 0xFF60
+    )
+
+
+def _shapes_letter(character: str) -> bool:
+    """Whether joiners decide how the character looks: of Arabic, Indic and related scripts."""
+    return (
+        ("\u0600" <= character <= "\u08ff" or "\ufb50" <= character <= "\ufefc")
+        or "\u0900" <= character <= "\u0dff"
+        or "\u0f00" <= character <= "\u109f"
+        or "\u1780" <= character <= "\u18af"
+    ) and unicodedata.category(character)[0] in "LM"
+
+
+def _is_unspaced(character: str) -> bool:
+    """Whether it is of a script that may have U+200B between words: Thai, Lao, Burmese, Khmer."""
+    return (
+        "\u0e00" <= character <= "\u0eff"
+        or "\u1000" <= character <= "\u109f"
+        or "\u1780" <= character <= "\u17ff"
+    )
+
+
+def _is_right_to_left(character: str) -> bool:
+    return character != "" and unicodedata.bidirectional(character) in ("R", "AL", "AN")
 
 
 def _joins_emoji(text: str, at: int) -> bool:

@@ -132,6 +132,9 @@ class Skill:
     """The frontmatter in our own format, so that thousands of skills stay small."""
     policy: ParsePolicy = field(default=DEFAULT_POLICY, repr=False, compare=False)
     """How its file is read: `load` reads it as it was read when it was found."""
+    signature: tuple[int, int, int, int] | None = field(default=None, repr=False, compare=False)
+    """(mtime, ctime, size, inode) of the file when it was found, which changes when the file does;
+    None when that cannot be relied on."""
 
     @property
     def frontmatter(self) -> Frontmatter:

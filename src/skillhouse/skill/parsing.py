@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from skillhouse.floor import Diagnostic, Severity, encode
 from skillhouse.skill.fields import read_fields
-from skillhouse.skill.hidden import find_hidden
+from skillhouse.skill.hidden import find_hidden, hidden_text
 from skillhouse.skill.model import (
     DEFAULT_POLICY,
     SKILL_FILE,
@@ -16,19 +16,22 @@ from skillhouse.skill.model import (
     ParseResult,
     Skill,
 )
-from skillhouse.skill.repair import repaired
+from skillhouse.skill.repair import Repair, field_at, repaired
 from skillhouse.skill.source import (
-    SKILL_FILE_MAX,
     Finding,
     Head,
     RefusedError,
+    check_size,
     decoded,
     normalise,
     split_head,
-    too_large,
 )
 from skillhouse.skill.yaml_text import read_mapping
 
+FIELDS_NAMED_MAX = 5
+"""Repaired fields that a finding names."""
+FIELD_SHOWN_MAX = 64
+"""Characters of a field's name in a finding."""
 _NO_BLOCK = frozenset({"frontmatter-missing", "frontmatter-unclosed"})
 
 
@@ -61,19 +64,13 @@ def parse(
     findings: list[Finding] = []
     skill, text, body = None, "", ""
     try:
-        if len(data) > SKILL_FILE_MAX:
-            raise too_large(len(data))
+        check_size(len(data), findings)
         data = normalise(data, findings)
         text = decoded(data)
         block, end = head_of(data, policy, findings)
         body = data[end:].decode()
         found = read_block(block, directory, policy, findings, lambda: body)
-        hidden = find_hidden(body)
-        if hidden is not None:
-            line = text.count("\n", 0, len(text) - len(body) + hidden) + 1
-            findings.append(
-                Finding("hidden-characters", f"hidden U+{ord(body[hidden]):04X} in the body", line)
-            )
+        findings += _hidden_findings(text, len(text) - len(body), findings)
         if policy.trim_body:
             body = body.strip()
     except RefusedError as refusal:
@@ -91,6 +88,30 @@ def parse(
                 policy=policy,
             )
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
+
+
+def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[Finding]:
+    """Return a finding for the first hidden character of the body, and of the fields before it.
+
+    A name or description with one is refused already.
+    """
+    found = []
+    parts = [("body", body_at, len(text))]
+    if not any(finding.code == "hidden-characters" for finding in findings):
+        parts.insert(0, ("frontmatter", 0, body_at))
+    for part, start, end in parts:
+        at = find_hidden(text[start:end])
+        hidden = hidden_text(text[start:end]) if at is None else None
+        if at is not None:
+            line = text.count("\n", 0, start + at) + 1
+            said = f"hidden U+{ord(text[start + at]):04X} in the {part}"
+        elif hidden is not None and hidden.asks:
+            line = text.count("\n", 0, start) + hidden.line
+            said = f"hidden {hidden.example} in the {part}"
+        else:
+            continue
+        found.append(Finding("hidden-characters", said, line))
+    return found
 
 
 def head_of(data: bytes, policy: ParsePolicy, findings: list[Finding]) -> Head | tuple[None, int]:
@@ -134,18 +155,40 @@ def _mapping(
     try:
         return read_mapping(block, fast=policy.yaml_fast_path), block
     except RefusedError as refusal:
-        mended = repaired(block) if policy.yaml_repair else None
-        if refusal.finding.code != "yaml-error" or mended is None:
+        if refusal.finding.code != "yaml-error":
             raise
-        first = refusal.finding
-        try:
-            fields = read_mapping(mended, fast=False)
-        except RefusedError as second:
-            raise (refusal if second.finding.code == "yaml-error" else second) from None
-        findings.append(
-            Finding("yaml-repaired", f"{first.message}; the value was read as text", first.line)
-        )
-        return fields, mended
+        first = _named(refusal, block)
+    repair = repaired(block) if policy.yaml_repair else None
+    if repair is None:
+        raise first
+    try:
+        fields = read_mapping(repair.block, fast=False)
+    except RefusedError as second:
+        raise (_named(second, block) if second.finding.code == "yaml-error" else second) from None
+    findings.append(_repair_finding(repair))
+    return fields, repair.block
+
+
+def _named(refusal: RefusedError, block: str) -> RefusedError:
+    """Return the refusal of a block with the field that it is about."""
+    code, message, line, _ = refusal.finding
+    field = None if line is None else field_at(block, line)
+    return RefusedError(code, f"{_code(field)}: {message}" if field else message, line)
+
+
+def _code(field: str) -> str:
+    return f"`{field[:FIELD_SHOWN_MAX]}`"
+
+
+def _repair_finding(repair: Repair) -> Finding:
+    named = ", ".join(
+        f"{_code(name)} (line {line})" if at else _code(name)
+        for at, (name, line) in enumerate(repair.fields[:FIELDS_NAMED_MAX])
+    )
+    if len(repair.fields) > FIELDS_NAMED_MAX:
+        named += f" and {len(repair.fields) - FIELDS_NAMED_MAX} more"
+    message = f"{named}: not YAML without quotes, read as text; put the value in quotes"
+    return Finding("yaml-repaired", message, repair.fields[0].line)
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:

@@ -124,12 +124,25 @@ class Rules:
     """How a question names a skill, such as `skill/{name}`."""
 
 
+CATALOG_TOKENS = 2_000
+"""Tokens of the catalog unless something else is set (DESIGN, bounds)."""
+TOOL_CHARS = 2_000
+"""Characters of the description of a tool over MCP: Claude Code cuts it at 2,048 (review M2)."""
+INSTRUCTION_CHARS = 2_000
+"""Characters of a server's `instructions`: Claude Code cuts them at 2,048 too (review M1)."""
+ENUM_CHARS = 1_000
+"""Characters of all names for a tool's schema to list them, about 250 tokens: a name says little
+without its sentence, and a description has no room for those of more skills."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRule:
     """How skills are listed for a model."""
 
     style: str = "xml"
     """A renderer of `render_catalog`."""
+    tool_style: str = "compact"
+    """The renderer for the description of the skill tool."""
     exposure: Literal["tool", "system", "search"] = "tool"
     """Where the list stands: in the skill tool's description, in the system prompt, or nowhere,
     and then skills are found by search alone."""
@@ -142,6 +155,15 @@ class CatalogRule:
     """Whether an XML entry has an `id` attribute and a `<version>` (S000-41)."""
     empty: str = ""
     """What stands for a list without skills."""
+    budget_tokens: int | Literal["none"] = CATALOG_TOKENS
+    """Tokens of the whole list unless the configuration says otherwise; "none" is no bound."""
+    tool_chars: int | Literal["none"] = TOOL_CHARS
+    """Characters of the skill tool's description, its list included, as JavaScript counts them."""
+    instruction_chars: int = INSTRUCTION_CHARS
+    """Characters of the instructions of the MCP server."""
+    enum_chars: int = ENUM_CHARS
+    """Characters of all skills' names for the skill tool's schema to list them; else it lists
+    none."""
     budget_chars: int | None = None
     """Characters that the whole list may have; None is no bound."""
     description_chars: int | None = None

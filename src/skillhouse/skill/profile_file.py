@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
+from skillhouse.floor import ConfigError, DecodeError, nearest, read_regular, shaped
 from skillhouse.skill.profile import Profile
 
 PROFILE_FILE_MAX = 262_144
@@ -26,10 +26,7 @@ def read_profile(path: Path) -> Profile:
             has; the message has the line and the key.
     """
     try:
-        data = path.read_bytes()[: PROFILE_FILE_MAX + 1]
-        if len(data) > PROFILE_FILE_MAX:
-            raise ConfigError(f"expected at most {PROFILE_FILE_MAX} bytes", path=path)
-        text = data.decode()
+        text = read_regular(path, PROFILE_FILE_MAX).decode()
         table = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read the profile: {error.strerror}", path=path) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import skillhouse.skill as skill_room
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, file_problem, nearest
 from skillhouse.skill.profile import DEFAULT_PROFILE, Profile
 
 SHIPPED_DIRECTORY = Path(__file__).with_name("profiles")
@@ -36,7 +36,10 @@ def load_profile(profile: str | Profile, own: Path | None = None) -> Profile:
             return DEFAULT_PROFILE
         path = place / f"{profile}.toml"
         # INVARIANT: a name never leads out of these directories.
-        if path.parent == place and path.is_file():
+        if path.parent == place and (path.exists() or path.is_symlink()):
+            # An installer may link the shipped ones to its cache.
+            if place == own and (problem := file_problem(path)):
+                raise ConfigError(f"the profile is not used: {problem}", path=path)
             return skill_room.read_profile(path)
     known = profile_names(own)
     close = nearest(profile, known)

@@ -1,42 +1,172 @@
-"""Mends the two YAML faults that real skills have most: unquoted colons, and text after `>`.
+"""Repair top-level values that are not YAML by themselves: each is read as the text that it is.
 
-4,905 of 13,924 unreadable files of one public collection need the first, 9,018 the second
-(reference/standard.md section 7.3). Only top-level lines of text that does not parse are touched,
-and the file on disk is not (vectors/README.md, "3. YAML"; S001-25, S001-27).
+Of 13,924 unreadable files of one public collection 4,905 have an unquoted colon and 9,018 text
+after `>` (reference/standard.md section 7.3); of 75,745 others 335 begin a value with `[Beta]`,
+`{{name}}`, `**`, `@`, a backtick or `- `. Only text that does not parse is touched, and the file on
+disk is not (vectors/README.md, "3. YAML"; S001-25, S001-27).
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-_LINE = re.compile(
-    r"(?P<key>[^\s#'\"\[\]{}&*!|>%@`,?:-][^:\n]*?|-[^\s:][^:\n]*?)[ ]*:[ \t]+(?P<value>\S.*)"
+from skillhouse.skill.source import FIRST_LINE, RefusedError
+from skillhouse.skill.yaml_text import read_mapping
+
+VALUES_JUDGED_MAX = 500
+"""Values of one block that are parsed by themselves; a block with more is not repaired."""
+
+_QUOTED_KEY = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*(?=:)""")
+_SEPARATOR = re.compile(r":(?=[ \t]|$)")
+_NO_KEY_START = frozenset(" \t#'\"[]{}&*!|>%@`,")
+_BLOCK_MARK = re.compile(r"[>|][-+0-9]*[ \t]+(?P<text>[^#\s].*)", re.DOTALL)
+_NOT_IN_SINGLE_QUOTES = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
-_BLOCK_MARK = re.compile(r"[>|][-+0-9]*[ \t]+(?P<text>[^#\s].*)")
-_NOT_PLAIN = "\"'[{>|&*!%@`#"
+"""What libyaml refuses, or reads as a line break, outside of an escape."""
 
 
-def repaired(block: str) -> str | None:
+class RepairedField(NamedTuple):
+    """A top-level field whose value was taken as text, with its line in the file."""
+
+    name: str
+    line: int
+
+
+class Repair(NamedTuple):
+    """A block whose faulty values are quoted; it has the same lines."""
+
+    block: str
+    fields: tuple[RepairedField, ...]
+
+
+class _Entry(NamedTuple):
+    """A top-level field: the index of its line, and where its value begins there."""
+
+    at: int
+    key: str
+    value_at: int
+
+
+def repaired(block: str) -> Repair | None:
     """Return `block` with the faulty top-level values quoted, or None when there is none.
 
-    >>> repaired("description: Use when: asked")
+    A value that begins with a quote is left as it is. A value whose further lines are indented is
+    taken with them.
+
+    >>> repaired("description: Use when: asked").block
     "description: 'Use when: asked'"
-    >>> repaired("description: > Folds text")
+    >>> repaired("description: > Folds text").block
     "description: 'Folds text'"
+    >>> repaired("description: [Beta] Folds text").fields
+    (RepairedField(name='description', line=2),)
     """
     lines = block.split("\n")
-    mended = [_mended(line) for line in lines]
-    return None if mended == lines else "\n".join(mended)
+    entries = [entry for at, line in enumerate(lines) if (entry := _entry(line, at))]
+    ends = [*(entry.at for entry in entries[1:]), len(lines)] if entries else []
+    fields = []
+    judged = 0
+    for entry, end in zip(entries, ends, strict=True):
+        value = _value(lines, entry, end)
+        if _is_surely_yaml(value):
+            continue
+        judged += 1
+        if judged > VALUES_JUDGED_MAX:
+            return None
+        text = _text_of(value)
+        if text is None:
+            continue
+        head = lines[entry.at][: entry.value_at].rstrip(" \t")
+        mended = f"{head} {_quoted(text)}".split("\n")
+        lines[entry.at : entry.at + len(mended)] = mended
+        fields.append(RepairedField(entry.key, entry.at + FIRST_LINE))
+    return Repair("\n".join(lines), tuple(fields)) if fields else None
 
 
-def _mended(line: str) -> str:
-    match = _LINE.fullmatch(line)
-    if match is None:
-        return line
-    value = match["value"].rstrip()
+def field_at(block: str, line: int) -> str | None:
+    """Return the top-level field that a line of the file belongs to, as far as it can be seen.
+
+    >>> field_at("name: x\\nmetadata:\\n  a: b: c\\n", 4)
+    'metadata'
+    """
+    for at, text in reversed(list(enumerate(block.split("\n")[: line - FIRST_LINE + 1]))):
+        entry = _entry(text, at)
+        if entry:
+            return entry.key
+    return None
+
+
+def _entry(line: str, at: int) -> _Entry | None:
+    """Return the field that begins on a line; None when none does."""
+    quoted = _QUOTED_KEY.match(line)
+    if quoted:
+        end = quoted.end()
+        if line[end + 1 : end + 2] not in ("", " ", "\t"):
+            return None
+    else:
+        separator = None if line[:1] in _NO_KEY_START else _SEPARATOR.search(line)
+        if separator is None:
+            return None
+        end = separator.start()
+        key = line[:end]
+        # A list's item, a complex key or nothing is no key, and a comment ends it.
+        if not key or key[:2] in ("-", "?", "- ", "? ", "-\t", "?\t") or " #" in key:
+            return None
+    name = line[:end].strip(" \t")
+    if quoted:
+        name = name[1:-1]
+    value_at = len(line) - len(line[end + 1 :].lstrip(" \t"))
+    return _Entry(at, name, value_at)
+
+
+def _value(lines: list[str], entry: _Entry, end: int) -> str:
+    """Return a field's value with its further lines; those after it that say nothing are not."""
+    last = end
+    while last > entry.at + 1 and not lines[last - 1].strip(" \t"):
+        last -= 1
+    first = lines[entry.at][entry.value_at :].rstrip(" \t")
+    return "\n".join((first, *lines[entry.at + 1 : last]))
+
+
+def _is_surely_yaml(value: str) -> bool:
+    """Whether a value need not be parsed: it is plain text, begins with a quote, or is not here."""
+    if value[:1] in ("", "\n", '"', "'"):
+        return True
+    return (
+        value[0].isalnum()
+        and ": " not in value
+        and ":\t" not in value
+        and value[-1] != ":"
+        and value.isprintable()
+    )
+
+
+def _text_of(value: str) -> str | None:
+    """Return the text that a value is taken as; None when it is YAML or cannot be taken so."""
+    if _is_yaml(value):
+        return None
+    first, *further = value.split("\n")
+    if further and (_is_yaml(first) or any(line[:1] not in ("", " ", "\t") for line in further)):
+        # What is wrong is below the top level, or belongs to no field.
+        return None
     mark = _BLOCK_MARK.fullmatch(value)
-    if mark:
-        value = mark["text"]
-    elif value[0] in _NOT_PLAIN or not (": " in value or value.endswith(":") or ":\t" in value):
-        return line
-    return f"{match['key']}: '{value.replace(chr(39), chr(39) * 2)}'"
+    return mark["text"] if mark else value
+
+
+def _is_yaml(value: str) -> bool:
+    """Whether a value parses by itself, also as something that no frontmatter may hold."""
+    try:
+        read_mapping(f"k: {value}\n", fast=False)
+    except RefusedError as refusal:
+        return refusal.finding.code != "yaml-error"
+    return True
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes; quotes and backslashes in it stay what they are."""
+    if not _NOT_IN_SINGLE_QUOTES.search(text):
+        return f"'{text.replace(chr(39), chr(39) * 2)}'"
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    text = _NOT_IN_SINGLE_QUOTES.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
+    return f'"{text}"'

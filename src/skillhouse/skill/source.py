@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-SKILL_FILE_MAX = 262_144
-"""Bytes of a SKILL.md (DESIGN, bounds: 256 KiB)."""
+SKILL_FILE_MAX = 1_048_576
+"""Bytes of a SKILL.md (DESIGN, bounds: 1 MiB)."""
+SKILL_FILE_LARGE = 262_144
+"""Bytes above which a SKILL.md loads with a warning; a model gets no more of it at a time (DESIGN,
+bounds: 256 KiB to a model)."""
 FRONTMATTER_MAX = 65_536
 """Bytes between the fences (DESIGN, bounds: 64 KiB)."""
 
@@ -52,9 +55,17 @@ class IncompleteError(Exception):
     """The bytes given end before the frontmatter does; more of the file is needed."""
 
 
-def too_large(size: int) -> RefusedError:
-    """Return the refusal of a file of `size` bytes."""
-    return RefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
+def check_size(size: int, findings: list[Finding]) -> None:
+    """Judge the size of a file, adding a warning to `findings`.
+
+    Raises:
+        RefusedError: `too-large`.
+    """
+    if size > SKILL_FILE_MAX:
+        raise RefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
+    if size > SKILL_FILE_LARGE:
+        message = f"{size} bytes: a model gets at most {SKILL_FILE_LARGE} of them at a time"
+        findings.append(Finding("large", message))
 
 
 def normalise(data: bytes, findings: list[Finding]) -> bytes:

@@ -57,7 +57,8 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
         return found
     block = split_head(result.text.encode()).block
     if any(finding.code == "yaml-repaired" for finding in found):
-        block = repaired(block) or block
+        repair = repaired(block)
+        block = repair.block if repair else block
     lines = key_lines(block)
     unknown = sorted(set(result.skill.frontmatter.fields) - SPECIFIED_FIELDS)
     return found + tuple(

@@ -59,14 +59,17 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
     """
     builder = _Builder()
     documents = 0
+    indirect: RefusedError | None = None
     parser = CParser(block)
     try:
         while parser.check_event():
             event: Any = parser.get_event()
             line = event.start_mark.line + FIRST_LINE
             if isinstance(event, yaml.NodeEvent):
-                _refuse_indirect(event, line)
-            if isinstance(event, yaml.ScalarEvent):
+                indirect = indirect or _indirect(event, line)
+            if isinstance(event, yaml.AliasEvent):
+                builder.put(f"*{event.anchor}", line, opens=False)
+            elif isinstance(event, yaml.ScalarEvent):
                 builder.put(
                     event.value if builder.wants_key() else scalar(event), line, opens=False
                 )
@@ -82,20 +85,27 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
                     raise RefusedError("yaml-error", "a second document in the frontmatter", line)
     except yaml.YAMLError as error:
         raise _yaml_error(error, block) from None
+    except RefusedError as refusal:
+        # Text that does not parse may be repaired, so that comes before what it may not hold.
+        raise (indirect if indirect and refusal.finding.code != "yaml-error" else refusal) from None
     finally:
         parser.dispose()
+    if indirect:
+        raise indirect
     if not isinstance(builder.root, dict):
         raise RefusedError("frontmatter-not-mapping", "expected `key: value` lines", FIRST_LINE)
     return builder.root
 
 
-def _refuse_indirect(event: Any, line: int) -> None:
+def _indirect(event: Any, line: int) -> RefusedError | None:
+    """Return the refusal of an anchor, an alias or a tag."""
     if event.anchor is not None:
         kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-        raise RefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
+        return RefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
     tag = getattr(event, "tag", None)
     if tag is not None:
-        raise RefusedError("yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line)
+        return RefusedError("yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line)
+    return None
 
 
 def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:

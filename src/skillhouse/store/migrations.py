@@ -222,6 +222,46 @@ STATE = Schema(
             PRIMARY KEY (file, name)
         )
         """,
+        # Which paired device gave an answer or a standing approval; empty when none did.
+        "ALTER TABLE approval ADD COLUMN device TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE approval ADD COLUMN device_name TEXT NOT NULL DEFAULT ''",
+        # A device's standing approval is a row of its own, so that unpairing ends no other.
+        """
+        CREATE TABLE lasting_grant_of_device (
+            id TEXT NOT NULL PRIMARY KEY,
+            action TEXT NOT NULL,
+            pattern TEXT NOT NULL,
+            place TEXT NOT NULL,
+            skill_digest TEXT NOT NULL,
+            user TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            granted_ms INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            device TEXT NOT NULL DEFAULT '',
+            device_name TEXT NOT NULL DEFAULT '',
+            UNIQUE (action, pattern, place, skill_digest, user, agent, device)
+        )
+        """,
+        """
+        INSERT INTO lasting_grant_of_device (id, action, pattern, place, skill_digest, user, agent,
+            granted_ms, expires_ms)
+        SELECT id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms
+        FROM lasting_grant
+        """,
+        "DROP TABLE lasting_grant",
+        "ALTER TABLE lasting_grant_of_device RENAME TO lasting_grant",
+        # One-time tokens for `approvals approve --yes --token`: a keyed digest, never the token.
+        """
+        CREATE TABLE approval_token (
+            approval TEXT NOT NULL PRIMARY KEY,
+            digest TEXT NOT NULL,
+            user TEXT NOT NULL,
+            device TEXT NOT NULL,
+            device_name TEXT NOT NULL,
+            expires_ms INTEGER NOT NULL,
+            tries INTEGER NOT NULL DEFAULT 0
+        )
+        """,
     ),
 )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, file_problem, make_private, opened_problem
 from skillhouse.store.migrations import Schema, migrate, roll_back
 
 BUSY_SECONDS = 10.0
@@ -18,6 +19,8 @@ _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """What a file can make of a query: a damaged one gives names and messages that are no text."""
 _OPEN_FAULTS = (*_FAULTS, StateError, OSError, ValueError)
 """What opening a file can meet; ValueError is a NUL in its path."""
+_SUFFIXES = ("", "-wal", "-shm", "-journal")
+"""The file and those that SQLite makes beside it."""
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Codes of a file that will not get better: damaged, no database, or without our tables."""
 
@@ -87,8 +90,15 @@ class Store:
         self.close()
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        make_private(self.path.parent)
+        self._check_or_make()
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            # A store that is kept open goes from thread to thread, one at a time.
+            check_same_thread=False,
+        )
         try:
             # A cache that a power cut loses is rebuilt; state must be on the disk.
             connection.execute(
@@ -105,13 +115,31 @@ class Store:
             raise
         return connection
 
+    def _check_or_make(self) -> None:
+        """Have a file that is its owner's alone; SQLite gives its modes to those beside it.
+
+        Raises:
+            StateError: others can use it; of what holds no secrets, others can write it.
+        """
+        secret = not self.schema.disposable
+        problem = file_problem(self.path, secret=secret)
+        for suffix in _SUFFIXES[1:]:
+            with suppress(FileNotFoundError):
+                path = Path(f"{self.path}{suffix}")
+                problem = problem or opened_problem(os.lstat(path), path, secret=secret)
+        if problem:
+            raise StateError(f"the {self.schema.name} cannot be used: {problem}", self.path)
+        with suppress(FileExistsError):
+            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            os.close(handle)
+
     def _start_anew(self) -> None:
         self._connection.close()
         self._connection = self._made_anew()
 
     def _made_anew(self) -> sqlite3.Connection:
         try:
-            for suffix in ("", "-wal", "-shm", "-journal"):
+            for suffix in _SUFFIXES:
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
             return self._open()
         except _OPEN_FAULTS as error:

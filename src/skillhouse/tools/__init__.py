@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import ToolCall as ToolCall
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
+    from skillhouse.tools.caution import caution_of as caution_of
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.elsewhere import SKILL_CODE as SKILL_CODE
     from skillhouse.tools.elsewhere import SKILL_RESOURCE as SKILL_RESOURCE
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
+    from skillhouse.tools.forecast import Forecast as Forecast
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.invoking import INVOKE as INVOKE
     from skillhouse.tools.invoking import InvokeTool as InvokeTool
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import RunCommand as RunCommand
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
+    from skillhouse.tools.need import HIDDEN_TEXT as HIDDEN_TEXT
+    from skillhouse.tools.need import PERSISTENCE as PERSISTENCE
     from skillhouse.tools.need import UNBOUND as UNBOUND
     from skillhouse.tools.need import Judged as Judged
     from skillhouse.tools.need import Need as Need
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.rendering import one_line as one_line
     from skillhouse.tools.rendering import render_content as render_content
     from skillhouse.tools.rendering import result_data as result_data
+    from skillhouse.tools.running import Background as Background
     from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.serving import SkillFileTool as SkillFileTool
     from skillhouse.tools.session import Session as Session
@@ -78,6 +83,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
+    from skillhouse.tools.skills import list_room as list_room
     from skillhouse.tools.skills import search_skills as search_skills
     from skillhouse.tools.telemetry import Telling as Telling
     from skillhouse.tools.tier_gate import TierGate as TierGate
@@ -86,6 +92,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.wording import OUR_WORDS as OUR_WORDS
     from skillhouse.tools.wording import said as said
     from skillhouse.tools.workspace import Workspace as Workspace
+    from skillhouse.tools.workspace_lock import WorkspaceBusyError as WorkspaceBusyError
+    from skillhouse.tools.workspace_lock import WorkspaceLock as WorkspaceLock
     from skillhouse.tools.write_gate import WriteGate as WriteGate
 else:
     from skillhouse.floor.lazy import lazy_face
@@ -108,27 +116,31 @@ else:
                 "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
                 "ToolCall ToolResult UnknownToolError"
             ),
+            "caution": "caution_of",
             "command": "ExecTool",
             "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
             "files": "EditTool ListTool ReadTool WriteTool",
+            "forecast": "Forecast",
             "gate": "Gate",
             "invoking": "INVOKE InvokeTool Menu RunCommand",
             "memory": "MemorySearchTool MemoryWriteTool",
-            "need": "UNBOUND Judged Need",
+            "need": "HIDDEN_TEXT PERSISTENCE UNBOUND Judged Need",
             "portal": "Portal",
             "rendering": "one_line render_content result_data",
+            "running": "Background",
             "serving": "SKILL_FILE_TOOL SkillFileTool",
             "session": "Session Sessions SkillCheck",
             "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
             "skill_gate": "SkillGate",
             "skill_tools": "tool_about_skills",
-            "skills": "SearchTool Shown SkillTool search_skills",
+            "skills": "SearchTool Shown SkillTool list_room search_skills",
             "wording": "OUR_WORDS said",
             "sign": "SignTool",
             "telemetry": "Telling",
             "tier_gate": "TierGate",
             "web": "FetchTool WebSearchTool",
             "workspace": "Workspace",
+            "workspace_lock": "WorkspaceBusyError WorkspaceLock",
             "write_gate": "WriteGate",
         },
     )

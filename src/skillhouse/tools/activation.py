@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -109,7 +109,9 @@ class Activations:
     are still in it; until then nothing is taken for known to the model.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, noted: Callable[[Activation], None] | None = None) -> None:
+        """Take who hears of each skill that is given."""
+        self._noted = noted
         self._newest: dict[str, Activation] = {}
         self._count = 0
         # None: nobody says what is in the context.
@@ -129,6 +131,8 @@ class Activations:
         )
         if self._lost is not None:
             self._lost -= {activation.file}
+        if self._noted is not None:
+            self._noted(activation)
         while len(self._newest) > ACTIVATIONS_MAX:
             del self._newest[next(iter(self._newest))]
 

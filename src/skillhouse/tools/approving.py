@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import stat
+import json
 from collections.abc import Mapping, Sequence
 
 from skillhouse.approval import (
+    Approval,
     ApprovalRequest,
     Asked,
     Pattern,
@@ -18,37 +16,50 @@ from skillhouse.approval import (
     may_last,
 )
 from skillhouse.permission import Effect
-from skillhouse.tools.call import Plan
 from skillhouse.tools.case import Case
-from skillhouse.tools.need import UNBOUND, Need
+from skillhouse.tools.command_inputs import CommandInputs, changes
+from skillhouse.tools.need import HIDDEN_TEXT, PERSISTENCE, UNBOUND, Need
 
-_BETWEEN_WORDS = re.compile(r"[\s;|&<>()'\"`$={}]+")
+CHANGED = "changed since the earlier question"
+"""Name of the fact that says which files of a call are not what an earlier question showed."""
+FILES_SHOWN = 20
+"""Names of bound files that a person is shown."""
+_SAME_CALL = ("tool", "arguments", "cwd", "agent", "user", "channel")
+"""What two questions about one call have in common, whatever its files hold."""
 
-NAMED_FILES_MAX = 32
-"""Files of one command that a yes is bound to."""
 
-NAMED_FILE_MAX = 64 * 1_048_576
-"""Bytes of such a file that are hashed; a larger one is known by its size and times."""
-
-
-def question(case: Case, place: str) -> ApprovalRequest:
+def question(
+    case: Case, place: str, inputs: CommandInputs | None, *, changed: str = ""
+) -> ApprovalRequest:
     """Return the question about exactly this call (decision 8).
 
     A repeated call has the same digest as long as everything that `bound` takes in is the same.
+
+    Args:
+        case: The call.
+        place: The workspace's real path.
+        inputs: The files that the call depends on.
+        changed: What is different from an earlier question about the same call.
     """
-    call, plan, verdict = case.call, _planned(case), case.verdict
+    call, plan, verdict = case.call, case.known_plan, case.verdict
     asked = [j for j in case.judged if j.decision.effect is Effect.ASK]
     patterns = _patterns([j.need for j in asked])
-    content = bound(case, place)
+    content = bound(case, place, inputs)
     arguments = tuple((key, str(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
         tool=call.name,
         agent=call.agent,
         user=call.user,
         channel=call.channel,
-        title=plan.title or f"{call.name}: {asked[0].need.permission.resource}",
+        client=call.client,
+        connection=call.connection,
+        title=_title(case, asked[0].need, inputs),
         # What we decoded comes before what the model wrote.
-        facts=(*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts),
+        facts=(
+            *(((CHANGED, changed),) if changed else ()),
+            *((*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts)),
+            *_bound_facts(inputs),
+        ),
         reasons=tuple(dict.fromkeys(j.reason for j in asked)),
         content_digest=content_digest(content),
         content=content,
@@ -72,19 +83,45 @@ def question(case: Case, place: str) -> ApprovalRequest:
     )
 
 
-def bound(case: Case, place: str) -> str:
+def _title(case: Case, first: Need, inputs: CommandInputs | None) -> str:
+    title = case.known_plan.title or f"{case.call.name}: {first.permission.resource}"
+    return f"not bound to files: {title}" if inputs is not None and inputs.unbound else title
+
+
+def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
+    """Return what a person sees of the files that the approval is about."""
+    if inputs is None:
+        return ()
+    if inputs.unbound:
+        return (("not bound to files", inputs.unbound),)
+    names = list(inputs.files)
+    more = f" and {len(names) - FILES_SHOWN} more" if len(names) > FILES_SHOWN else ""
+    found = [", ".join(names[:FILES_SHOWN]) + more] if names else []
+    if inputs.signature:
+        found.append("every file of the workspace that a program can load")
+    return (("bound to", "; ".join(found)),) if found else ()
+
+
+def changed_inputs(case: Case, inputs: CommandInputs, earlier: Approval, place: str) -> str | None:
+    """Return what changed since an earlier question about the same call; None for another call."""
+    before, now = json.loads(earlier.request.content), json.loads(bound(case, place, inputs))
+    if any(before.get(key) != now[key] for key in _SAME_CALL):
+        return None
+    return changes(before, inputs, place, earlier.request.opened_ms * 1_000_000)
+
+
+def bound(case: Case, place: str, inputs: CommandInputs | None) -> str:
     """Return the canonical JSON of the exact call: what a yes is about.
 
-    It holds the arguments, every need with its skill's tree digest, the digests of the files that
-    the plan or a command names, what the person is shown, where it is decided, and on whose behalf
-    it is.
+    It holds the arguments, every need with its skill's tree digest, the files that it depends on,
+    what the person is shown, where it is decided, and on whose behalf it is.
     """
-    call, plan = case.call, _planned(case)
+    call, plan = case.call, case.known_plan
     content: dict[str, object] = {
         "tool": call.name,
         "arguments": dict(call.arguments),
         "needs": [_need(need) for need in plan.needs],
-        "files": {**_named_files(plan, place), **dict(plan.bound)},
+        **(inputs.value() if inputs is not None else {"files": {}}),
         "shown": [list(fact) for fact in plan.facts],
         "level": case.level,
         "cwd": place,
@@ -105,27 +142,23 @@ def rule_hint(case: Case) -> str:
     found = next(j for j in case.judged if j.decision.effect is Effect.ASK)
     wanted = found.need
     rules = grant_patterns(wanted.permission.action, wanted.permission.resource, wanted.argv)
-    if not rules or case.on_page or found.decision.layer in ("tiers", "write gate"):
+    no_rule_helps = ("tiers", "write gate", HIDDEN_TEXT, PERSISTENCE)
+    if not rules or case.on_page or found.decision.layer in no_rule_helps:
         return ""
     return f"; a rule that allows `{wanted.permission.action} {rules[0]}` would let it through"
 
 
-def ways_to_answer(request: ApprovalRequest, page: str) -> str:
-    """Return where a person answers an open question, in words for who waits for it.
+def request_to_user(request: ApprovalRequest, page: str) -> str:
+    """Return what a model is to ask of its user; never a command, which it could run itself.
 
     Args:
         request: The question, as it is kept.
-        page: Address of the page of `skillhouse up`; empty where it is not known.
+        page: Address of the page where questions are decided; empty where it is not known.
     """
-    opened = f"open {page}/approvals/{request.id}" if page else "open the page of `skillhouse up`"
-    if request.is_for_page:
-        return opened
-    return f"{opened} or run `skillhouse approvals approve {request.id}`"
-
-
-def _planned(case: Case) -> Plan:
-    assert case.plan is not None  # noqa: S101 - nobody is asked about a call without a plan.
-    return case.plan
+    asked = f"ask the user to approve {request.id}"
+    if page:
+        return f"{asked} ({page}/approvals/{request.id})"
+    return f"{asked} on the skillhouse page" if request.is_for_page else asked
 
 
 def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
@@ -142,55 +175,6 @@ def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
             for pattern in patterns
         ]
     return tuple(found)
-
-
-def _named_files(plan: Plan, place: str) -> Mapping[str, str]:
-    """Return the digests of the files that words of a command name, such as the script of `sh`.
-
-    A yes to `python run.py` or `sh < run.sh` is one to what the file says now.
-    """
-    words = [word for need in plan.needs for word in _words(need, plan)]
-    found: dict[str, str] = {}
-    for word in dict.fromkeys(words):
-        if len(found) == NAMED_FILES_MAX:
-            break
-        try:
-            said = _file_digest(os.path.join(place, word))
-        except (OSError, ValueError):
-            # Without the right to read it, or with a NUL in its name, it is only a word.
-            continue
-        if said:
-            found[word] = said
-    return found
-
-
-def _words(need: Need, plan: Plan) -> Sequence[str]:
-    """Return the words of a need that may name a file which a command reads."""
-    wanted = need.permission
-    if wanted.action == "shell":
-        # Nobody knows what such a line reads; what looks like a word of it is tried.
-        return _BETWEEN_WORDS.split(wanted.resource)
-    if wanted.action == "read" and any(other.argv for other in plan.needs):
-        return (wanted.resource,)
-    return need.argv[1:]
-
-
-def _file_digest(path: str) -> str:
-    """Return what tells a file's bytes from others; empty when it is no regular file."""
-    # Some files of /proc are regular and never end, or never begin.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb", buffering=0) as file:
-        info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode):
-            return ""
-        if info.st_size > NAMED_FILE_MAX:
-            return f"{info.st_dev}:{info.st_ino}:{info.st_size}:{info.st_mtime_ns}"
-        hashed = hashlib.sha256()
-        left = NAMED_FILE_MAX
-        while left > 0 and (part := file.read(min(left, 1_048_576))):
-            hashed.update(part)
-            left -= len(part)
-        return hashed.hexdigest()
 
 
 def _need(need: Need) -> Mapping[str, object]:

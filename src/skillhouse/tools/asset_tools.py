@@ -9,6 +9,7 @@ from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.skill import Skill, ToolRule
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, handed
 from skillhouse.tools.elsewhere import fetched, files_elsewhere
 from skillhouse.tools.session import Session
 from skillhouse.tools.skills import CATEGORY, Shown, SkillReference
@@ -62,19 +63,32 @@ class AssetTool(_AboutASkill):
         """Judge the skill; the path is checked when the file is opened."""
         skill = self._reference.skill(arguments, session)
         relative: str = arguments[self._parameter("path")]
+        file = str(skill.directory / relative)
+        is_away = files_elsewhere(session, skill) is not None
+        known = None if is_away else self._text(skill, relative)
+        needs, hidden = cautioned(
+            session, session.needs_of(skill), skill=skill, file=file, text=known
+        )
 
         async def run() -> Output:
-            if files_elsewhere(session, skill) is not None:
+            if is_away:
                 await fetched(session, skill, relative)
             try:
-                text = read_asset(skill, relative, self._profile)
+                text = read_asset(skill, relative, self._profile) if known is None else known
             except AssetError as error:
                 return Output(text=str(error), failed=True)
+            check_fetched(session, needs, file, text)
             traits = {SKILL_RESOURCE_NAME: relative}
-            return Output(text=text, data=_about(skill, path=relative), traits=traits)
+            return Output(text=handed(text), data=_about(skill, path=relative), traits=traits)
 
         traits = skill_traits(skill, session)
-        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
+        return Plan(needs=needs, run=run, facts=hidden, traits=traits)
+
+    def _text(self, skill: Skill, relative: str) -> str | None:
+        try:
+            return read_asset(skill, relative, self._profile)
+        except AssetError:
+            return None
 
 
 class ScriptPathTool(_AboutASkill):

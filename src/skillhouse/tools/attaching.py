@@ -14,13 +14,13 @@ from skillhouse.tools.activation import (
     Activation,
     activation_of,
     text_digest,
-    tokens_of,
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.elsewhere import begun, loaded_content
-from skillhouse.tools.invoking import Menu, Written, with_body
+from skillhouse.tools.invoking import Menu, Written
 from skillhouse.tools.need import UNBOUND, Need
-from skillhouse.tools.rendering import render_content
+from skillhouse.tools.rendering import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.session import Session
 
 REATTACH = "reattach"
@@ -71,6 +71,10 @@ class AttachTool:
             raise RefusedError("it is not in use in this conversation")
         is_persons = before is not None and before.by == "person" and not before.is_restored
         skill, needs = self._judged(file, session, is_persons=is_persons)
+        profile = self._menu.profile
+        known = content_here(session, skill, resources_max=profile.resources_listed)
+        text = None if known is None else known.text
+        needs, _ = cautioned(session, needs, skill=skill, file=file, text=text)
         tree = needs[0].skill_digest
         must_be = None
         if any(self._decide(need, session) == Effect.ASK for need in needs):
@@ -81,13 +85,15 @@ class AttachTool:
 
         async def run() -> Output:
             try:
-                content = await loaded_content(
-                    session, skill, resources_max=self._menu.profile.resources_listed
+                content = known or await loaded_content(
+                    session, skill, resources_max=profile.resources_listed
                 )
             except SkillError as error:
                 raise RefusedError(str(error)) from error
             if must_be is not None and text_digest(content) != must_be.digest:
                 raise RefusedError("it has changed, and needs a yes again", denied=True)
+            if must_be is None:
+                check_fetched(session, needs, file, content.text)
             self._check_invocation(content, is_persons=is_persons)
             return await self._output(content, before, tree, arguments["tokens"], session)
 
@@ -177,22 +183,16 @@ async def _not_again(wanted: Mapping[str, Any], asker: str) -> ToolResult:
     return ToolResult(content="commands are not run again", status="pending")
 
 
+CUT = "\n[cut: the rest of this skill is not here; load it again for all of it]"
+"""Stands at the end of a body for which a context has no room."""
+
+
 def _fitted(content: SkillContent, profile: Profile, tokens: int) -> tuple[str, bool]:
     """Return a skill as a model gets it within a bound, and whether all of the body is there."""
-
-    def rendered(found: SkillContent) -> str:
-        return render_content(found, style=profile.load_style, mark=secrets.token_hex(4))
-
-    text = rendered(content)
-    if not tokens or tokens_of(text) <= tokens:
-        return text, True
-    notice = "\n[cut: the rest of this skill is not here; load it again for all of it]"
-    body = content.body.encode("utf-8", "replace")
-    while tokens_of(text) > tokens:
-        if not body:
-            raise RefusedError("there is no room for it; load it again when it is needed")
-        # Each turn takes away at least what was too much; escaping may add to what is left.
-        keep = len(body) - 4 * (tokens_of(text) - tokens)
-        body = body[: max(0, keep)]
-        text = rendered(with_body(content, body.decode("utf-8", "ignore") + notice))
-    return text, False
+    return fitted(
+        content,
+        style=profile.load_style,
+        mark=secrets.token_hex(4),
+        most=min(4 * tokens, SKILL_TEXT_MAX) if tokens else SKILL_TEXT_MAX,
+        notice=lambda _: CUT,
+    )

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.tools.activation import Activation
+from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 
@@ -48,6 +49,10 @@ class ToolCall:
     agent: str = "default"
     user: str = "local"
     channel: str = "library"
+    client: str = ""
+    """Name of the client, as it gives it itself."""
+    connection: str = ""
+    """Which connection of that client; an approval belongs to it."""
     approval_id: str = ""
     """Id of an answered approval that is about this very call, if the caller has one."""
     session_id: str = ""
@@ -120,8 +125,12 @@ class Plan:
     """Does as `run` does and says how far it is; None for what has nothing to say."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
-    bound: tuple[tuple[str, str], ...] = ()
-    """Files that the call depends on, with their digests: a yes is about these bytes too."""
+    inputs: Callable[[], CommandInputs] | None = None
+    """Measures the files that the call depends on: an approval is about these bytes too."""
+    run_sealed: Callable[[CommandInputs], Awaitable[Output]] | None = None
+    """Does as `run` does, with the approved bytes of the files that run."""
+    changes_workspace: bool = False
+    """Whether it may change a file of the workspace."""
     title: str = ""
     """What a person is asked, in one line; empty when the gate is to say it."""
     page: str = ""
@@ -167,6 +176,11 @@ class Tool(Protocol):
             RefusedError: the call makes no sense here, whatever the rules say.
         """
         ...
+
+
+def failure_text(tool_name: str, error: OSError) -> str:
+    """Return what the system said, without the paths that it names."""
+    return f"`{tool_name}` failed: {(error.strerror or 'input or output').lower()}"
 
 
 def bounded(text: str) -> str:

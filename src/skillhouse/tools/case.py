@@ -28,6 +28,12 @@ class Case:
     approval: Approval | None = None
 
     @property
+    def known_plan(self) -> Plan:
+        """The plan of a call that is worked out."""
+        assert self.plan is not None  # noqa: S101 - only such calls get here.
+        return self.plan
+
+    @property
     def effect(self) -> Effect:
         """The strictest of what was decided."""
         return strictest(j.decision.effect for j in self.judged)

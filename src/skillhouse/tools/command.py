@@ -9,15 +9,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PROTECTED_NAMES, digest, encode
 from skillhouse.floor.conventions import EXIT_CODE, PROGRAM
+from skillhouse.floor.threads import in_thread
 from skillhouse.permission import (
     CommandPlan,
     CommandVerdict,
+    Decision,
     Effect,
     Layer,
     LayerRules,
@@ -27,6 +29,7 @@ from skillhouse.permission import (
     decide,
     judge_argv,
     judge_line,
+    only_reads,
     plan_text,
 )
 from skillhouse.sandbox import (
@@ -40,8 +43,19 @@ from skillhouse.sandbox import (
     plan_readable,
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.command_needs import needs_of, shell_need
+from skillhouse.tools.command_inputs import (
+    CommandInputs,
+    InputChangedError,
+    inputs_of_line,
+    inputs_of_plan,
+    sealed_copies,
+)
+from skillhouse.tools.command_needs import needs_of, shell_need, uncovered, uncovered_need
+from skillhouse.tools.command_paths import line_needs
+from skillhouse.tools.command_protection import Writes, writes_of
+from skillhouse.tools.command_wording import output_of, titled, with_changes, withheld_network
 from skillhouse.tools.need import Need
+from skillhouse.tools.path_rules import Decide, PathRules
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.workspace import Workspace
@@ -67,8 +81,12 @@ class _Work:
     programs: tuple[tuple[str, ...], ...]
     """The argv of each program, for the rules about the network."""
     facts: tuple[tuple[str, str], ...] = ()
+    writes: Writes = field(default_factory=Writes)
+    """What it writes of the files that act later."""
     is_planned: bool = False
     """Whether our own runner runs it."""
+    left: int = 0
+    """Paths that are not covered; 0 where that is of no account."""
 
 
 class ExecTool:
@@ -110,63 +128,122 @@ class ExecTool:
         network: Callable[[str, str], bool],
         way_out: WayOut,
         environment: Mapping[str, str],
+        decide: Decide | None = None,
     ) -> None:
-        """Take the place, the sandbox, an agent's rules, who of its commands has network, and the
-        only way there is to it."""
+        """Take the place, the sandbox, an agent's rules, who of its commands has network, the only
+        way there is to it, and what decides about the paths that a command names: without it, the
+        rules alone."""
         self._workspace = workspace
         self._launcher = launcher
         self._layers = layers
         self._network = network
         self._way_out = way_out
         self._environment = environment
+        self._decide = decide or self._decided
+
+    def _decided(self, need: Need, session: Session) -> tuple[Decision, str]:
+        layers = self._layers(session.agent)
+        return decide(layers, need.permission, default=need.default), need.why
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the command: by its words, or as the line that it is."""
         command: str = arguments["command"]
         params = arguments.get("params")
-        rules = LayerRules(self._layers(session.agent))
+        self._workspace.check(session)
+        layers = self._layers(session.agent)
+        rules = LayerRules(layers)
+        paths = PathRules(self._workspace, session, layers, self._decide)
         places = Places(
             self._workspace.root,
             writable=(self._workspace.root,),
             readable=tuple(session.loaded.values()),
+            paths=self._workspace.paths,
+            is_open=paths.is_named,
         )
         if params is None:
             verdict = judge_line(command, rules, places)
         else:
             verdict = judge_argv(_checked((command, *params)), rules, places)
-        work = self._work(command, verdict, rules, session)
-        network = all(self._network(session.agent, command_resource(p)) for p in work.programs)
+        work = self._work(command, verdict, rules, session, paths)
+        granted = [self._network(session.agent, command_resource(p)) for p in work.programs]
+        network = all(granted)
+        withheld = withheld_network(work.programs, granted)
         command_line = command if params is None else command_resource((command, *params))
         profile = SandboxProfile(
             workspace=self._workspace.root,
             readable=(*session.loaded.values(), *(plan_readable() if work.is_planned else ())),
-            protected=(*PROTECTED_NAMES, *self._workspace.protected),
             hidden=self._workspace.hidden,
+            paths=self._workspace.paths,
+            opened=work.writes.opened,
             environment=self._environment,
             limits=Limits(seconds=arguments.get("timeout_seconds", EXEC_SECONDS)),
         )
 
-        async def run() -> Output:
+        async def run(sealed: Mapping[str, bytes] | None = None) -> Output:
             if verdict.effect is Effect.DENY:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
+            # As the files are now, however long a person took to answer.
+            own, below = await in_thread(
+                lambda: (self._workspace.protected(session), paths.coverage())
+            )
+            if below.left > work.left and uncovered(verdict.structure, paths, root):
+                raise RefusedError("nothing was done: more paths are not covered; try again")
+            protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
             way = self._way_out(session, command_line) if network else nullcontext()
             try:
                 launcher = await self._launcher()
                 async with way as socket:
-                    reaching = replace(profile, proxy_socket=socket)
+                    reaching = replace(
+                        profile,
+                        protected=protected,
+                        below=below,
+                        read_only=paths.freezes_all,
+                        proxy_socket=socket,
+                        sealed=sealed or {},
+                    )
                     running = launcher.run(work.argv, reaching, cwd=self._workspace.root)
                     done = await command_inside(running, str(launcher.level))
             except (SandboxError, SandboxUnavailableError) as error:
                 raise RefusedError(str(error)) from error
-            output = _output(done, launcher.level, network=_NETWORK[network])
-            return replace(output, traits=_traits(work, done))
+            output = output_of(done, launcher.level, network=_NETWORK[network])
+            text = f"{output.text}\n[{withheld}]" if withheld else output.text
+            return replace(output, text=text, traits=_traits(work, done))
 
-        facts = (("network", _NETWORK[network]), *work.facts)
-        return Plan(needs=(*work.needs, *session.acting.values()), run=run, facts=facts)
+        root = str(self._workspace.root)
+
+        def inputs() -> CommandInputs:
+            if verdict.structure is None:
+                return inputs_of_line(command_line, root)
+            return inputs_of_plan(verdict.structure, root, written=_written(work))
+
+        async def run_sealed(approved: CommandInputs) -> Output:
+            try:
+                copies = await in_thread(lambda: sealed_copies(approved))
+            except InputChangedError as error:
+                raise RefusedError(f"nothing was done: {error}") from error
+            output = await run(copies)
+            return await in_thread(lambda: with_changes(output, approved, root))
+
+        facts = (*work.writes.facts, ("network", withheld or _NETWORK[network]), *work.facts)
+        said = f"{work.left} paths not covered: " if work.left else ""
+        return Plan(
+            needs=(*work.needs, *session.acting.values()),
+            run=run,
+            run_sealed=run_sealed,
+            inputs=inputs,
+            changes_workspace=_may_change(verdict.structure),
+            facts=facts,
+            title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",
+        )
 
     def _work(
-        self, line: str, verdict: CommandVerdict, rules: LayerRules, session: Session
+        self,
+        line: str,
+        verdict: CommandVerdict,
+        rules: LayerRules,
+        session: Session,
+        paths: PathRules,
     ) -> _Work:
         """Return what a verdict comes to.
 
@@ -179,20 +256,49 @@ class ExecTool:
         if verdict.effect is Effect.DENY and not self._is_for_the_gate(verdict, session):
             raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
         said = tuple(("judge", reason) for reason in verdict.reasons)
+        root = str(self._workspace.root)
         if structure is None:
             shell = (_shell(), "-c", line)
+            named = tuple(dict.fromkeys(line_needs(line, paths, session, root)))
+            left = uncovered(None, paths, root)
             return _Work(
-                needs=(shell_need(line, verdict),), argv=shell, programs=(shell,), facts=said
+                needs=(shell_need(line, verdict), *named, *uncovered_need(left)),
+                argv=shell,
+                programs=(shell,),
+                facts=said,
+                left=left,
             )
-        needs = needs_of(structure, verdict, rules, self._workspace, session)
+        writes = writes_of(structure, self._workspace)
+        left = uncovered(structure, paths, root)
+        needs = (
+            *writes.needs,
+            *needs_of(structure, verdict, rules, self._workspace, session, paths),
+            *uncovered_need(left),
+        )
+        needs = tuple(dict.fromkeys(needs))
         programs = tuple(found.argv for found in structure.commands())
         plain = structure.plain()
         if plain is not None:
             concerns = said if any(c.scrutiny for c in verdict.commands) else ()
-            return _Work(needs=needs, argv=plain, programs=programs, facts=concerns)
+            return _Work(
+                needs=needs,
+                argv=plain,
+                programs=programs,
+                facts=concerns,
+                writes=writes,
+                left=left,
+            )
         facts = (("plan", plan_text(structure)), ("plan digest", _digest(structure)), *said)
         argv = plan_argv(structure.value())
-        return _Work(needs=needs, argv=argv, programs=programs, facts=facts, is_planned=True)
+        return _Work(
+            needs=needs,
+            argv=argv,
+            programs=programs,
+            facts=facts,
+            writes=writes,
+            is_planned=True,
+            left=left,
+        )
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
         """Whether a rule denies a command just as it stands, so that the record names the rule."""
@@ -202,6 +308,22 @@ class ExecTool:
             is Effect.DENY
             for judged in verdict.commands
         )
+
+
+def _may_change(plan: CommandPlan | None) -> bool:
+    """Whether a command may change the workspace; a shell line may."""
+    return plan is None or any(
+        # git refreshes its index also where it only shows something.
+        command.argv[0] == "git"
+        or not only_reads(command.argv)
+        or any(found.kind in ("write", "append") for found in command.redirects)
+        for command in plan.commands()
+    )
+
+
+def _written(work: _Work) -> frozenset[str]:
+    """Return the real paths that rules about writing were asked about."""
+    return frozenset(n.permission.resource for n in work.needs if n.permission.action == "write")
 
 
 def _checked(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -225,30 +347,3 @@ def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:
     """Return what telemetry may know: a program that was there to be run is no content."""
     found: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
     return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
-
-
-def _output(done: Completed, level: str, *, network: str) -> Output:
-    stdout = done.stdout.decode("utf-8", "replace")
-    stderr = done.stderr.decode("utf-8", "replace")
-    ended = ""
-    if done.limit:
-        ended = f"stopped: the limit on {done.limit} was reached"
-    elif done.signal is not None:
-        ended = f"ended by signal {done.signal}"
-    elif done.exit_code:
-        ended = f"exit code {done.exit_code}"
-    parts = [part for part in (ended, stdout, f"[stderr]\n{stderr}" if stderr else "") if part]
-    if done.truncated:
-        parts.append("[output cut]")
-    exit_code = -1 if done.exit_code is None else done.exit_code
-    return Output(
-        text="\n".join(parts) or "[no output]",
-        data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
-        failed=bool(ended),
-        detail={
-            "exit_code": exit_code,
-            "limit": done.limit,
-            "sandbox": str(level),
-            "network": network,
-        },
-    )

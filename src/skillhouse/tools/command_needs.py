@@ -12,9 +12,12 @@ from skillhouse.permission import (
     Permission,
     Redirect,
     command_resource,
+    loads_code,
 )
+from skillhouse.tools.command_paths import path_needs, sees_contents
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.need import Need
+from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
@@ -25,6 +28,7 @@ def needs_of(
     rules: LayerRules,
     workspace: Workspace,
     session: Session,
+    paths: PathRules,
 ) -> tuple[Need, ...]:
     """Return the needs of a plan: its commands, what is odd about it, and its files.
 
@@ -46,8 +50,31 @@ def needs_of(
             needs.append(write_need(workspace, workspace.writable(found.target, session)))
         elif found.target not in written:
             needs.append(read_need("read", workspace.file(found.target, session)))
+    named = [rules.rule(c.argv).cover is Cover.EXACT for c in plan.commands()]
+    needs += path_needs(plan, paths, session, str(workspace.root), named)
+    for found in redirects:
+        if found.kind != "read":
+            paths.note_written(found.target)
+        else:
+            needs += paths.reading(found.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
+
+
+def uncovered(plan: CommandPlan | None, paths: PathRules, root: str) -> int:
+    """Return how many paths a command may read or write because they are not covered, at least.
+
+    None of what a program's table says is among them: its paths are needs of their own.
+    """
+    is_known = plan is not None and not (
+        any(loads_code(command.argv) for command in plan.commands()) or sees_contents(plan, root)
+    )
+    return 0 if is_known else paths.coverage().left
+
+
+def uncovered_need(left: int) -> tuple[Need, ...]:
+    """Return the need of running a command that some paths are not covered from."""
+    return (_once(f"{left} paths", f"{left} paths not covered"),) if left else ()
 
 
 def shell_need(line: str, verdict: CommandVerdict) -> Need:

@@ -11,6 +11,7 @@ from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, handed
 from skillhouse.tools.need import Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.traits import skill_traits
@@ -168,20 +169,25 @@ class SkillResourceTool:
         if skill.file not in session.loaded:
             raise RefusedError(f"load `{wanted}` first, or again if it has changed")
 
+        path = skill.directory / relative
+        needs, hidden = cautioned(
+            session, session.needs_of(skill), skill=skill, file=str(path), text=None
+        )
+
         async def run() -> Output:
             data = await fetched(session, skill, relative)
-            path = skill.directory / relative
             origin = "" if session.elsewhere is None else session.elsewhere.origin(skill)
             try:
                 text = data.decode()
             except UnicodeDecodeError:
                 text = f"{len(data)} bytes that are no text"
+            check_fetched(session, needs, str(path), text)
             return Output(
-                text=f"{origin}\nFile: {path}\n\n{text}",
+                text=f"{origin}\nFile: {path}\n\n{handed(text)}",
                 data={"id": skill.id, "path": str(path)},
                 detail={"skill": skill.id, "file": relative},
                 traits={SKILL_RESOURCE_NAME: relative},
             )
 
         traits = skill_traits(skill, session)
-        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
+        return Plan(needs=needs, run=run, facts=hidden, traits=traits)

@@ -12,8 +12,9 @@ from typing import Any
 from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
-from skillhouse.tools.need import Need
+from skillhouse.tools.need import PERSISTENCE, Need
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
@@ -58,16 +59,27 @@ class ReadTool:
             session = session.with_loaded(skill)
         place = self._workspace.file(arguments["path"], session)
         needs += (read_need("read", place),)
+        home = skill_directory_of(place.path, place.base)
+        known = None if home is None else text_if_any(place)
+        facts: Facts = ()
+        if home is not None and known is not None:
+            needs, facts = cautioned(
+                session, needs, skill=skill or home, file=str(place.path), text=known
+            )
 
         async def run() -> Output:
-            text = _text(place)
+            # INVARIANT: of a skill's file, the text that is handed over is the one that was judged.
+            text = _text(place) if known is None else known
             lines = text.splitlines(keepends=True)
             first = arguments.get("offset", 1) - 1
             last = first + arguments["limit"] if "limit" in arguments else len(lines)
             part = text if (first, last) == (0, len(lines)) else "".join(lines[first:last])
-            return Output(text=part, data={"path": str(place.path), "lines": len(lines)})
+            return Output(
+                text=part if home is None else handed(part),
+                data={"path": str(place.path), "lines": len(lines)},
+            )
 
-        return Plan(needs=needs, run=run)
+        return Plan(needs=needs, run=run, facts=facts)
 
 
 class ListTool:
@@ -157,6 +169,7 @@ class WriteTool:
         return Plan(
             needs=(write_need(self._workspace, relative),),
             run=run,
+            changes_workspace=True,
             facts=change_facts(before, content, relative),
         )
 
@@ -207,6 +220,7 @@ class EditTool:
         return Plan(
             needs=(write_need(self._workspace, relative),),
             run=run,
+            changes_workspace=True,
             facts=change_facts(before.encode(), after, relative),
         )
 
@@ -220,10 +234,16 @@ def read_need(action: str, place: Place) -> Need:
 
 
 def write_need(workspace: Workspace, relative: str) -> Need:
+    """Return what writing a file needs; one that acts later is asked about each time."""
+    group = workspace.paths.group(relative)
+    caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
     return Need(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,
         why="no rule speaks, and writing is asked about",
+        caution=caution,
+        caution_layer=PERSISTENCE,
+        may_last=not caution,
     )
 
 
@@ -271,6 +291,14 @@ def _text(place: Place) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise RefusedError(f"`{place.path}` is not a text file") from None
+
+
+def text_if_any(place: Place) -> str | None:
+    """Return the text of a file; None where it is no text, which is said when it is read."""
+    try:
+        return _text(place)
+    except RefusedError:
+        return None
 
 
 def _shown(name: str) -> str:

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
+import anyio
 import jsonschema_rs
 
-from skillhouse.approval import ApprovalBroker, ApprovalError, Settled, content_digest
+from skillhouse.approval import ApprovalBroker
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
+from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect, Outcome
 from skillhouse.tools.agreed import Agreed
-from skillhouse.tools.approving import bound, question, rule_hint, ways_to_answer
+from skillhouse.tools.arguments import argument_fault
+from skillhouse.tools.asking import Asker
 from skillhouse.tools.call import (
     Listener,
     Output,
     Plan,
     RefusedError,
+    Status,
     Tool,
     ToolCall,
     ToolResult,
     UnknownToolError,
     bounded,
+    failure_text,
 )
 from skillhouse.tools.case import Case, raised
+from skillhouse.tools.course import Course
+from skillhouse.tools.forecast import (
+    Forecast,
+    Refusal,
+    forecast_of,
+    need_alone,
+    planned,
+    settled,
+)
 from skillhouse.tools.need import Judged, Need
 from skillhouse.tools.progress import relayed
 from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
-from skillhouse.tools.telemetry import Telling, Told, deciding, waiting
-from skillhouse.tools.tier_gate import STOPPED, Account, TierGate
+from skillhouse.tools.telemetry import Telling, Told, deciding
+from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED, Account, TierGate, stopped_text
+from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
 Decide = Callable[[Need, Session], tuple[Decision, str]]
@@ -54,6 +67,7 @@ class Gate:
         place: str,
         write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
         tiers: TierGate | None = None,
+        workspace: WorkspaceLock | None = None,
         agreed: Agreed | None = None,
         telling: Telling = Telling(),  # noqa: B008 - it never changes.
     ) -> None:
@@ -67,6 +81,7 @@ class Gate:
             place: The workspace's real path.
             write_gate: Who may change anything.
             tiers: The tier policy, and whether everything is stopped.
+            workspace: Keeps other calls from changing the workspace; None where no tool does.
             agreed: Hands the yeses that were taken here to the tools that need them.
             telling: Says to telemetry what is done, and no content unless it is told to.
         """
@@ -75,11 +90,12 @@ class Gate:
         full_names = ((getattr(tool, "full_name", ""), tool) for tool in tools)
         self._by_full_name = {name: tool for name, tool in full_names if name}
         self._decide = decide
-        self._approvals = approvals
         self._recorder = Recorder(audit)
         self._place = place
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
+        self._workspace = workspace
+        self._asker = Asker(approvals, self._recorder, place, self._judged, self._begin)
         self._agreed = agreed or Agreed()
         self._telling = telling
         self._validators = {
@@ -105,74 +121,152 @@ class Gate:
     async def _through(
         self, tool: Tool, call: ToolCall, session: Session, told: Told
     ) -> ToolResult:
-        wrong = self._wrong_arguments(tool, call.arguments)
+        wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
         if wrong:
             return ToolResult(content=wrong, status="error")
-        case = self._worked_out(tool, call, session, told)
-        if isinstance(case, ToolResult):
-            return case
-        with self._tiers.account(case.verdict) as account:
-            if case.effect is Effect.ASK:
-                case = await self._asked(tool, case, session, account)
-                if isinstance(case, ToolResult):
-                    return case
-            return await self._run(tool, case, session, account, told)
+        with self._tiers.running() as running:
+            course = Course(Case(call=call), self._tiers.account(), running)
+            async with course.holding:
+                try:
+                    return await self._on_course(tool, session, course, told)
+                finally:
+                    if course.intent or course.account.holds:
+                        # Also when the call is cancelled: what was begun has an outcome.
+                        with anyio.CancelScope(shield=True):
+                            await in_thread(lambda: self._close(course))
+        # Only a stop cancels it without cancelling whoever waits for the result.
+        return await in_thread(lambda: self._ended_by_stop(course))
+
+    async def _on_course(
+        self, tool: Tool, session: Session, course: Course, told: Told
+    ) -> ToolResult:
+        # Plans walk and hash, and the log and the state may be locked by another process: none of
+        # it keeps the event loop from other calls.
+        refusal = await in_thread(lambda: self._authorize(tool, session, course, told))
+        if refusal is None and not course.intent:
+            try:
+                refusal = await self._ready(tool, session, course)
+            except WorkspaceLockError as error:
+                status, text = _lock_failure(error)
+                course.account.outcome = Outcome.WITHDRAWN
+                case = course.case
+                refusal = await in_thread(lambda: self._recorder.refuse(case, text, status))
+        return refusal or await self._run(tool, session, course, told)
+
+    def _authorize(
+        self, tool: Tool, session: Session, course: Course, told: Told
+    ) -> ToolResult | None:
+        """Decide about the call, and return the refusal if there is one.
+
+        What need not wait for a person or for the workspace is begun as well.
+        """
+        found = self._worked_out(tool, course.case.call, session, told, account=course.account)
+        if isinstance(found, Refusal):
+            course.case = found.case
+            return self._recorder.refuse(found.case, found.text, found.status)
+        course.case = found
+        if found.effect is Effect.ASK or (self._workspace and found.known_plan.changes_workspace):
+            return None
+        return self._begin(tool, course)
+
+    def forecast(self, call: ToolCall, session: Session, *, need: Need | None = None) -> Forecast:
+        """Return what `call` would answer now, by the same steps up to the question.
+
+        Nothing is run, recorded, asked or reserved. An approval that waits to be used is not
+        looked for. With `need` that is decided, and the call's arguments are not looked at.
+
+        Raises:
+            UnknownToolError: no tool has that name.
+        """
+        tool = self._tool(call.name)
+        call = replace(call, name=tool.name)
+        if need is None:
+            wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
+            if wrong:
+                return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
+        return forecast_of(self._worked_out(tool, call, session, None, need=need), self._place)
 
     def _worked_out(
-        self, tool: Tool, call: ToolCall, session: Session, told: Told
-    ) -> Case | ToolResult:
-        """Return the call with all that is decided about it, or the refusal."""
+        self,
+        tool: Tool,
+        call: ToolCall,
+        session: Session,
+        told: Told | None,
+        *,
+        account: Account | None = None,
+        need: Need | None = None,
+    ) -> Case | Refusal:
+        """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
         case = Case(call=call, verdict=self._tiers.stopped())
         if case.verdict is not None:
-            return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
+            return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
         try:
-            case = replace(case, plan=(plan := _planned(tool, call, session)))
+            plan = planned(tool, call, session) if need is None else need_alone(need)
+            case = replace(case, plan=plan)
         except RefusedError as refused:
-            return self._recorder.refuse(case, str(refused), refused.status)
+            return Refusal(case=case, text=str(refused), status=refused.status)
         except OSError as error:
-            return self._recorder.refuse(case, _said(tool, error), "error")
+            return Refusal(case=case, text=failure_text(tool.name, error), status="error")
+        if told is None:
+            return settled(self._decided(case, session, account))
         told.plan(plan)
         with deciding() as decided:
-            case = replace(case, judged=self._judge(plan.needs, session))
-            if case.denied is None:
-                case = replace(case, verdict=self._tiers.judge(call, plan))
+            case = self._decided(case, session, account)
             decided(case)
-        if case.denied is not None:
-            return self._recorder.refuse(case, f"denied: {case.denied.reason}", "denied")
-        if case.verdict is not None and case.verdict.effect is Effect.DENY:
-            return self._recorder.refuse(case, f"denied: {case.verdict.message}", "denied")
-        return raised(case)
+        return settled(case)
 
-    async def _run(
-        self, tool: Tool, case: Case, session: Session, account: Account, told: Told
-    ) -> ToolResult:
-        """Record, run, record."""
-        plan, approval = case.plan, case.approval
-        assert plan is not None  # noqa: S101 - `_worked_out` gave it.
-        stopped = account.begin()
+    def _decided(self, case: Case, session: Session, account: Account | None) -> Case:
+        """Return a planned call with what rules, the write gate and the tiers say of it."""
+        case = replace(case, judged=self._judge(case.known_plan.needs, session))
+        if case.denied is not None:
+            return case
+        return replace(case, verdict=self._tiers.judge(case.call, case.known_plan, account))
+
+    async def _ready(self, tool: Tool, session: Session, course: Course) -> ToolResult | None:
+        """Get an approval where one is needed, and the workspace; then begin.
+
+        Raises:
+            WorkspaceLockError: another call kept the workspace, or it cannot be locked.
+        """
+        lock = self._workspace if course.plan.changes_workspace else None
+        if course.case.effect is Effect.ASK:
+            return await self._asker.approved(tool, session, course, lock)
+        if lock is not None:
+            await course.holding.enter_async_context(lock.hold(exclusive=False, title=course.title))
+        return await in_thread(lambda: self._begin(tool, course))
+
+    def _begin(self, tool: Tool, course: Course) -> ToolResult | None:
+        """Record that the call is about to run; or return the refusal."""
+        stopped = course.account.begin()
         if stopped:
             text = f"nothing was done: {stopped}"
-            return self._recorder.refuse(case, text, "denied", audited=STOPPED)
+            return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
         # INVARIANT: the record is durable before the effect starts, so a crash can leave an
         # intent without an outcome but never an outcome without an intent.
         try:
-            intent = self._recorder.intent(case, durable=tool.durable)
+            course.intent = self._recorder.intent(course.case, durable=tool.durable)
         except AuditError as error:
-            account.outcome = Outcome.WITHDRAWN
+            course.account.outcome = Outcome.WITHDRAWN
             return ToolResult(content=f"nothing was done: {error}", status="denied")
-        began = time.monotonic()
-        output = Output(text="cancelled", failed=True)
+        course.began = time.monotonic()
+        return None
+
+    async def _run(self, tool: Tool, session: Session, course: Course, told: Told) -> ToolResult:
+        plan, approval = course.plan, course.case.approval
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                output = await _ran(tool, plan, told.listener)
-            account.ended(output, signs=case.level == "sign")
+                course.output = await _ran(tool, plan, told.listener)
+            course.account.ended(course.output, signs=course.case.level == "sign")
         finally:
-            # Also when the call is cancelled: what was begun has an outcome.
-            self._recorder.outcome(case, intent, output, time.monotonic() - began)
-            told.output(output)
+            reason = course.running.stopped() if course.output.failed else ""
+            if reason:
+                course.is_stopped = True
+                course.output = replace(course.output, text=stopped_text(reason))
+            told.output(course.output)
+        output = course.output
         if output.activation is not None and not output.failed:
             session.activations.note(
-                output.activation, call_id=case.call.call_id, is_approved=approval is not None
+                output.activation, call_id=course.case.call.call_id, is_approved=bool(approval)
             )
         return ToolResult(
             content=bounded(output.text),
@@ -180,32 +274,33 @@ class Gate:
             data=output.data or None,
         )
 
+    def _close(self, course: Course) -> None:
+        """Record what came of the call, and settle what it reserved."""
+        try:
+            if course.intent:
+                self._recorder.outcome(
+                    course.case,
+                    course.intent,
+                    course.output,
+                    time.monotonic() - course.began,
+                    is_stopped=course.is_stopped,
+                )
+        finally:
+            course.account.settle()
+
+    def _ended_by_stop(self, course: Course) -> ToolResult:
+        reason = course.running.reason
+        if course.intent:
+            return ToolResult(content=stopped_text(reason), status="error")
+        text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
+        return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
+
     def _tool(self, name: str) -> Tool:
         tool = self.tools.get(name) or self._by_full_name.get(name)
         if tool is None:
             known = sorted(self.tools)
             raise UnknownToolError(name, next(iter(nearest(name, known)), ""), known)
         return tool
-
-    def _wrong_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """Return what is wrong with the arguments, naming the nearest right one, or nothing."""
-        try:
-            # A surrogate by itself is JSON to Python, but no text for a file or a program.
-            json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            return f"the arguments of `{tool.name}` are not JSON values: {error}"
-        known = tool.schema["properties"]
-        is_closed = tool.schema.get("additionalProperties") is False
-        for name in arguments:
-            if is_closed and name not in known:
-                close = nearest(name, known)
-                hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
-                return f"`{tool.name}` has no argument `{name}`; {hint}"
-        for fault in self._validators[tool.name].iter_errors(dict(arguments)):
-            place = ".".join(str(part) for part in fault.instance_path)
-            where = f" `{place}`" if place else ""
-            return f"wrong argument{where} of `{tool.name}`: {fault.message}"
-        return ""
 
     def _judge(self, needs: Sequence[Need], session: Session) -> tuple[Judged, ...]:
         judged = []
@@ -215,53 +310,10 @@ class Gate:
             judged.append(self._write_gate.judged(found, session.user, self._place))
         return tuple(judged)
 
-    async def _asked(
-        self, tool: Tool, case: Case, session: Session, account: Account
-    ) -> Case | ToolResult:
-        """Get a yes to the exact call and use it up; without one, return what the model is told."""
-        asked = question(case, self._place)
-        settled = await waiting(self._approvals.settle(asked, case.call.approval_id))
-        case = replace(case, approval=settled.approval)
-        if settled.approval is None or settled.status != "approved":
-            return self._unapproved(case, settled, account)
-        try:
-            # INVARIANT: the call is worked out and hashed anew at the moment of use, so a yes
-            # never runs anything but what was shown (decision 8).
-            plan = _planned(tool, case.call, session)
-            now = raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
-            if now.denied is not None:
-                return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
-            fresh = content_digest(bound(now, self._place))
-            used = self._approvals.redeem(settled.approval.id, fresh, asked.session)
-        except (ApprovalError, RefusedError, OSError) as error:
-            said = _said(tool, error) if isinstance(error, OSError) else str(error)
-            return self._recorder.refuse(case, f"not approved: {said}", "denied")
-        return replace(now, approval=used)
-
-    def _unapproved(self, case: Case, settled: Settled, account: Account) -> ToolResult:
-        why = next(j for j in case.judged if j.decision.effect is Effect.ASK).reason
-        hint = rule_hint(case)
-        found = settled.approval
-        if settled.status == "pending" and found is not None:
-            how = ways_to_answer(found.request, self._approvals.page)
-            text = (
-                f"not approved yet: {why}; nothing was done. Approval {found.id} waits for a "
-                f"person, who can {how}; then repeat the same call{hint}"
-            )
-            return self._recorder.refuse(case, text, "pending")
-        if found is not None:
-            # Only a person's no makes a tool halt: a model's many calls do not.
-            account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
-        return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
-
-
-def _planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
-    """Return the call worked out; what a skill asks by itself is bound to that skill."""
-    plan = tool.plan(call.arguments, session)
-    if not session.asker:
-        return plan
-    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
-    return replace(plan, needs=tuple(needs))
+    def _judged(self, tool: Tool, case: Case, session: Session) -> Case:
+        """Return the call worked out and decided about again, at the moment of use."""
+        plan = planned(tool, case.call, session)
+        return raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
 
 
 async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:
@@ -274,7 +326,7 @@ async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:
     except RefusedError as refused:
         return Output(text=str(refused), failed=True)
     except OSError as error:
-        return Output(text=_said(tool, error), failed=True)
+        return Output(text=failure_text(tool.name, error), failed=True)
 
 
 def _identified(call: ToolCall) -> ToolCall:
@@ -282,6 +334,5 @@ def _identified(call: ToolCall) -> ToolCall:
     return call if call.call_id else replace(call, call_id=secrets.token_hex(8))
 
 
-def _said(tool: Tool, error: OSError) -> str:
-    """Return what the system said, without the paths that it names."""
-    return f"`{tool.name}` failed: {(error.strerror or 'input or output').lower()}"
+def _lock_failure(error: WorkspaceLockError) -> tuple[Status, str]:
+    return ("error" if isinstance(error, WorkspaceBusyError) else "denied"), str(error)

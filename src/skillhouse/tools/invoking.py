@@ -30,9 +30,16 @@ from skillhouse.skill import (
 )
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import UNBOUND, Need
-from skillhouse.tools.rendering import one_line, render_content
+from skillhouse.tools.rendering import (
+    SKILL_TEXT_MAX,
+    cut_notice,
+    fitted,
+    one_line,
+    with_body,
+)
 from skillhouse.tools.session import Session
 from skillhouse.tools.wording import said
 
@@ -85,13 +92,18 @@ class InvokeTool:
         """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
-        need = self._menu.need(skill)
+        known = content_here(session, skill, resources_max=profile.resources_listed)
+        text_here = None if known is None else known.text
+        needs, hidden = cautioned(
+            session, (self._menu.need(skill),), skill=skill, file=skill.file, text=text_here
+        )
 
         async def run() -> Output:
             try:
-                content = await loaded_content(
+                content = known or await loaded_content(
                     session, skill, resources_max=profile.resources_listed
                 )
+                check_fetched(session, needs, skill.file, content.text)
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
@@ -105,10 +117,15 @@ class InvokeTool:
             if is_held:
                 text = said(profile.messages, "skill_held", name=skill.name)
             else:
-                whole = with_body(content, body)
-                text = render_content(whole, style=profile.load_style, mark=secrets.token_hex(4))
+                text, _ = fitted(
+                    with_body(content, body),
+                    style=profile.load_style,
+                    mark=secrets.token_hex(4),
+                    most=SKILL_TEXT_MAX,
+                    notice=cut_notice,
+                )
             text = begun(session, skill, text)
-            noted = activation_of(content, text, need.skill_digest)
+            noted = activation_of(content, text, needs[0].skill_digest)
             return Output(
                 text=text,
                 activation=None if is_held else replace(noted, by="person", arguments=given),
@@ -121,8 +138,8 @@ class InvokeTool:
                 detail={"skill": skill.id, "commands": len(written.commands)},
             )
 
-        facts = (("skill", skill.id), ("file", skill.file))
-        return Plan(needs=(need,), run=run, facts=facts)
+        facts = (("skill", skill.id), ("file", skill.file), *hidden)
+        return Plan(needs=needs, run=run, facts=facts)
 
     def _skill(self, reference: str) -> Skill:
         try:
@@ -213,10 +230,3 @@ class Written:
         else:
             words = plain_words(command)
         return None if words is None else {"command": words[0], "params": list(words[1:])}
-
-
-def with_body(content: SkillContent, body: str) -> SkillContent:
-    """Return a skill with another body, in its whole text too, for the style that shows that."""
-    head = content.text.removesuffix(content.body) if content.body else content.text
-    text = f"{head}{body}" if len(head) < len(content.text) else body
-    return replace(content, body=body, text=text)

@@ -206,6 +206,7 @@ class MemoryWriteTool:
         return Plan(
             needs=(write_need(self._workspace, relative), tool_need),
             run=run,
+            changes_workspace=True,
             facts=change_facts(before, after, relative),
         )
 

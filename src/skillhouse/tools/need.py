@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 UNBOUND = "unbound"
 """The digest of a skill that has none: a yes to it holds once."""
 
+HIDDEN_TEXT = "hidden text"
+"""The layer that decides where a caution turns an allow into a question."""
+
+PERSISTENCE = "persistence"
+"""The layer that decides where a caution holds each time: a file that acts later is written."""
+
 READ_ACTIONS = frozenset({"skill", "read", "list", "search_skills"})
 """Actions that change nothing."""
 
@@ -33,8 +39,14 @@ class Need:
     level: Level | None = None
     """What a yes lets happen; what signs is decided on the transaction page only. None is what the
     action says: looking for `READ_ACTIONS`, changing something for any other."""
+    caution: str = ""
+    """Why a person is asked although rules allow it, such as hidden text; a standing approval of
+    these very bytes (`skill_digest`) still holds. Empty where there is no such reason."""
+    caution_layer: str = HIDDEN_TEXT
+    """Why there is a caution; of `PERSISTENCE` no standing approval holds."""
     may_last: bool = True
-    """Whether a yes may be a lasting one; not for shell lines, nor for what signs."""
+    """Whether a yes may be a lasting one; not for shell lines, what signs, nor for files that act
+    later."""
 
     @property
     def effective_level(self) -> Level:
@@ -51,3 +63,5 @@ class Judged:
     need: Need
     decision: Decision
     reason: str
+    gate: str = ""
+    """What the write gate says of it: a word of `write_gate`; empty where it was not judged."""

@@ -3,13 +3,58 @@
 from __future__ import annotations
 
 import os
-import unicodedata
-from collections.abc import Iterable
+import stat
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from skillhouse.permission import is_protected
+from skillhouse.floor import PathClass, PersistentPaths, spelled, trail
+from skillhouse.tools.call import RefusedError
 
 SKILL_FILE = "skill.md"
+ENTRIES_MAX = 200_000
+"""Names of a workspace that are looked through for other names of a file, before each command:
+about 0.2 s. Only where a skill's file has several names."""
+REPOSITORY_PARTS = frozenset(
+    {"head", "objects", "refs", "commondir", "config", "config.worktree", "hooks", "modules"}
+)
+"""Names in a git directory that make it one, or that git obeys (gitrepository-layout (5))."""
+LOADED_ENTRIES_MAX = 2_000
+"""Names of a loaded skill that are looked at for links."""
+
+
+class OwnFiles(Protocol):
+    """The files by which a workspace's tools are decided, as they are when one is about to act."""
+
+    def places(self) -> Iterable[Path]:
+        """Return the files and directories, wherever they are."""
+        ...
+
+    @property
+    def skill_files(self) -> frozenset[str]:
+        """The SKILL.md of each skill that is a person's own: those of the program are left out."""
+        ...
+
+    def problem(self) -> str:
+        """Return why nothing may act now: a file that decides is not safe; or nothing."""
+        ...
+
+
+class NoFiles:
+    """None: a workspace by itself."""
+
+    def places(self) -> Iterable[Path]:
+        """Return nothing."""
+        return ()
+
+    @property
+    def skill_files(self) -> frozenset[str]:
+        """Return nothing."""
+        return frozenset()
+
+    def problem(self) -> str:
+        """Return nothing."""
+        return ""
 
 
 class Guarded:
@@ -20,23 +65,74 @@ class Guarded:
     settings, approvals and log, whether they exist yet or not.
     """
 
-    def __init__(self, root: Path, places: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        places: Iterable[Path] = (),
+        *,
+        paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
+    ) -> None:
         """Take the workspace's real path, and the places, which may be anywhere."""
+        self._paths = paths
         self._root = str(root)
+        self._prefix = self._root.rstrip("/") + "/"
         self._places: dict[str, str] = {}
         self._around = False
+        self._passed: dict[str, str] = {}
+        self._above: dict[str, str] = {}
         for place in places:
-            real = os.path.realpath(place)
-            if Path(self._root).is_relative_to(real):
+            if "\0" in str(place):
+                # No file has such a name.
+                continue
+            real = self._real(str(place))
+            if self._prefix.startswith(f"{real.rstrip('/')}/"):
                 # Work in a root of skills: its files are work, what makes a skill is not.
                 self._around = True
-            elif Path(real).is_relative_to(self._root):
+            elif real.startswith(self._prefix):
                 self._places[spelled(os.path.relpath(real, self._root))] = real
+
+    def _real(self, place: str) -> str:
+        """Return where a place really is, and note what is passed; a shared parent costs once."""
+        directory, name = os.path.split(place)
+        if directory not in self._above:
+            self._above[directory] = self._followed(directory)
+        real = os.path.join(self._above[directory], name)
+        info = _info(real)
+        if not name or name == ".." or (info is not None and stat.S_ISLNK(info.st_mode)):
+            return self._followed(place)
+        return real
+
+    def _followed(self, place: str) -> str:
+        way = trail(place)
+        for step, _ in way.steps:
+            if step.startswith(self._prefix) and not f"{way.real}/".startswith(f"{step}/"):
+                self._passed.setdefault(os.path.relpath(step, self._root), place)
+        return way.real
 
     @property
     def below(self) -> tuple[str, ...]:
         """The places in the workspace, relative to it, sorted."""
         return tuple(sorted(os.path.relpath(real, self._root) for real in self._places.values()))
+
+    @property
+    def is_around(self) -> bool:
+        """Whether the workspace is inside one of the places."""
+        return self._around
+
+    def detour(self) -> str:
+        """Return why nothing may act: the way to a place leads through the workspace; or nothing.
+
+        A link or directory that is only passed could be replaced, and the place would be another.
+        The place itself is protected, and so are the directories above it.
+        """
+        for passed, place in self._passed.items():
+            is_above = any(below.startswith(f"{passed}/") for below in self.below)
+            if not is_above and not self.reason(passed):
+                return (
+                    f"`{place}` is reached through `{passed}` in the workspace: "
+                    "ask the user to make it a link to the file itself, or a file of its own"
+                )
+        return ""
 
     def reason(self, relative: str) -> str:
         """Return why a path below the workspace is not written to, or nothing."""
@@ -45,8 +141,11 @@ class Guarded:
         # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.
         if ".git" in told.split("/"):
             return "is protected; use git"
-        if is_protected(told):
-            return "is protected; ask the user to change it"
+        group = self._paths.group(relative)
+        if group is not None and group.path_class is PathClass.NEVER:
+            return f"is protected ({group.why}); ask the user to change it"
+        if makes_repository(self._root, relative):
+            return "is protected: its directory would be a git repository; use `git init`"
         if self._around and told.rsplit("/", 1)[-1] == SKILL_FILE:
             return "is protected: it would make or change a skill; ask the user to change it"
         if self._is_in_a_place(told, relative):
@@ -67,28 +166,100 @@ class Guarded:
         )
 
 
-def spelled(relative: str) -> str:
-    """Return a path as the most forgiving file system takes it.
+def makes_repository(root: str, relative: str) -> bool:
+    """Whether a file belongs to a bare repository, or would make a directory one.
 
-    HFS+ and APFS fold case and pass over some invisible characters; NTFS passes over dots and
-    blanks at the end of a name and what follows a colon, and calls `.git` also `git~1`
-    (CVE-2014-9390, CVE-2019-1352).
+    git takes a directory for one that has `HEAD`, and `objects` and `refs` or a `commondir`; then
+    it obeys the `config` there (gitrepository-layout (5)).
 
-    >>> spelled("a/.G\u200cIT. /hooks"), spelled("GIT~1/config")
-    ('a/.git/hooks', '.git/config')
+    Args:
+        root: Real path of the workspace.
+        relative: Path below it, which need not exist.
     """
-    return "/".join(_name(part) for part in relative.split("/"))
+    parts = relative.split("/")
+    for at, part in enumerate(parts):
+        if spelled(part) in REPOSITORY_PARTS:
+            names = {spelled(part), *_names(os.path.join(root, *parts[:at]))}
+            if "head" in names and ({"objects", "refs"} <= names or "commondir" in names):
+                return True
+    return False
 
 
-def _name(part: str) -> str:
-    visible = "".join(c for c in part if unicodedata.category(c) != "Cf")
-    text = unicodedata.normalize("NFC", visible).casefold().split(":", 1)[0].rstrip(" .")
-    return ".git" if text == "git~1" else text or part
+def _names(directory: str) -> set[str]:
+    return {spelled(entry.name) for entry in _entries(directory)}
+
+
+def links_below(directory: Path) -> Iterator[Path]:
+    """Yield the links and the files with several names in a skill's directory."""
+    left = LOADED_ENTRIES_MAX
+    for place, directories, files in os.walk(directory):
+        left -= len(directories) + len(files)
+        for name in (*directories, *files):
+            path = os.path.join(place, name)
+            info = _info(path)
+            if info is not None and (stat.S_ISLNK(info.st_mode) or _has_names(info)):
+                yield Path(path)
+        if left < 0:
+            raise RefusedError(
+                f"denied: `{directory}` has more than {LOADED_ENTRIES_MAX} files, and links among "
+                "them cannot be told: ask the user to unload the skill",
+                denied=True,
+            )
+
+
+def other_names(root: Path, paths: Collection[str]) -> tuple[str, ...]:
+    """Return the names in a workspace, relative to it, of those files that have several.
+
+    Raises:
+        RefusedError: the workspace is too large to look through.
+    """
+    wanted = {
+        info.st_ino: path
+        for path in paths
+        if (info := _info(path)) is not None and _has_names(info)
+    }
+    device = os.lstat(root).st_dev
+    wanted = {number: path for number, path in wanted.items() if os.lstat(path).st_dev == device}
+    found: list[str] = []
+    left = ENTRIES_MAX if wanted else 0
+    waiting = [str(root)] if wanted else []
+    while waiting:
+        for entry in _entries(waiting.pop()):
+            left -= 1
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif entry.inode() in wanted:
+                found.append(os.path.relpath(entry.path, root))
+        if left < 0:
+            path = next(iter(wanted.values()))
+            raise RefusedError(
+                f"denied: `{path}` has other names (hard links), and the workspace is too large to "
+                "look for them: ask the user to make it a file of its own",
+                denied=True,
+            )
+    return tuple(found)
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        # Gone since, or closed to us and so to commands.
+        return []
+
+
+def _has_names(info: os.stat_result) -> bool:
+    return stat.S_ISREG(info.st_mode) and info.st_nlink > 1
 
 
 def _identity(path: str) -> tuple[int, int] | None:
+    info = _info(path)
+    return None if info is None else (info.st_dev, info.st_ino)
+
+
+def _info(path: str) -> os.stat_result | None:
     try:
-        info = os.lstat(path)
-    except OSError:
+        return os.lstat(path)
+    except (OSError, ValueError):
         return None
-    return (info.st_dev, info.st_ino)

@@ -12,6 +12,7 @@ from skillhouse.tools.call import Output, Status, ToolResult
 from skillhouse.tools.case import Case
 from skillhouse.tools.need import UNBOUND
 from skillhouse.tools.tier_gate import STOPPED
+from skillhouse.tools.write_gate import verdict_of
 
 
 class Recorder:
@@ -36,6 +37,7 @@ class Recorder:
                 status=audited or _published(case, status),
                 reason=reason,
                 error=reason if status == "error" else "",
+                gate_verdict=verdict_of(case, status),
                 detail={**_answer(case.approval), **_tiering(case)},
             )
         )
@@ -50,13 +52,15 @@ class Recorder:
             AuditError: nothing was recorded, and the call must not run.
         """
         detail = {**_answer(case.approval), **_tiering(case)}
-        draft = _draft(case, kind="intent", detail=detail)
+        draft = _draft(case, kind="intent", detail=detail, gate_verdict=verdict_of(case, ""))
         if durable:
             return self._audit.write(draft, durable=True)
         return self._audit.append_read(draft).id
 
-    def outcome(self, case: Case, intent: str, output: Output, seconds: float) -> None:
-        """Record what came of a call.
+    def outcome(
+        self, case: Case, intent: str, output: Output, seconds: float, *, is_stopped: bool = False
+    ) -> None:
+        """Record what came of a call; `is_stopped` says that a stop ended it.
 
         The effect has happened: a log that fails now is said by the missing outcome, which
         `audit verify` reports as unknown, and must not hide the result.
@@ -66,7 +70,7 @@ class Recorder:
             _draft(
                 case,
                 kind="outcome",
-                status="error" if output.failed else "ok",
+                status="stopped" if is_stopped else "error" if output.failed else "ok",
                 reason=said,
                 error=said,
                 intent=intent,
@@ -139,6 +143,7 @@ def _answer(approval: Approval | None) -> Mapping[str, object]:
         "answer": approval.answer,
         "answered_by": approval.by,
         "answered_on": approval.channel,
+        **({"device": f"{approval.device_name} ({approval.device})"} if approval.device else {}),
     }
 
 

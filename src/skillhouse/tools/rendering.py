@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill import SkillContent
+from skillhouse.skill import SkillContent, hidden_text, revealed
+from skillhouse.tools.call import OUTPUT_MAX, RefusedError
+
+SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
+"""Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server
+has its origin before it."""
 
 LoadStyle = Literal["marked", "opencode", "titled", "raw", "body"]
 ResultShape = Literal["text", "titled", "envelope"]
@@ -19,6 +25,8 @@ _TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:
     """Return a loaded skill as text for a model.
 
+    What people do not see of it stands there as escapes, and then the first line says so.
+
     Args:
         content: What was loaded.
         style: `marked` puts the body between marks that it cannot imitate; `opencode` and `titled`
@@ -28,6 +36,71 @@ def render_content(content: SkillContent, *, style: str = "marked", mark: str = 
     Raises:
         ConfigError: no style has that name.
     """
+    text = _laid_out(content, style, mark)
+    found = hidden_text(text)
+    if found is None:
+        return text
+    # The lines of the file say more than those of what stands around it here.
+    found = hidden_text(content.text) or found
+    return f"{found.notice}\n{revealed(text)}"
+
+
+def fitted(
+    content: SkillContent,
+    *,
+    style: str,
+    mark: str,
+    most: int,
+    notice: Callable[[SkillContent], str],
+) -> tuple[str, bool]:
+    """Return a skill as `render_content` does within `most` bytes, and whether all of it is there.
+
+    Args:
+        content: What was loaded.
+        style: As for `render_content`.
+        mark: As for `render_content`.
+        most: Bytes in UTF-8.
+        notice: Says at the end of what is left of the body that more follows.
+
+    Raises:
+        RefusedError: there is no room for any of it.
+    """
+
+    def cut_to(count: int) -> tuple[str, int]:
+        kept = with_body(content, body[:count].decode("utf-8", "ignore"))
+        whole = with_body(content, kept.body + notice(kept))
+        text = render_content(whole, style=style, mark=mark)
+        return text, len(text.encode("utf-8", "replace"))
+
+    text = render_content(content, style=style, mark=mark)
+    size = len(text.encode("utf-8", "replace"))
+    if size <= most:
+        return text, True
+    body = content.body.encode("utf-8", "replace")
+    if cut_to(0)[1] > most:
+        raise RefusedError("there is no room for it; load it again when it is needed")
+    count = len(body)
+    while size > most:
+        # Not by what was too much: an escape is longer than its character.
+        count = min(count - 1, count * most // size)
+        text, size = cut_to(count)
+    return text, False
+
+
+def cut_notice(kept: SkillContent) -> str:
+    """Return what a model is told at the end of a body that was cut: how to read the rest."""
+    line = max(1, len(kept.text.splitlines()))
+    return f"\n[cut: the rest is in {kept.skill.file}; `read` it with `offset` {line}]"
+
+
+def with_body(content: SkillContent, body: str) -> SkillContent:
+    """Return a skill with another body, in its whole text too, for the style that shows that."""
+    head = content.text.removesuffix(content.body) if content.body else content.text
+    text = f"{head}{body}" if len(head) < len(content.text) else body
+    return replace(content, body=body, text=text)
+
+
+def _laid_out(content: SkillContent, style: str, mark: str) -> str:
     match style:
         case "marked":
             return _marked(content, mark)

@@ -10,6 +10,7 @@ from skillhouse.floor import PathError, SkillError, digest, read_beneath
 from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.skill import Extensions, Skill, current_invocation, load_listing
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.caution import cautioned
 from skillhouse.tools.session import Session
 from skillhouse.tools.traits import skill_traits
 
@@ -44,10 +45,18 @@ class SkillFileTool:
         if skill is None:
             raise RefusedError("no such skill")
         relative: str = arguments["path"]
+        known = _bytes_if_any(skill, relative)
+        needs, hidden = cautioned(
+            session,
+            session.needs_of(skill),
+            skill=skill,
+            file=str(skill.directory / relative),
+            text=None if known is None else _text_of(known),
+        )
 
         async def run() -> Output:
             self._check_model_may(skill)
-            data = _bytes_of(skill, relative)
+            data = _bytes_of(skill, relative) if known is None else known
             return Output(
                 text=f"{len(data)} bytes",
                 data={"bytes": data},
@@ -55,9 +64,9 @@ class SkillFileTool:
                 traits={SKILL_RESOURCE_NAME: relative},
             )
 
-        facts = (("skill", skill.id), ("file", relative))
+        facts = (("skill", skill.id), ("file", relative), *hidden)
         traits = skill_traits(skill, session)
-        return Plan(needs=session.needs_of(skill), run=run, facts=facts, traits=traits)
+        return Plan(needs=needs, run=run, facts=facts, traits=traits)
 
     def _check_model_may(self, skill: Skill) -> None:
         """Refuse a skill that has become one for people alone since it was listed."""
@@ -69,6 +78,22 @@ class SkillFileTool:
             raise RefusedError(str(error)) from error
         if not current_invocation(content, self._extensions).model_invocable:
             raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
+
+
+def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
+    """Return a file's bytes; None where they cannot be read, which is said when they are."""
+    try:
+        return _bytes_of(skill, relative)
+    except RefusedError:
+        return None
+
+
+def _text_of(data: bytes) -> str:
+    """Return the text that a host is given; nothing for what is handed over as bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _bytes_of(skill: Skill, relative: str) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.skill import Skill, SkillIndex
+from skillhouse.skill import HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.need import Need
 
@@ -30,6 +31,8 @@ class Session:
     agent: str
     user: str
     channel: str
+    client: str = ""
+    connection: str = ""
     id: str = ""
     """The caller's own id of it; empty where the caller has one conversation only."""
     visible: SkillIndex
@@ -46,6 +49,8 @@ class Session:
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
     activations: Activations = field(default_factory=Activations)
     """Which skills' texts it was given."""
+    hiding: dict[str, HiddenText] = field(default_factory=dict)
+    """What texts of other servers hide, by their paths: it is known once they are fetched."""
     asker: str = ""
     """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
     A lasting yes to it is one to these bytes alone (decision 7)."""
@@ -80,47 +85,71 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a house, by agent, user, channel and the caller's id of the conversation."""
+    """The sessions of a house, by who calls and the caller's id of the conversation."""
 
     def __init__(
         self,
         skill_need: Callable[[Skill], Need],
         checks: Sequence[SkillCheck] = (),
         elsewhere: Elsewhere | None = None,
+        noted: Callable[[Activation], None] | None = None,
     ) -> None:
+        """Take what loading a skill needs, and who hears of each that was loaded."""
         self._elsewhere = elsewhere
+        self._noted = noted
         self._skill_need = skill_need
         self._checks = checks
-        self._sessions: OrderedDict[tuple[str, str, str, str], Session] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, ...], Session] = OrderedDict()
+        # Calls come on several threads.
+        self._lock = threading.Lock()
 
     def of(self, call: ToolCall, visible: SkillIndex, *, asker: str = "") -> Session:
         """Return the session that a call is a part of, with what it may see now, for who asks."""
-        who = (call.agent, call.user, call.channel, visible)
-        session = self.get(*who, session_id=call.session_id)
+        session = self.get(
+            call.agent,
+            call.user,
+            call.channel,
+            visible,
+            session_id=call.session_id,
+            client=call.client,
+            connection=call.connection,
+        )
         return replace(session, asker=asker) if asker else session
 
     def get(
-        self, agent: str, user: str, channel: str, visible: SkillIndex, *, session_id: str = ""
+        self,
+        agent: str,
+        user: str,
+        channel: str,
+        visible: SkillIndex,
+        *,
+        session_id: str = "",
+        client: str = "",
+        connection: str = "",
     ) -> Session:
         """Return the session of this conversation, with what it may see now."""
-        key = (agent, user, channel, session_id)
-        session = self._sessions.get(key)
-        if session is None:
-            session = Session(
-                agent=agent,
-                user=user,
-                channel=channel,
-                id=session_id,
-                visible=visible,
-                skill_need=self._skill_need,
-                checks=self._checks,
-                elsewhere=self._elsewhere,
-            )
-            self._sessions[key] = session
-            if len(self._sessions) > SESSIONS_MAX:
-                self._forget()
-        self._sessions.move_to_end(key)
-        session.visible = visible
+        key = (agent, user, channel, session_id, client, connection)
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None:
+                session = Session(
+                    agent=agent,
+                    user=user,
+                    channel=channel,
+                    client=client,
+                    connection=connection,
+                    id=session_id,
+                    visible=visible,
+                    skill_need=self._skill_need,
+                    checks=self._checks,
+                    elsewhere=self._elsewhere,
+                    activations=Activations(self._noted),
+                )
+                self._sessions[key] = session
+                if len(self._sessions) > SESSIONS_MAX:
+                    self._forget()
+            self._sessions.move_to_end(key)
+            session.visible = visible
         return session
 
     def _forget(self) -> None:

@@ -38,6 +38,8 @@ from skillhouse.tools.session import Session
 
 CALLDATA_SHOWN = 256
 """Bytes of a call that nobody knows which are shown; its length is told."""
+ACCESS_SHOWN = 8
+"""Addresses of an access list that are shown; the others are counted."""
 CLAIM_MAX = 500
 """Characters of what a skill says it is for."""
 
@@ -209,6 +211,10 @@ def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tu
         ("nonce", str(transaction.nonce)),
         ("gas", f"{transaction.gas_limit} units, each at most {transaction.gas_price} wei"),
     ]
+    if transaction.priority_fee is not None:
+        facts.append(("priority fee", f"at most {transaction.priority_fee} wei for each unit"))
+    if transaction.access_list:
+        facts.append(("access list", _access_list_text(transaction)))
     if not movement.is_countable:
         shown = transaction.data[:CALLDATA_SHOWN].hex()
         facts += [
@@ -219,6 +225,19 @@ def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tu
             ("calldata", f"{len(transaction.data)} bytes: 0x{shown}"),
         ]
     return tuple(facts)
+
+
+def _access_list_text(transaction: Transaction) -> str:
+    """Return which contracts and how many of their places a transaction names beforehand."""
+    found = transaction.access_entries
+    addresses = dict.fromkeys(f"0x{address.hex()}" for address, _ in found)
+    shown = ", ".join(list(addresses)[:ACCESS_SHOWN])
+    more = len(addresses) - ACCESS_SHOWN
+    count = sum(keys for _, keys in found)
+    return (
+        f"{len(found)} entries with {count} storage keys, paid for as gas: "
+        f"{shown}{f' and {more} more addresses' if more > 0 else ''}"
+    )
 
 
 def _deed(movement: Movement) -> str:

@@ -1,16 +1,28 @@
-"""The gate as an agent's tools need it: it first puts a call into the words of its schema."""
+"""The gate as an agent's tools need it: a call in the words of its schema, a result to be shown.
+
+What a model gets repeats no secret, and what people do not see of it (terminal escapes and other
+controls, bidirectional controls, tag characters) is there as visible escapes. That holds for the
+text and for every text of the data, since adapters hand both to models. Only a skill's own code
+gets the data of its calls as it is: it is no model, and what it returns passes here in turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jsonschema_rs
 
-from skillhouse.tools.call import Tool, ToolCall, ToolResult
+from skillhouse.floor.threads import in_thread
+from skillhouse.skill import revealed
+from skillhouse.tools.call import Tool, ToolCall, ToolResult, bounded
+from skillhouse.tools.forecast import Forecast
 from skillhouse.tools.gate import Gate
 from skillhouse.tools.session import Session
+
+SHOWN_AT_ONCE = 16_384
+"""Characters of a result that are looked through on the event loop: some milliseconds."""
 
 
 class SkillGate(Gate):
@@ -21,8 +33,12 @@ class SkillGate(Gate):
     `shaped(result)`, the data of a refusal.
     """
 
-    def __init__(self, tools: Sequence[Tool], **parts: Any) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], *, conceal: Callable[[str], str] = str, **parts: Any
+    ) -> None:
+        """Take the tools, what takes secrets out of a text, and the parts of a gate."""
         super().__init__(tools, **parts)
+        self._conceal = conceal
         for tool in tools:
             accepted = getattr(tool, "accepted", None)
             if accepted is not None:
@@ -35,12 +51,51 @@ class SkillGate(Gate):
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool = self.tools.get(call.name)
-        canonical = getattr(tool, "canonical", None)
-        if canonical is not None:
-            call = replace(call, arguments=canonical(call.arguments))
-        result = await super().call(call, session, **more)
-        shaped = getattr(tool, "shaped", None)
+        found = await super().call(self._renamed(call), session, **more)
+        if len(found.content) > SHOWN_AT_ONCE:
+            result = await in_thread(lambda: self._shown(found, session))
+        else:
+            result = self._shown(found, session)
+        shaped = getattr(self.tools.get(call.name), "shaped", None)
         if shaped is not None and result.is_error and result.data is None:
             result = replace(result, data=shaped(result))
         return result
+
+    def forecast(self, call: ToolCall, session: Session, **more: Any) -> Forecast:
+        """Rename, and forecast as every gate does.
+
+        Raises:
+            UnknownToolError: no tool has that name.
+        """
+        return super().forecast(self._renamed(call), session, **more)
+
+    def _renamed(self, call: ToolCall) -> ToolCall:
+        canonical = getattr(self.tools.get(call.name), "canonical", None)
+        return call if canonical is None else replace(call, arguments=canonical(call.arguments))
+
+    def _shown(self, result: ToolResult, session: Session) -> ToolResult:
+        """Return a result without secrets, and with what people do not see as escapes."""
+
+        def shown(text: str) -> str:
+            return revealed(self._conceal(text))
+
+        data = result.data
+        if data is not None:
+            data = {
+                k: _mapped(v, self._conceal if session.asker else shown) for k, v in data.items()
+            }
+        text = shown(result.content)
+        # It was cut already; escapes may have made it longer.
+        content = bounded(text) if len(text) > len(result.content) else text
+        return replace(result, content=content, data=data)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value of JSON with every text in it changed, the keys of objects too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(item, change) for item in value]
+    return value

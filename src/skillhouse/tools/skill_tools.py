@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import ToolRule
 from skillhouse.tools.asset_tools import AssetsTool, AssetTool, ScriptPathTool
 from skillhouse.tools.call import Tool
-from skillhouse.tools.session import Session
-from skillhouse.tools.skills import SearchTool, Shown, SkillTool
+from skillhouse.tools.skills import IndexAtHand, SearchTool, Shown, SkillTool
 
 
-def tool_about_skills(
-    rule: ToolRule, shown: Shown, index: Callable[[Session], SearchIndex]
-) -> Tool:
+def tool_about_skills(rule: ToolRule, shown: Shown, index: IndexAtHand) -> Tool:
     """Return the tool of a rule, for what one agent sees."""
     if rule.kind == "search":
         return SearchTool(rule, shown, index)

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio.to_thread
+
 from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
-from skillhouse.retrieval import SearchIndex
+from skillhouse.retrieval import HeadIndex, SearchIndex
 from skillhouse.skill import (
     Profile,
     Skill,
@@ -22,23 +24,26 @@ from skillhouse.skill import (
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.need import Need
-from skillhouse.tools.rendering import render_content, result_data
+from skillhouse.tools.rendering import SKILL_TEXT_MAX, cut_notice, fitted, result_data
 from skillhouse.tools.session import Session
 from skillhouse.tools.traits import skill_traits
 from skillhouse.tools.wording import said
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
-ENUM_MAX = 500
-"""Skills whose names are listed in the schema; with more, search finds them."""
 SEARCH_ACTION = "search_skills"
 """What rules call a search, whatever the tool is called."""
 SEARCH_LIMIT = 5
 """Skills that a search gives when the call does not say (S003-35)."""
 SEARCH_MAX = 50
 """Skills that a search gives at most."""
+
+IndexAtHand = Callable[[Session], tuple[SearchIndex | HeadIndex, bool]]
+"""Gives the search index of a session, and whether it is complete: names and descriptions alone
+are searched while the bodies are being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +53,9 @@ class Shown:
     visible: SkillIndex
     hidden: SkillIndex
     """What a rule denies it: neither listed nor loaded."""
-    catalog: str
-    """The list for the skill tool's description; empty where it stands elsewhere."""
+    catalog: Callable[[int | None], str]
+    """Gives the list for the skill tool's description, of at most so many characters; nothing where
+    it stands elsewhere."""
     profile: Profile
     decide: Callable[[Need, Session], str]
     """What is decided about a need: allow, ask or deny."""
@@ -139,6 +145,7 @@ class SkillTool:
 
     durable = False
     loads_skills = True
+    listed_at_once = True
     category = CATEGORY
     reads_only = True
 
@@ -149,9 +156,8 @@ class SkillTool:
         self._shown = shown
         self._reference = SkillReference(rule, shown)
         messages = shown.profile.messages
-        self.description = said(messages, "skill_description")
-        if shown.catalog:
-            self.description += f" {said(messages, 'list_follows')}\n{shown.catalog}"
+        bound = shown.profile.catalog.tool_chars
+        self.description = self.description_within(None if bound == "none" else bound)
         values = self._reference.values
         of_file = self._reference.values_of_file
         kept = shown.listed
@@ -160,13 +166,24 @@ class SkillTool:
         self.accepted: Mapping[str, Any] = self._schema(wanted)
         """What calls are checked against: where the profile has words of its own for a skill that
         is unknown, the tool says them, and not the schema."""
-        shows_values = rule.enum != "none" and len(listed) <= ENUM_MAX
+        is_small = sum(map(len, listed)) <= shown.profile.catalog.enum_chars
+        shows_values = rule.enum != "none" and is_small
         self.schema: Mapping[str, Any] = self._schema(
             {**wanted, "enum": listed or [""]} if shows_values else wanted
         )
         if "skill_unknown" not in messages and shown.visible.skills and shows_values:
             # What is not listed can still be found, and then loaded.
             self.accepted = self._schema({**wanted, "enum": list(values)})
+
+    def description_within(self, chars: int | None) -> str:
+        """Return the description with as much of the list as a client takes.
+
+        Args:
+            chars: Most characters of it all; None is no bound.
+        """
+        messages = self._shown.profile.messages
+        found = self._shown.catalog(list_room(messages, chars))
+        return _before_list(messages) + found if found else said(messages, "skill_description")
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -177,14 +194,19 @@ class SkillTool:
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill before its body is read."""
+        """Judge the skill, also by what its body hides, before anything of it is handed over."""
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
-        needs = session.needs_of(skill)
+        known = content_here(session, skill, resources_max=profile.resources_listed)
+        text = None if known is None else known.text
+        needs, hidden = cautioned(
+            session, session.needs_of(skill), skill=skill, file=skill.file, text=text
+        )
 
         async def run() -> Output:
             try:
-                content = await loaded_content(
+                # INVARIANT: the text that is handed over is the one that was judged.
+                content = known or await loaded_content(
                     session, skill, resources_max=profile.resources_listed
                 )
             except SkillError as error:
@@ -194,6 +216,7 @@ class SkillTool:
                     profile.result, title=title, output=words, metadata={}, succeeded=False
                 )
                 return Output(text=words, data=data, failed=True)
+            check_fetched(session, needs, skill.file, content.text)
             if not current_invocation(content, profile.extensions).model_invocable:
                 raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
             return self._output(content, needs[0], session)
@@ -204,6 +227,7 @@ class SkillTool:
         if origin:
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
+        facts += hidden
         title = said(profile.messages, "question_title", name=skill.name)
         traits = skill_traits(skill, session)
         return Plan(needs=needs, run=run, facts=tuple(facts), title=title, traits=traits)
@@ -229,7 +253,13 @@ class SkillTool:
         if is_held:
             text = said(profile.messages, "skill_held", name=skill.name)
         else:
-            text = render_content(content, style=profile.load_style, mark=secrets.token_hex(4))
+            text, _ = fitted(
+                content,
+                style=profile.load_style,
+                mark=secrets.token_hex(4),
+                most=SKILL_TEXT_MAX,
+                notice=cut_notice,
+            )
         text = begun(session, skill, text)
         facts = {
             "id": skill.id,
@@ -248,16 +278,24 @@ class SkillTool:
         )
 
 
+def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
+    """Return how many of so many characters the skill tool's description has for its list."""
+    return None if chars is None else max(0, chars - len(_before_list(messages)))
+
+
+def _before_list(messages: Mapping[str, str]) -> str:
+    return f"{said(messages, 'skill_description')} {said(messages, 'list_follows')}\n"
+
+
 class SearchTool:
     """Finds skills for a request."""
 
     durable = False
+    listed_at_once = True
     category = CATEGORY
     reads_only = True
 
-    def __init__(
-        self, rule: ToolRule, shown: Shown, index: Callable[[Session], SearchIndex]
-    ) -> None:
+    def __init__(self, rule: ToolRule, shown: Shown, index: IndexAtHand) -> None:
         """Take what the profile calls this tool, and what gives the search index of a session."""
         self.name = rule.name
         self.title = rule.title or rule.name
@@ -289,12 +327,19 @@ class SearchTool:
 
         async def run() -> Output:
             limit = arguments.get(self._limit, SEARCH_LIMIT)
-            found = search_skills(session.visible, self._index(session), query, limit)
+
+            def search() -> tuple[list[dict[str, str]], bool]:
+                index, is_complete = self._index(session)
+                return search_skills(session.visible, index, query, limit), is_complete
+
+            # The index may have to be opened or made, which must not hold up other calls.
+            found, is_complete = await anyio.to_thread.run_sync(search)
             lines = [f"{skill['name']}: {skill['description']}" for skill in found]
-            return Output(
-                text="\n".join(lines) or said(self._messages, "search_empty"),
-                data={"skills": found},
-            )
+            text = "\n".join(lines) or said(self._messages, "search_empty")
+            if is_complete:
+                return Output(text=text, data={"skills": found})
+            text += "\n\n" + said(self._messages, "search_partial")
+            return Output(text=text, data={"skills": found, "partial": True})
 
         need = Need(
             permission=Permission(action=SEARCH_ACTION, resource=query),
@@ -305,7 +350,7 @@ class SearchTool:
 
 
 def search_skills(
-    visible: SkillIndex, index: SearchIndex, query: str, limit: int
+    visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
     """Return name and description of the best fitting skills, best first (S003-36)."""
     by_id: dict[str, list[Skill]] = {}

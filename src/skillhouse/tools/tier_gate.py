@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from skillhouse.floor import StateError
 from skillhouse.permission import Effect, Outcome, Tiers, TierVerdict
@@ -12,9 +11,11 @@ from skillhouse.permission import Level as TierLevel
 from skillhouse.permission.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall
 from skillhouse.tools.case import level_of
+from skillhouse.tools.running import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"
 """The reason of a verdict while everything is stopped."""
+RESUME_HINT = "only the owner lets tools run again, at a terminal: ask the user"
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class TierGate:
         *,
         has_policy: bool = False,
         reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
+        background: Callable[[], Background | None] = lambda: None,
     ) -> None:
         """Take the tiers of a house.
 
@@ -35,19 +37,21 @@ class TierGate:
             tiers: None asks nobody and stops nothing.
             has_policy: Whether calls are judged by the policy.
             reachable: The channels on which a person can be asked now.
+            background: What a stop ends beside the calls.
         """
         self._tiers = tiers
         self._has_policy = has_policy
         self._reachable = reachable
+        self._running = RunningCalls(tiers, background)
 
-    def judge(self, call: ToolCall, plan: Plan) -> TierVerdict | None:
-        """Return what the policy says; a verdict that is no denial must be put to `account`.
+    def judge(self, call: ToolCall, plan: Plan, account: Account | None) -> TierVerdict | None:
+        """Return what the policy says; what it reserves is put to the account.
 
-        None without a policy.
+        None without a policy. Without an account it is a forecast, which reserves nothing.
         """
         if self._tiers is None or not self._has_policy:
             return None
-        return self._tiers.judge(
+        verdict = self._tiers.judge(
             call.name,
             call.user,
             level=TierLevel(level_of(plan)),
@@ -57,16 +61,23 @@ class TierGate:
             spends=plan.spends,
             session_key="active" if plan.session_key else "",
             reachable=self._reachable(),
+            reserves=account is not None,
         )
+        if account is not None:
+            account.reservation = verdict.reservation
+        return verdict
 
-    @contextmanager
-    def account(self, verdict: TierVerdict | None) -> Iterator[Account]:
-        """Keep account of a call: at the end what it reserved is settled, however it ended."""
-        account = Account(self._tiers, verdict.reservation if verdict else "")
-        try:
-            yield account
-        finally:
-            account.settle()
+    def account(self) -> Account:
+        """Return the account of a call, to be settled at its end, however it ended."""
+        return Account(self._tiers)
+
+    def running(self) -> Running:
+        """Return what holds a call that a stop ends, from the question to a person on."""
+        return self._running.one()
+
+    def close(self) -> None:
+        """Let go of the line in which a stop sees the calls of this process."""
+        self._running.close()
 
     def stopped(self) -> TierVerdict | None:
         """Return the refusal of every call, where all is stopped or nobody can tell."""
@@ -78,23 +89,27 @@ class TierGate:
             tier=Tier.NONE,
             effective_tier=Tier.NONE,
             reason=STOPPED,
-            message=f"everything is stopped: {reason}; only the owner lets it go on, with "
-            "`skillhouse resume` at a terminal",
+            message=f"everything is stopped: {reason}; {RESUME_HINT}",
         )
 
 
 class Account:
     """What one call holds of cooldowns and allowances."""
 
-    def __init__(self, tiers: Tiers | None, reservation: str) -> None:
+    def __init__(self, tiers: Tiers | None) -> None:
         self._tiers = tiers
-        self._reservation = reservation
+        self.reservation = ""
         self.outcome = Outcome.WITHDRAWN
         """What came of the call; until it begins, nothing."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is something to settle."""
+        return bool(self.reservation)
+
     def begin(self) -> str:
         """Mark the call as running, at the last moment; return why it must not, or nothing."""
-        why = self._tiers.begin(self._reservation) if self._tiers else ""
+        why = self._tiers.begin(self.reservation) if self._tiers else ""
         if not why:
             # Until more is known: a call that is cancelled may have done all of it.
             self.outcome = Outcome.UNKNOWN
@@ -109,10 +124,15 @@ class Account:
 
     def settle(self) -> None:
         """Write it down; where that fails, what was reserved goes on to count."""
-        if self._tiers is None or not self._reservation:
+        if self._tiers is None or not self.reservation:
             return
         try:
-            self._tiers.settle(self._reservation, self.outcome)
+            self._tiers.settle(self.reservation, self.outcome)
         except StateError:
             # The effect may have happened: its result must not be lost for this.
             logger.exception("what a call used up could not be written down")
+
+
+def stopped_text(reason: str) -> str:
+    """Return what a model reads about a call that a stop ended."""
+    return f"stopped: {reason}; the call was ended, and what it did before stays; {RESUME_HINT}"

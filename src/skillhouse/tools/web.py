@@ -10,9 +10,12 @@ name. What is asked for there is shown to the person who is asked, and logged.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+import anyio
 
 from skillhouse import net
 from skillhouse.permission import Effect, Permission
@@ -123,7 +126,8 @@ class FetchTool:
             except net.NetError as error:
                 said = net.masked(str(error), self._web.policy.secrets)
                 raise RefusedError(said, denied=error.refused) from error
-            return _output(response, self._web.policy)
+            # 5 MiB that repeat a secret in some spelling take seconds.
+            return await anyio.to_thread.run_sync(_output, response, self._web.policy)
 
         return Plan(
             needs=(self._need(target, method),),
@@ -195,8 +199,11 @@ class WebSearchTool:
         )
 
         async def run() -> Output:
+            secrets = self._web.policy.secrets
             try:
                 policy = provider.policy(self._web.policy)
+                # With the key of the service itself.
+                secrets = policy.secrets
                 response = await net.fetch(
                     provider.url(query, count),
                     policy=policy,
@@ -207,15 +214,18 @@ class WebSearchTool:
                     raise RefusedError(f"{provider.name} answered with status {response.status}")
                 found = provider.read(response.body)[:count]
             except net.NetError as error:
-                raise RefusedError(f"{provider.name}: {error}", denied=error.refused) from error
-            lines = [f"{n}. {f.title}\n   {f.url}\n   {f.excerpt}" for n, f in enumerate(found, 1)]
+                said = net.masked(f"{provider.name}: {error}", secrets)
+                raise RefusedError(said, denied=error.refused) from error
+            results = [
+                {k: net.masked(v, secrets) for k, v in dataclasses.asdict(f).items()} for f in found
+            ]
+            lines = [
+                f"{n}. {f['title']}\n   {f['url']}\n   {f['excerpt']}"
+                for n, f in enumerate(results, 1)
+            ]
             return Output(
                 text="\n".join(lines) or "nothing was found",
-                data={
-                    "results": [
-                        {"title": f.title, "url": f.url, "excerpt": f.excerpt} for f in found
-                    ]
-                },
+                data={"results": results},
                 detail={"provider": provider.name, "results": len(found)},
             )
 
@@ -224,23 +234,30 @@ class WebSearchTool:
 
 def _output(response: net.Response, policy: net.NetPolicy) -> Output:
     """Return the answer for a model: as text where it is one, without secrets that it repeats."""
+
+    def masked(text: str) -> str:
+        return net.masked(text, policy.secrets)
+
     kind = response.header("content-type").lower()
     text = _text(response.body, kind)
-    shown = f"[{len(response.body)} bytes of {kind or 'unknown type'}]" if text is None else text
-    headers = {name: value for name in _SHOWN if (value := response.header(name))}
-    status = f"{response.status} {response.url}"
-    lines = [status, *(f"{name}: {value}" for name, value in headers.items()), "", shown]
+    name = "" if text is not None else net.leaked(policy.secrets, (response.body,))
+    withheld = f", withheld: they repeat the secret {name}" if name else ""
+    shown = f"[{len(response.body)} bytes of {kind or 'unknown type'}{withheld}]"
+    body = masked(text) if text is not None else shown
+    found = {name: value for name in _SHOWN if (value := response.header(name))}
+    lines = (f"{response.status} {response.url}", *(f"{k}: {v}" for k, v in found.items()))
     data: dict[str, Any] = {
         "status": response.status,
-        "url": response.url,
-        "headers": {name: net.masked(value, policy.secrets) for name, value in headers.items()},
+        "url": masked(response.url),
+        "headers": {name: masked(value) for name, value in found.items()},
     }
-    if text is None:
+    if text is not None:
+        data["body"] = body
+    elif not name:
         data["body_base64"] = base64.b64encode(response.body).decode()
-    else:
-        data["body"] = net.masked(text, policy.secrets)
     return Output(
-        text=net.masked("\n".join(lines), policy.secrets),
+        # Once more over the whole: a secret may begin in a header and end in the body.
+        text=masked(f"{masked(chr(10).join(lines))}\n\n{body}"),
         data=data,
         failed=response.status >= 400,
         detail={

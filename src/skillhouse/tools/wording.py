@@ -23,6 +23,10 @@ OUR_WORDS: Mapping[str, str] = {
     "assets_description": "List the files of a skill that can be read or run.",
     "none": "none",
     "search_empty": "no skill fits",
+    "search_partial": (
+        "(found by names and descriptions alone: the index of the skills' texts is being built; "
+        "search again in a moment for all)"
+    ),
     "skill_unknown": "no skill `{name}`; there are: {available}",
     "skill_ambiguous": "{reason}",
     "skill_denied": "",

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from skillhouse.floor import SECRET_NAMES, PathError, confine, open_beneath
-from skillhouse.sandbox import fits
+from skillhouse.floor import PathError, PersistentPaths, confine, is_secret, open_beneath
+from skillhouse.sandbox import Survey
 from skillhouse.tools.call import RefusedError
-from skillhouse.tools.protection import Guarded
+from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
 from skillhouse.tools.session import Session
 
 _MESSAGES = {
@@ -53,6 +53,8 @@ class Workspace:
         for_people: Iterable[Path] = (),
         protected: Iterable[Path] = (),
         private: Iterable[Path] = (),
+        own: OwnFiles | None = None,
+        paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
     ) -> None:
         """Take the directory, and what no rule and no person can open to an agent.
 
@@ -62,26 +64,72 @@ class Workspace:
             for_people: Those that open to a conversation in which a person has started the skill.
             protected: Places that no tool writes to: skills and their roots, whether they exist.
             private: Those of the house itself, which a command cannot even read.
+            own: The files that decide, which are looked at whenever a tool is about to act.
+            paths: Which files act later, and what holds for changing them.
         """
         self.root = root.resolve()
         withheld, private = tuple(withheld), tuple(private)
-        self._guarded = Guarded(self.root, (*protected, *withheld, *private))
-        self.protected = self._guarded.below
-        """What no tool and no command writes to, relative to the workspace."""
-        self.hidden = Guarded(self.root, private).below
-        """What of it no command reads."""
+        self.paths = paths
+        self._guarded = Guarded(self.root, (*protected, *withheld, *private), paths=paths)
+        self._own = own or NoFiles()
+        state = Guarded(self.root, private)
+        self._is_inside = state.is_around
+        self.hidden = state.below
+        """What of it no command reads, relative to the workspace."""
         self._private = tuple(Path(os.path.realpath(place)) for place in private)
         self._withheld = _places(withheld)
         self._for_people = _places(for_people)
+        self.survey = Survey()
+        """What is known of its directories from one command to the next."""
+
+    def withheld(self, session: Session) -> frozenset[str]:
+        """Return the directories of skills that are kept from view, as written and as they are."""
+        return self._withheld | (self._for_people - _places(session.loaded.values()))
+
+    def protected(self, session: Session) -> tuple[str, ...]:
+        """Return what no command writes to now, relative to the workspace.
+
+        Raises:
+            RefusedError: as `check`; or something of it cannot be protected in a sandbox.
+        """
+        now = self.check(session)
+        linked = map(str, self._links(session))
+        names = other_names(self.root, self._own.skill_files.union(linked))
+        found = sorted({*self._guarded.below, *now.below, *names})
+        if odd := next((place for place in found if "*" in place), ""):
+            raise RefusedError(f"denied: `{odd}` cannot be protected; rename it", denied=True)
+        # What is below another of them is protected with it.
+        return tuple(
+            place for place in found if not any(place.startswith(f"{other}/") for other in found)
+        )
+
+    def check(self, session: Session) -> Guarded:
+        """Return the files that decide, as they are now.
+
+        Raises:
+            RefusedError: one of them cannot be protected here, so that nothing may act.
+        """
+        places = (*self._own.places(), *self._links(session))
+        now = Guarded(self.root, places, paths=self.paths)
+        problem = self._own.problem() or self._guarded.detour() or now.detour()
+        if self._is_inside:
+            problem = "the workspace is inside the state of skillhouse: start it elsewhere"
+        if problem:
+            raise RefusedError(f"denied: {problem}", denied=True)
+        return now
+
+    def _links(self, session: Session) -> tuple[Path, ...]:
+        """Return what is linked in the directories of the loaded skills: a program may be."""
+        known = self._own.skill_files
+        bases = [base for file, base in session.loaded.items() if file in known]
+        return tuple(path for base in bases for path in links_below(base))
 
     def is_withheld(self, absolute: str, session: Session) -> bool:
         """Whether a path, as written or where links lead, lies in a skill that is kept from view.
 
         Of skills inside each other the innermost counts.
         """
-        withheld = self._withheld
-        if self._for_people:
-            withheld |= self._for_people - _places(session.loaded.values())
+        withheld = self.withheld(session)
         if not withheld:
             return False
         for path in {absolute, os.path.realpath(absolute)}:
@@ -152,7 +200,7 @@ class Workspace:
         real_base = base.resolve()
         if not concern and info.st_nlink > 1:
             concern = "it has other names, which may lie outside"
-        if not concern and _is_secret(target.relative_to(real_base)):
+        if not concern and is_secret(str(target.relative_to(real_base))):
             concern = "its name is one of secrets"
         return Place(
             base=real_base,
@@ -173,12 +221,26 @@ class Workspace:
                 f"denied: `{path}` lies outside the workspace `{self.root}`", denied=True
             )
         relative = os.path.relpath(absolute, self.root)
-        reason = self._guarded.reason(relative)
+        reason = self._guarded.reason(relative) or self.check(session).reason(relative)
+        if not reason and self._is_name_of_a_skill(absolute):
+            reason = "is protected: it is another name (hard link) of a skill's file"
         if not reason and self._is_loaded(absolute, session):
             reason = "is protected: it belongs to a skill; ask the user to change it"
         if reason:
             raise RefusedError(f"denied: `{relative}` {reason}", denied=True)
         return relative
+
+    def _is_name_of_a_skill(self, absolute: str) -> bool:
+        """Whether a file with several names is the file of a skill by one of them."""
+        try:
+            info = os.lstat(absolute)
+            return info.st_nlink > 1 and any(
+                os.path.samestat(info, os.stat(file))
+                for file in self._own.skill_files
+                if os.path.exists(file)
+            )
+        except OSError:
+            return False
 
     def _is_loaded(self, absolute: str, session: Session) -> bool:
         """Whether a path lies in a skill of this conversation."""
@@ -225,8 +287,3 @@ def refusal(error: PathError, path: str = "") -> RefusedError:
     return RefusedError(
         message.format(path=path or error.relative), denied=error.code == "path-escape"
     )
-
-
-def _is_secret(relative: Path) -> bool:
-    """Whether a part of the path has a name that secrets have, at any depth."""
-    return any(fits(pattern, part) for part in relative.parts for pattern in SECRET_NAMES)

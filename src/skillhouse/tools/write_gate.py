@@ -6,11 +6,22 @@ import dataclasses
 import os
 from dataclasses import dataclass
 
+from skillhouse.approval import State
 from skillhouse.permission import Decision, Effect, matches
+from skillhouse.tools.case import Case
 from skillhouse.tools.need import Judged
 
 LAYER = "write gate"
 """The name under which the gate's decisions stand in the log."""
+
+# The verdicts of the published design (seeds.md section 1.1).
+APPROVED = "approved"
+DENIED = "denied"
+TIMEOUT = "timeout"
+NOT_IN_ALLOWLIST = "not_in_allowlist"
+CONFIRMATION_DISABLED_ALLOW = "confirmation_disabled_allow"
+CONFIRM = "confirm"
+"""No verdict yet: a person's answer, or a standing approval, is the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +52,58 @@ class WriteGate:
         if need.effective_level == "read" or decision.effect is Effect.DENY:
             return found
         if self.enabled and user not in self.allow_users:
-            return _changed(found, Effect.DENY, "write operation denied: not_in_allowlist")
+            return _changed(
+                found, Effect.DENY, f"write operation denied: {NOT_IN_ALLOWLIST}", NOT_IN_ALLOWLIST
+            )
         if need.permission.action == "write" and self.allow_paths:
             relative = os.path.relpath(need.permission.resource, place or "/")
             if not is_listed(relative, self.allow_paths):
-                return _changed(found, Effect.DENY, "write operation denied: path_not_allowed")
+                # The list of paths is ours: the published word for a refusal is `denied`.
+                return _changed(
+                    found, Effect.DENY, "write operation denied: path_not_allowed", DENIED
+                )
         if not self.enabled:
             return found
         if self.confirmation:
             # A person's own lasting yes is the confirmation.
             if decision.effect is Effect.ALLOW and decision.layer != "grants":
-                return _changed(found, Effect.ASK, "every write operation is confirmed")
-            return found
+                return _changed(found, Effect.ASK, "every write operation is confirmed", CONFIRM)
+            return dataclasses.replace(found, gate=CONFIRM)
+        unasked = CONFIRMATION_DISABLED_ALLOW
         by_default = decision.effect is Effect.ASK and decision.layer == "default"
         if by_default and need.permission.action == "write" and need.effective_level == "write":
-            return _changed(found, Effect.ALLOW, "confirmation_disabled_allow")
-        return found
+            return _changed(found, Effect.ALLOW, unasked, unasked)
+        return dataclasses.replace(found, gate=unasked)
+
+
+def verdict_of(case: Case, status: str) -> str:
+    """Return the gate's published verdict about a call; empty where it gave none.
+
+    It gave none where a rule or the tier policy refused the call first, and none yet while its
+    question is open. A call that it does not let through for another reason is `denied`, as the
+    published gate calls an error of its own.
+
+    Args:
+        case: The call.
+        status: What becomes of the call; empty where it is about to run.
+    """
+    words = {found.gate for found in case.judged}
+    for word in (NOT_IN_ALLOWLIST, DENIED):
+        if word in words:
+            return word
+    refused = case.verdict is not None and case.verdict.effect is Effect.DENY
+    if case.denied is not None or refused:
+        return ""
+    if CONFIRM not in words:
+        return CONFIRMATION_DISABLED_ALLOW if CONFIRMATION_DISABLED_ALLOW in words else ""
+    if case.effect is Effect.ALLOW:
+        return APPROVED
+    state = case.approval.state if case.approval is not None else State.DENIED
+    if state is State.USED:
+        return APPROVED
+    if state is State.EXPIRED:
+        return TIMEOUT
+    return DENIED if status == "denied" else ""
 
 
 def is_listed(relative: str, patterns: tuple[str, ...]) -> bool:
@@ -88,5 +135,6 @@ def _fits(pattern: str, parts: list[str]) -> bool:
     return len(parts) in reached
 
 
-def _changed(found: Judged, effect: Effect, reason: str) -> Judged:
-    return dataclasses.replace(found, decision=Decision(effect=effect, layer=LAYER), reason=reason)
+def _changed(found: Judged, effect: Effect, reason: str, gate: str) -> Judged:
+    decision = Decision(effect=effect, layer=LAYER)
+    return dataclasses.replace(found, decision=decision, reason=reason, gate=gate)

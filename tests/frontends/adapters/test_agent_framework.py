@@ -126,4 +126,4 @@ def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> No
         told = script.told()
         assert "has no argument `nam`" in told[0]
         assert "gone.txt" in told[1]
-        assert "skillhouse approvals approve" in told[2]
+        assert "ask the user to approve" in told[2]

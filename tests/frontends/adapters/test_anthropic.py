@@ -52,7 +52,7 @@ def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixtur
     results = [m["content"][0] for m in requests[-1]["messages"][2::2]]
     assert [result["is_error"] for result in results] == [False, True]
     assert "<skill_content" in results[0]["content"]
-    assert "skillhouse approvals approve" in results[1]["content"]
+    assert "ask the user to approve" in results[1]["content"]
     assert written(place) is None
 
 

@@ -139,8 +139,12 @@ def test_the_server_lists_the_tools_and_each_skill_once(tmp_path: Path) -> None:
         assert {tool.name: tool.input_schema for tool in listed} == {
             tool.name: dict(tool.schema) for tool in house.tools()
         }
-        assert "".join(tool.description or "" for tool in listed).count(FALCONS) == 1
-        assert options.system_prompt is None
+        assert FALCONS not in "".join(tool.description or "" for tool in listed)
+        prompt = str(options.system_prompt)
+        assert prompt.count(FALCONS) == 1
+        assert "load that skill with `mcp__skillhouse__skill`" in prompt
+        servers: Any = options.mcp_servers
+        assert servers["skillhouse"]["alwaysLoad"] is True
         assert (options.skills, options.disallowed_tools) == ([], ["Skill"])
         assert options.allowed_tools == sorted(OURS + tool.name for tool in listed)
 

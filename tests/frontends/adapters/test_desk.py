@@ -102,7 +102,7 @@ def test_what_signs_is_no_question_for_a_framework(tmp_path: Path):
         at = desk(house)
         asked = at.call_sync("transfer", {"to": "robin"})
         assert (asked.status, at.question(asked)) == ("pending", None)
-        assert "on the page of `skillhouse up` or on a paired device" in asked.content
+        assert "on the skillhouse page or a paired device" in asked.content
         # An adapter that gave the answer all the same would not be heard.
         at.allowed_sync("transfer", {"to": "robin"}, asked.approval_id or "")
         assert [state for _, state, _, _ in answers(house)] == ["open"]
@@ -174,7 +174,7 @@ def test_nobody_is_asked_where_the_framework_is_not_to(tmp_path: Path):
         at = desk(house, ask=False)
         result = at.call_sync("write", WRITE)
         assert at.question(result) is None
-        assert f"skillhouse approvals approve {result.approval_id}" in result.content
+        assert f"ask the user to approve {result.approval_id}" in result.content
 
 
 @pytest.mark.parametrize(

@@ -175,4 +175,4 @@ def test_the_model_is_shown_the_tools_and_each_skill_once(tmp_path: Path) -> Non
         told = [answer["error"] for answer in script.told()]
         assert "has no argument `nam`" in told[0]
         assert "gone.txt" in told[1]
-        assert "skillhouse approvals approve" in told[2]
+        assert "ask the user to approve" in told[2]

@@ -177,11 +177,11 @@ def test_errors_are_texts(tmp_path: Path) -> None:
         told = model.told()
         assert [status for status, _ in told] == ["error"] * 3
         assert "has no argument `self`" in told[0][1]
-        assert "skillhouse approvals approve" in told[2][1]
+        assert "ask the user to approve" in told[2][1]
 
 
 def test_a_tool_outside_a_graph_tells_that_it_waits(tmp_path: Path) -> None:
     with open_house(tmp_path) as house:
         tools = {tool.name: tool for tool in skillhouse_tools(house)}
-        assert "skillhouse approvals approve" in tools["write"].invoke(WRITE[1])
+        assert "ask the user to approve" in tools["write"].invoke(WRITE[1])
         assert "Body." in anyio.run(tools["skill"].ainvoke, {"name": "kestrel"})

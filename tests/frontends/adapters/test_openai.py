@@ -78,7 +78,7 @@ def test_the_example_of_the_guide_runs(place: Path, capsys: pytest.CaptureFixtur
     ]
     assert last[1]["name"] == "skill"
     assert "<skill_content" in last[2]["output"]
-    assert "skillhouse approvals approve" in last[4]["output"]
+    assert "ask the user to approve" in last[4]["output"]
     assert written(place) is None
 
 

@@ -141,7 +141,7 @@ def test_in_another_process_the_yes_is_about_nothing_that_is_known(tmp_path: Pat
             return str((await Runner.run(agent, state)).final_output)
 
         assert anyio.run(go) == LAST
-        assert "skillhouse approvals approve" in script.told()[0]
+        assert "ask the user to approve" in script.told()[0]
         assert written(tmp_path) is None
 
 
@@ -167,4 +167,4 @@ def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> No
         told = script.told()
         assert "has no argument `nam`" in told[0]
         assert "has no argument `arguments`" in told[1]
-        assert "skillhouse approvals approve" in told[2]
+        assert "ask the user to approve" in told[2]

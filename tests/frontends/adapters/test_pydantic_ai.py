@@ -137,7 +137,7 @@ def test_errors_and_questions_that_are_not_asked_are_texts(tmp_path: Path) -> No
         told = script.told()
         assert [outcome for outcome, _ in told] == ["failed"] * 3
         for words, (_, text) in zip(
-            ("has no argument `nam`", "gone.txt", "skillhouse approvals approve"), told, strict=True
+            ("has no argument `nam`", "gone.txt", "ask the user to approve"), told, strict=True
         ):
             assert words in text
 

@@ -27,6 +27,7 @@ from skillhouse.frontends.chat.conversation import Conversation
 from skillhouse.frontends.chat.models import Found
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
+from skillhouse.permission.call_table import OwnLine
 from skillhouse.runtime import Skillhouse
 
 LOAD = ("skill", {"name": "kestrel"})
@@ -174,7 +175,12 @@ def test_slash_commands(tmp_path: Path) -> None:
         told = out.getvalue()
         assert "unknown command `/skils`; did you mean `/skills`" in told
         assert "catalog about" in told
-        assert "everything is stopped" in told
+        assert "everything is stopped, 0 calls ended" in told
+        silent = OwnLine(house.safeguards.tiers.stop_directory)
+        silent.write(1, 0)
+        anyio.run(commands.take, "/stop")
+        silent.close()
+        assert f"process {silent.pid} did not end every call within 1 s" in out.getvalue()
         assert house.safeguards.tiers.stopped_reason
         assert len(script.sent) == 1
         assert "Body." in str(script.sent[0])

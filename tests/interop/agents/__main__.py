@@ -1,10 +1,11 @@
-"""Runs the clients and prints a table; exit code 0 only when everything holds for each of them.
+"""Runs the clients and prints two tables; exit code 0 only when everything holds for each.
 
-    ./x py -m tests.interop.agents --agents node_modules/.bin
+    ./x py -m tests.interop.agents --agents PINNED --agents LATEST
 
-Every client runs three times, each time in a fresh home and project: it loads a skill; it calls a
-tool that is pending until a second process has said yes, and repeats the call; and it calls one
-that waits for that yes. All of it happens in a network namespace that has nothing but loopback.
+Every client runs in a fresh home and project each time: it loads a skill; it calls a tool that is
+pending until a second process has said yes, and repeats the call; it calls one that waits for that
+yes; and it begins with 4, 43 and 1,294 skills, to see what its model is shown of them. All of it
+happens in a network namespace that has nothing but loopback.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.interop.agents import judging, scenes
 from tests.interop.agents.clients import CLIENTS, Client
+from tests.interop.agents.offering import Offer
 from tests.interop.agents.scenes import Actor, SceneError
 
 COLUMNS = {
@@ -32,6 +34,15 @@ COLUMNS = {
     "held": "gated: answered while it waits",
     "exported": "lists exported skills",
 }
+OFFERS = (
+    "skills",
+    "our tools",
+    "characters of their descriptions",
+    "of our instructions",
+    "of the catalog",
+    "skills by name and sentence",
+    "enough, nothing cut unsaid",
+)
 INSIDE = "SKILLHOUSE_INTEROP_INSIDE"
 """Set in the process that runs in the namespace."""
 
@@ -44,19 +55,38 @@ class Row:
     version: str = ""
     faults: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What is wrong, for each column that was judged."""
+    offers: list[Offer] = field(default_factory=list)
+    """What the model was shown, for each number of skills."""
     missing: str = ""
     """Why it was not run, and how to change that."""
 
-    def holds(self) -> bool:
-        """Return whether every column was judged and nothing was wrong."""
-        return not self.missing and all(self.faults.get(name) == () for name in COLUMNS)
+    @property
+    def title(self) -> str:
+        """The client and its version."""
+        return f"{self.client.title} {self.version or '(not installed)'}"
+
+    def holds(self, scenes: str = "all") -> bool:
+        """Return whether every column of these scenes was judged and nothing was wrong."""
+        is_well = scenes == "skills" or all(self.faults.get(name) == () for name in COLUMNS)
+        return not self.missing and is_well and not any(one.faults for one in self.offers)
 
 
 def main() -> int:
     """Run the clients and print what was seen."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop.agents", description=__doc__)
-    parser.add_argument("--agents", type=Path, required=True, help="folder of their commands")
+    parser.add_argument(
+        "--agents",
+        type=Path,
+        action="append",
+        required=True,
+        help="folder of their commands; may be repeated, and each version runs once",
+    )
     parser.add_argument("--only", default="", metavar="NAMES", help="these, separated by commas")
+    parser.add_argument(
+        "--skills", default="4,43,1294", metavar="NUMBERS", help="to show so many (4,43,1294)"
+    )
+    parser.add_argument("--sample", type=Path, help="real skills: JSON lines with `skill_md_b64`")
+    parser.add_argument("--scenes", default="all", choices=("all", "calls", "skills"))
     parser.add_argument("--keep", type=Path, help="a new folder for homes, outputs and requests")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
@@ -71,11 +101,26 @@ def main() -> int:
     chosen = [client for client in CLIENTS if not names or client.name in names]
     with tempfile.TemporaryDirectory(prefix="agents-") as scratch:
         base = Path(options.keep or scratch).resolve()
-        rows = [_row(client, options.agents.resolve(), base / client.name) for client in chosen]
-    print(json.dumps([_value(row) for row in rows], indent=2) if options.json else table(rows))
+        run = Run(
+            base=base,
+            scenes=options.scenes,
+            counts=tuple(int(number) for number in options.skills.split(",") if number),
+            sample=options.sample,
+        )
+        rows = [
+            row
+            for agents in options.agents
+            for client in chosen
+            if (row := run.row(client, agents.resolve())) is not None
+        ]
+    if options.json:
+        print(json.dumps([_value(row) for row in rows], indent=2))
+    else:
+        tables = {"calls": table(rows), "skills": offers_table(rows)}
+        print("\n\n".join(text for kind, text in tables.items() if options.scenes in ("all", kind)))
     for row in rows:
         _explain(row)
-    return 0 if all(row.holds() for row in rows) else 1
+    return 0 if all(row.holds(options.scenes) for row in rows) else 1
 
 
 def table(rows: list[Row]) -> str:
@@ -83,8 +128,25 @@ def table(rows: list[Row]) -> str:
     lines = [f"| client | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
     for row in rows:
         cells = ["–" if (f := row.faults.get(c)) is None else "no" if f else "yes" for c in COLUMNS]
-        title = f"{row.client.title} {row.version or '(not installed)'}"
-        lines.append(f"| {title} | {' | '.join(cells)} |")
+        lines.append(f"| {row.title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def offers_table(rows: list[Row]) -> str:
+    """Return what the models were shown as a table in Markdown."""
+    lines = [f"| client | {' | '.join(OFFERS)} |", "|---" * (len(OFFERS) + 1) + "|"]
+    for row in rows:
+        for one in row.offers:
+            cells = [
+                f"{one.skills:,}",
+                f"{one.tools}" + (f", {one.deferred} of them by name only" if one.deferred else ""),
+                f"{one.description_chars:,}",
+                f"{one.instructions_chars:,}",
+                f"{one.catalog_chars:,}",
+                f"{one.shown:,}",
+                "no" if one.faults else "yes",
+            ]
+            lines.append(f"| {row.title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -99,35 +161,67 @@ def _in_namespace() -> int:
     return subprocess.run(words, env={**os.environ, INSIDE: "1"}, check=False).returncode
 
 
-def _row(client: Client, agents: Path, base: Path) -> Row:
-    row = Row(client=client)
-    program = agents / client.words[0]
-    if not program.exists():
-        row.missing = f"no {program.name} in --agents; try `npm install {client.package}`"
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What is run, and what was run so far."""
+
+    base: Path
+    scenes: str
+    """all, calls or skills."""
+    counts: tuple[int, ...]
+    """Of skills."""
+    sample: Path | None
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    """Name and version of each client so far."""
+
+    def row(self, client: Client, agents: Path) -> Row | None:
+        """Run a client; None when the same version was run before."""
+        row = Row(client=client)
+        program = agents / client.words[0]
+        if not program.exists():
+            row.missing = f"no {program.name} in --agents; try `npm install {client.package}`"
+            return row
+        self.base.mkdir(parents=True, exist_ok=True)
+        row.version = _version(program, self.base)
+        if (client.name, row.version) in self.seen:
+            return None
+        self.seen.add((client.name, row.version))
+        actor = Actor(client=client, program=program, version=row.version)
+        base = self.base / f"{client.name}-{row.version}"
+        try:
+            if self.scenes != "skills":
+                _call(row, actor, base)
+            if self.scenes != "calls":
+                for count in self.counts:
+                    row.offers.append(
+                        scenes.show(actor, base / f"show-{count}", count, self.sample)
+                    )
+        except SceneError as error:
+            # The columns that were not reached stay unjudged, and none of them holds.
+            row.missing = str(error)
         return row
-    base.mkdir(parents=True)
-    row.version = _version(program, base)
-    actor = Actor(client=client, program=program, version=row.version)
-    try:
-        seen, tools, secret, markers = scenes.see_and_load(actor, base / "load")
-        row.faults["lists"] = judging.lists(seen.transcript, tools)
-        row.faults["loads"] = judging.loads(seen, secret)
-        repeated = scenes.ask_and_repeat(actor, base / "repeat")
-        row.faults["repeated"] = judging.gated_and_repeated(repeated)
-        row.faults["exported"] = judging.exported(seen.transcript, repeated.transcript, markers)
-        held = scenes.ask_and_hold(actor, base / "hold")
-        row.faults["held"] = judging.gated_and_held(held)
-    except SceneError as error:
-        # The columns that were not reached stay unjudged, and none of them holds.
-        row.missing = str(error)
-    return row
+
+
+def _call(row: Row, actor: Actor, base: Path) -> None:
+    seen, tools, secret, markers = scenes.see_and_load(actor, base / "load")
+    row.faults["lists"] = judging.lists(seen.transcript, tools)
+    row.faults["loads"] = judging.loads(seen, secret)
+    repeated = scenes.ask_and_repeat(actor, base / "repeat")
+    row.faults["repeated"] = judging.gated_and_repeated(repeated)
+    row.faults["exported"] = judging.exported(seen.transcript, repeated.transcript, markers)
+    held = scenes.ask_and_hold(actor, base / "hold")
+    row.faults["held"] = judging.gated_and_held(held)
 
 
 def _version(program: Path, home: Path) -> str:
     done = subprocess.run(
         [str(program), "--version"],
-        # Some write to their home even for this.
-        env={**os.environ, "HOME": str(home)},
+        env={
+            **os.environ,
+            "PATH": f"{program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            # Some write to their home even for this.
+            "HOME": str(home),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -143,6 +237,7 @@ def _value(row: Row) -> Mapping[str, object]:
         "version": row.version or None,
         "holds": row.holds(),
         "columns": {name: row.faults.get(name) == () for name in COLUMNS},
+        "offers": [asdict(one) for one in row.offers],
         "faults": {name: list(found) for name, found in row.faults.items() if found},
         "missing": row.missing or None,
     }
@@ -150,10 +245,13 @@ def _value(row: Row) -> Mapping[str, object]:
 
 def _explain(row: Row) -> None:
     if row.missing:
-        print(f"{row.client.name}: {row.missing}", file=sys.stderr)
+        print(f"{row.title}: {row.missing}", file=sys.stderr)
     for name, faults in row.faults.items():
         for fault in faults:
-            print(f"{row.client.name}, {COLUMNS[name]}: {fault}", file=sys.stderr)
+            print(f"{row.title}, {COLUMNS[name]}: {fault}", file=sys.stderr)
+    for one in row.offers:
+        for fault in one.faults:
+            print(f"{row.title}, {one.skills:,} skills: {fault}", file=sys.stderr)
 
 
 if __name__ == "__main__":

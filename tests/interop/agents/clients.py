@@ -44,6 +44,8 @@ def _claude_environment(url: str) -> Mapping[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         # It would begin without a server that is not up yet.
         "MCP_CONNECTION_NONBLOCKING": "0",
+        # Nor later than five seconds, where nothing is said (2.1.330).
+        "MCP_CONNECT_TIMEOUT_MS": "60000",
         # Root may run it in a sandbox only.
         "IS_SANDBOX": "1",
     }
@@ -113,7 +115,7 @@ CLIENTS = (
         title="Claude Code",
         package="@anthropic-ai/claude-code@2.1.197",
         words=(
-            *("claude", "-p", PROMPT, "--model", "claude-sonnet-4-5"),
+            *("claude", "-p", PROMPT, "--model", "sonnet"),
             *("--allowedTools", "mcp__skills"),
         ),
         prefix="mcp__skills__",

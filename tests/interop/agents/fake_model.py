@@ -61,7 +61,7 @@ class FakeModel:
             return Say(f"All done: {results[-1]}" if results else "Nothing to do.")
         step = self.steps[len(results)]
         if step.tool not in dict(speech.offered(body)):
-            return Say("There is no such tool.")
+            return speech.fetch(body, step.tool) or Say("There is no such tool.")
         if step.after is not None and not step.after.wait(HELD_SECONDS):
             return Say("Nobody answered.")
         return Call(step.tool, step.arguments)

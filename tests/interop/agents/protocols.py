@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +16,8 @@ from typing import Any, Protocol
 Json = dict[str, Any]
 NAMESPACE = "::"
 """Between a namespace and a tool of it: Codex groups the tools of a server."""
+SEARCH = "ToolSearch"
+"""Claude Code's tool that describes others."""
 _numbers = itertools.count(1)
 
 
@@ -53,6 +56,14 @@ class Speech(Protocol):
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
         """Yield name and definition of each tool that the client offers."""
+        ...
+
+    def deferred(self, request: Json) -> tuple[str, ...]:
+        """Return the tools that are only named, until the model asks for them."""
+        ...
+
+    def fetch(self, request: Json, tool: str) -> Call | None:
+        """Return the call that asks for such a tool; None when that is no use."""
         ...
 
     def results(self, request: Json) -> tuple[str, ...]:
@@ -98,7 +109,21 @@ def texts(value: object) -> str:
     return ""
 
 
-class OpenAIChat:
+class _Whole:
+    """What protocols have in common whose clients describe every tool from the start."""
+
+    def deferred(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        del request
+        return ()
+
+    def fetch(self, request: Json, tool: str) -> Call | None:
+        """See `Speech`."""
+        del request, tool
+        return None
+
+
+class OpenAIChat(_Whole):
     """Chat completions, which opencode speaks with a provider of one's own."""
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
@@ -140,7 +165,7 @@ class OpenAIChat:
         )
 
 
-class OpenAIResponses:
+class OpenAIResponses(_Whole):
     """Responses, the only protocol of Codex."""
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
@@ -217,19 +242,40 @@ def _message_item(turn: Say) -> Json:
 
 
 class Anthropic:
-    """Messages, which Claude Code speaks."""
+    """Messages, which Claude Code speaks.
+
+    Since 2.1.330 it names tools of MCP servers in a reminder, and describes one when the model has
+    asked for it with the tool `ToolSearch`.
+    """
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:
         """See `Speech`."""
         for tool in request.get("tools") or ():
             yield tool["name"], tool
 
+    def deferred(self, request: Json) -> tuple[str, ...]:
+        """See `Speech`."""
+        if SEARCH not in dict(self.offered(request)):
+            return ()
+        said = texts([one.get("content") for one in request.get("messages") or ()])
+        return tuple(re.findall(r"^mcp__\w+$", said, re.MULTILINE))
+
+    def fetch(self, request: Json, tool: str) -> Call | None:
+        """See `Speech`."""
+        asked = [block for block in _blocks(request) if block.get("name") == SEARCH]
+        query = {"query": f"select:{tool}", "max_results": 1}
+        if tool not in self.deferred(request) or query in [one.get("input") for one in asked]:
+            return None
+        return Call(SEARCH, query)
+
     def results(self, request: Json) -> tuple[str, ...]:
         """See `Speech`."""
-        said = [one.get("content") for one in request.get("messages") or ()]
-        blocks = itertools.chain.from_iterable(part for part in said if isinstance(part, list))
+        blocks = _blocks(request)
+        searches = {block.get("id") for block in blocks if block.get("name") == SEARCH}
         return tuple(
-            texts(block.get("content")) for block in blocks if block.get("type") == "tool_result"
+            texts(block.get("content"))
+            for block in blocks
+            if block.get("type") == "tool_result" and block.get("tool_use_id") not in searches
         )
 
     def answer(self, request: Json, turn: Turn) -> Answer:
@@ -263,7 +309,12 @@ class Anthropic:
         return Answer(whole=whole, events=events, named=True)
 
 
-class Gemini:
+def _blocks(request: Json) -> list[Json]:
+    said = [one.get("content") for one in request.get("messages") or ()]
+    return [block for part in said if isinstance(part, list) for block in part]
+
+
+class Gemini(_Whole):
     """generateContent, which Gemini CLI speaks."""
 
     def offered(self, request: Json) -> Iterator[tuple[str, Json]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ from typing import Any
 from tests.interop.agents.clients import Client
 from tests.interop.agents.fake_model import FakeModel, Step, serving
 from tests.interop.agents.judging import Trace, transcript
+from tests.interop.agents.offering import Offer, made_up, offer, sampled
 
 CLIENT_SECONDS = 150.0
 LOOK_SECONDS = 0.2
@@ -70,21 +72,55 @@ class House:
 
     def add_skill(self, name: str, description: str, body: str) -> None:
         """Add a skill that no client but us reads."""
+        self.add_file(name, f"---\nname: {name}\ndescription: {description}\n---\n{body}\n")
+
+    def add_file(self, name: str, text: str) -> None:
+        """Add a skill by its text."""
         directory = self.home / ".config/skillhouse/skills" / name
         directory.mkdir(parents=True)
-        text = f"---\nname: {name}\ndescription: {description}\n---\n{body}\n"
         (directory / "SKILL.md").write_text(text)
 
     def say(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `skillhouse` here, in a process of its own."""
         return subprocess.run(
-            [sys.executable, "-m", "skillhouse", *words],
+            [sys.executable, "-P", "-m", "skillhouse", *words],
             cwd=self.project,
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def approve(self, approval: str) -> None:
+        """Say yes to a question as a person does, at a terminal.
+
+        Raises:
+            SceneError: it was not taken.
+        """
+        ours, theirs = os.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "skillhouse", "approvals", "approve", approval],
+            cwd=self.project,
+            env={**self.environment, "TERM": "dumb"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        said = b""
+        with os.fdopen(ours, "r+b", buffering=0) as terminal:
+            try:
+                while part := terminal.read(4096):
+                    said += part
+                    if b"Type `approve`" in said and said.endswith(b": "):
+                        terminal.write(b"approve\n")
+            except OSError as error:
+                # Linux says so when the other side is gone.
+                if error.errno != errno.EIO:
+                    raise
+        if process.wait():
+            raise SceneError(f"skillhouse approvals approve: {said.decode(errors='replace')}")
 
     def do(self, *words: str) -> str:
         """Run `skillhouse` and return what it prints.
@@ -97,6 +133,34 @@ class House:
             raise SceneError(f"skillhouse {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
+    def greeted(self) -> dict[str, str]:
+        """Return the server's `instructions`, and the description of each of its tools by name."""
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
+        lines = [
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},
+        ]
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "skillhouse", "mcp"],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            if process.stdin is None or process.stdout is None:
+                raise SceneError("expected pipes")
+            process.stdin.writelines(json.dumps(line) + "\n" for line in lines)
+            process.stdin.flush()
+            first, second = (json.loads(process.stdout.readline())["result"] for _ in range(2))
+        described = {tool["name"]: tool["description"] for tool in second["tools"]}
+        return {"instructions": first.get("instructions", ""), **described}
+
     def made(self) -> tuple[str, ...]:
         """Return the files that the gated command has made."""
         return tuple(sorted(file.name for file in self.project.glob(f"{MADE}*")))
@@ -104,7 +168,7 @@ class House:
 
 @dataclass(slots=True)
 class Person:
-    """Answers the first open question with a process of its own, once the time has come."""
+    """Answers the first open question, once the time has come."""
 
     house: House
     may_answer: Callable[[], bool]
@@ -120,7 +184,7 @@ class Person:
         if found:
             self.made_before = self.house.made()
             self.approval = found[0]["id"]
-            self.house.do("approvals", "approve", self.approval)
+            self.house.approve(self.approval)
             self.answered.set()
 
 
@@ -158,6 +222,27 @@ def see_and_load(actor: Actor, base: Path) -> tuple[Trace, Sequence[str], str, S
     return _trace(actor, house, model), tools, secret, markers
 
 
+def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
+    """Let the client begin where there are so many skills, and return what the model is shown."""
+    house = House(base)
+    house.configure("")
+    builtin = len(json.loads(house.do("list", "--json"))["skills"])
+    skills = [] if sample is None else list(sampled(sample, count - builtin))
+    for name, text in (*skills, *made_up(count - builtin - len(skills))):
+        house.add_file(name, text)
+    found = json.loads(house.do("list", "--json"))["skills"]
+    model = FakeModel(steps=())
+    _act(actor, house, model)
+    sent = house.greeted()
+    return offer(
+        model.asked,
+        actor.client.prefix,
+        {skill["name"]: skill["description"] for skill in found},
+        sent,
+        [name for name in sent if name != "instructions"],
+    )
+
+
 def ask_and_repeat(actor: Actor, base: Path) -> Trace:
     """Call what needs a yes; it is pending, answered when the model knows so, and repeated."""
     house = House(base)
@@ -191,7 +276,12 @@ def _act(actor: Actor, house: House, model: FakeModel, person: Person | None = N
             process = subprocess.Popen(
                 [str(actor.program), *client.words[1:]],
                 cwd=house.project,
-                env={**house.environment, **client.environment(model.url)},
+                env={
+                    **house.environment,
+                    # The Node that is installed beside a client is the one that it wants.
+                    "PATH": f"{actor.program.parent}{os.pathsep}{house.environment['PATH']}",
+                    **client.environment(model.url),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

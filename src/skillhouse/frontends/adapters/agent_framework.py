@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -71,7 +71,7 @@ class _HouseProvider(ContextProvider):
                 input_model=tool.schema,
                 func=_only_through_the_gate,
             )
-            for tool in self._desk.tools()
+            for tool in self._desk.tools(OPENAI_CHARS)
         ]
         context.extend_tools(self.source_id, tools)
         prompt = self._desk.prompt()

@@ -43,11 +43,11 @@ def skillhouse_options(
     """Return options with the house as an MCP server, for `query` or `ClaudeSDKClient`.
 
     What needs a yes is put to the options' own `can_use_tool`, under the tool's full name and with
-    the question as title and reason; nothing else about these tools is asked. Claude Code's own
-    `Skill` tool is off, so that no skill is listed twice.
+    the question as title and reason; nothing else about these tools is asked. The skills are
+    listed at the end of the system prompt, and Claude Code's own `Skill` tool is off.
 
-    Without `ask`, or without a `can_use_tool`, the model is told that the call is pending. The
-    caller closes the house.
+    Without `ask` or `can_use_tool` the model is told that the call is pending. The caller closes
+    the house.
 
     Raises:
         ConfigError: no agent has that name, or `mcp_servers` or `system_prompt` is a file.
@@ -56,19 +56,19 @@ def skillhouse_options(
     if not isinstance(options.mcp_servers, dict):
         raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
     desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools()]
+    tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools(0)]
     names = {PREFIX + tool.name for tool in tools}
-    changed: dict[str, Any] = {
-        "mcp_servers": {**options.mcp_servers, SERVER: create_sdk_mcp_server(SERVER, tools=tools)},
-        "skills": [],
-        "disallowed_tools": [*options.disallowed_tools, "Skill"],
-    }
+    # Else the CLI shows the model the names of the tools only (review M3: 2.1.330); older CLIs do
+    # not know this, and a server inside the program has no instructions, hence the system prompt.
+    server = {**create_sdk_mcp_server(SERVER, tools=tools), "alwaysLoad": True}
+    servers = {**options.mcp_servers, SERVER: server}
+    off = [*options.disallowed_tools, "Skill"]
+    changed: dict[str, Any] = {"mcp_servers": servers, "skills": [], "disallowed_tools": off}
     if options.can_use_tool is None:
         changed["allowed_tools"] = [*options.allowed_tools, *sorted(names)]
     else:
         changed["can_use_tool"] = _let_through(names, options.can_use_tool)
-    prompt = desk.prompt()
-    if prompt:
+    if prompt := desk.prompt(prefix=PREFIX, always=True):
         changed["system_prompt"] = _with(options.system_prompt, prompt)
     return replace(options, **changed)
 

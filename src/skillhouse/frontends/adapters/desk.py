@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from skillhouse.approval import Answer, ApprovalRequest, session_key
+from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.discovery import within
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.adapters.keeping import calling_ids, sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Conversation, Skillhouse
-from skillhouse.tools import Judged, Listener, Need, ToolResult
+from skillhouse.tools import Listener, Tool, ToolResult
 
 V = TypeVar("V")
 
 logger = logging.getLogger(__name__)
+
+OPENAI_CHARS = 1_000
+"""Characters of a tool's description where OpenAI's API, or one that does as it does, may get it:
+that API refuses a request with a description of more than 1,024 (`string_above_max_length`,
+getsentry/sentry-mcp#106)."""
+LONG_DESCRIPTIONS = ("anthropic", "google")
+"""How providers are called whose own API takes longer ones."""
+
+
+def description_chars(provider: str) -> int | None:
+    """Return the bound of descriptions for a provider; those that nothing is known of get OpenAI's.
+
+    >>> description_chars("openrouter"), description_chars("anthropic")
+    (1000, None)
+    """
+    return None if provider.startswith(LONG_DESCRIPTIONS) else OPENAI_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +58,12 @@ class Desk:
     ask: bool = True
     """Whether questions go to the framework; the model is told of them where they do not."""
 
-    def tools(self) -> list[Shown]:
+    def tools(self, chars: int | None = None) -> list[Shown]:
         """Return the agent's tools, all from one look.
+
+        Args:
+            chars: Most characters of a description; None leaves the profile's bound, and 0 leaves
+                the list of skills out of the skill tool's.
 
         Raises:
             ConfigError: no agent has that name.
@@ -50,20 +71,24 @@ class Desk:
         return [
             Shown(
                 name=tool.name,
-                description=sendable(tool.description),
+                description=sendable(_description(tool, chars)),
                 # Frameworks change what they are given; the gate's own stays as it is.
                 schema=copy.deepcopy(dict(tool.schema)),
             )
             for tool in self.house.tools(agent=self.agent)
         ]
 
-    def prompt(self, offered: Iterable[str] | None = None) -> str:
+    def prompt(
+        self, offered: Iterable[str] | None = None, *, prefix: str = "", always: bool = False
+    ) -> str:
         """Return what the system prompt says of the skills; mostly nothing, the tool lists them.
 
         Args:
             offered: Names of the tools that the model is offered; all of them when None.
+            prefix: What the framework puts before the names of tools.
+            always: List the skills although the tool lists them too.
         """
-        return sendable(self.house.system_prompt(agent=self.agent, offered=offered))
+        return sendable(self.house.view(self.agent).prompts(prefix).system(offered, always=always))
 
     async def call(
         self,
@@ -79,7 +104,7 @@ class Desk:
         `listener` and `ids` are as of `Skillhouse.call`.
         """
         try:
-            asked = {**self._caller(approval_id), **ids}
+            asked = {**self._caller(), "approval_id": approval_id, **ids}
             return self._told(await self.house.call(name, arguments, listener=listener, **asked))
         except SkillhouseError as error:
             return _failed(str(error))
@@ -93,7 +118,9 @@ class Desk:
     ) -> ToolResult:
         """Do as `call` does, from code that is not asynchronous."""
         try:
-            return self._told(self.house.call_sync(name, arguments, **self._caller(approval_id)))
+            return self._told(
+                self.house.call_sync(name, arguments, approval_id=approval_id, **self._caller())
+            )
         except SkillhouseError as error:
             return _failed(str(error))
         except Exception:
@@ -120,18 +147,16 @@ class Desk:
     def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the gate may not simply allow a call, for frameworks that ask beforehand.
 
-        A forecast, for which nothing is done or recorded: only the gate decides. In doubt it is
-        yes; the gate then says what is wrong.
+        A forecast, for which nothing is done or recorded. In doubt it may; the gate then says what
+        is wrong.
         """
         try:
-            tool = next(tool for tool in self.house.tools(agent=self.agent) if tool.name == name)
-            session = self.conversation(calling_ids().get("session_id", "")).session()
-            plan = tool.plan(getattr(tool, "canonical", dict)(arguments), session)
-            return any(self._effect(need) is not Effect.ALLOW for need in plan.needs)
+            found = self.house.forecast(name, arguments, **self._caller())
         except Exception:
-            # Arguments that do not fit the schema, a tool that is gone: each is the gate's to say.
+            # A tool that is gone, an agent that nobody knows: each is the gate's to say.
             logger.debug("no forecast for %s", name, exc_info=True)
             return True
+        return found.effect is not Effect.ALLOW
 
     def conversation(self, session_id: str) -> Conversation:
         """Return the house's account of one of the framework's conversations."""
@@ -183,25 +208,11 @@ class Desk:
             # Somebody else was first, or it does not count: the gate says so to the next call.
             logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
 
-    def _effect(self, need: Need) -> Effect:
-        found = self.house.policy.explain(
-            need.permission,
-            agent=self.agent,
-            default=need.default,
-            why=need.why,
-            skill_digest=need.skill_digest,
-            user=self.user,
-            session=session_key(self.agent, self.user, self.channel),
-        )
-        judged = Judged(need=need, decision=found.decision, reason=found.reason)
-        return self.house.config.write_gate.judged(judged, self.user).decision.effect
-
-    def _caller(self, approval_id: str) -> dict[str, str]:
+    def _caller(self) -> dict[str, str]:
         return {
             "agent": self.agent,
             "user": self.user,
             "channel": self.channel,
-            "approval_id": approval_id,
             **calling_ids(),
         }
 
@@ -211,8 +222,8 @@ class Desk:
         if request is not None and request.level == "sign":
             text = (
                 f"not approved yet: {'; '.join(request.reasons)}; nothing was done. This call "
-                "signs: a person answers it on the page of `skillhouse up` or on a paired device; "
-                "then repeat the same call"
+                f"signs: ask the user to approve {request.id} on the skillhouse page or a paired "
+                "device, then repeat the same call"
             )
         return replace(result, content=sendable(text))
 
@@ -246,6 +257,15 @@ class Kept(Generic[V]):
     def take(self, call_id: str | None) -> V | None:
         """Return what is known about a call, and forget it."""
         return self._values.pop(call_id or "", None)
+
+
+def _description(tool: Tool, chars: int | None) -> str:
+    """Return a description as `Desk.tools` has it; a list in it says what it leaves out."""
+    if chars is None or 0 < chars >= len(tool.description):
+        return tool.description
+    shortened: Callable[[int], str] | None = getattr(tool, "description_within", None)
+    text = tool.description if shortened is None else shortened(chars)
+    return within(text, chars) if chars else text
 
 
 def _failed(text: str) -> ToolResult:

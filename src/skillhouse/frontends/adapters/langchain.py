@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
 from skillhouse.frontends.adapters.langchain_keeping import KeepingMiddleware
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
@@ -39,7 +39,7 @@ def skillhouse_tools(
     desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         _HouseTool(name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk)
-        for tool in desk.tools()
+        for tool in desk.tools(OPENAI_CHARS)
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
 from skillhouse.runtime import Skillhouse
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
@@ -37,7 +37,7 @@ def skillhouse_tools(
             # Strict mode has no optional arguments; the gate checks them all the same.
             "strict": False,
         }
-        for tool in Desk(house=house, channel=CHANNEL, agent=agent).tools()
+        for tool in Desk(house=house, channel=CHANNEL, agent=agent).tools(OPENAI_CHARS)
     ]
     if api == "chat":
         return [{"type": "function", "function": function} for function in functions]

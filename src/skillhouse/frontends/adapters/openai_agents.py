@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk, Kept
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -49,7 +49,7 @@ def skillhouse_tools(
             strict_json_schema=False,
             needs_approval=one.needs_approval if ask else False,
         )
-        for tool in desk.tools()
+        for tool in desk.tools(OPENAI_CHARS)
         for one in [_HouseTool(desk, tool.name)]
     ]
 

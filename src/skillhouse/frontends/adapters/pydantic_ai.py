@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk, Kept
+from skillhouse.frontends.adapters.desk import Desk, Kept, description_chars
 from skillhouse.frontends.adapters.keeping import calling
 from skillhouse.frontends.adapters.pydantic_ai_keeping import KeepingCapability
 from skillhouse.runtime import Skillhouse
@@ -72,6 +72,7 @@ class HouseToolset(AbstractToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as they are at this step of the run."""
+        chars = description_chars(ctx.model.system)
         return {
             tool.name: ToolsetTool(
                 toolset=self,
@@ -83,7 +84,7 @@ class HouseToolset(AbstractToolset[Any]):
                 max_retries=1,
                 args_validator=_AS_GIVEN,
             )
-            for tool in self._desk.tools()
+            for tool in self._desk.tools(chars)
         }
 
     async def call_tool(

@@ -18,7 +18,7 @@ COMMANDS = {
     "unload": "NAME: take a skill out of use, and its text out of the conversation",
     "cost": "tokens of the catalog, the skills and the conversation",
     "compact": "make the conversation short now",
-    "stop": "refuse every tool of this house until `skillhouse resume`",
+    "stop": "end what runs, and refuse every tool until `skillhouse resume`",
     "quit": "end; so does Ctrl-D",
 }
 _COLUMNS = 76
@@ -157,6 +157,11 @@ class Commands:
         except SkillhouseError as error:
             self._screen.error(f"{error}; the tools of this program are stopped all the same")
             return
-        self._screen.note("everything is stopped; `skillhouse resume` lets the tools go on")
+        ended = counted(report.ended, "call")
+        self._screen.note(
+            f"everything is stopped, {ended} ended; `skillhouse resume` lets the tools go on"
+        )
+        for pid in report.silent:
+            self._screen.error(f"process {pid} did not end every call within 1 s")
         for name, why in report.failed:
             self._screen.error(f"{name} failed: {one_line(why)}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import SkillhouseError, StateError
+from skillhouse.floor import SkillhouseError, StateError, make_private
 from skillhouse.floor.lock import try_lock
 
 SCHEMA = 1
@@ -135,7 +135,7 @@ class Transcripts:
         Raises:
             OSError: it cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
         now = self._clock()
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
         path = self._folder / f"{name}.jsonl"

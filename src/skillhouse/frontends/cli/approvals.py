@@ -7,13 +7,15 @@ import json as json_text
 import time
 from datetime import UTC, datetime
 
-from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant
+from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant, Issuer
 from skillhouse.frontends.cli import pairing
-from skillhouse.frontends.cli.asking import show_request
+from skillhouse.frontends.cli.asking import show_request, typed
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import approval_value, grant_value
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.plain import approval_value, device_text, grant_value
+from skillhouse.frontends.question import question_title
+from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:
@@ -21,12 +23,14 @@ EXAMPLES = """examples:
   skillhouse approvals show 3fa9
   skillhouse approvals approve 3fa9
   skillhouse approvals approve 3fa9 --project
+  skillhouse approvals approve 3fa9 --yes --token TOKEN   for a script; the page gives the token
   skillhouse approvals deny 3fa9 --message "write it to notes/ instead"
   skillhouse approvals grants
   skillhouse approvals revoke 81c0
 
-A yes holds for the very call that was asked about, and once: the agent repeats the
-call, and it runs. What signs is decided on the page of `skillhouse up` only.
+An approval is for the exact call, once: the agent repeats the call, and it runs.
+`approve` and `pair` ask for a word at a terminal, and refuse inside a coding agent.
+What signs is decided on the page of `skillhouse up` or on a paired device only.
 """
 
 _COLOURS = {
@@ -48,13 +52,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     approve = verbs.add_parser("approve", help="say yes, once")
     lasting = approve.add_mutually_exclusive_group()
     for answer, words in (
-        (Answer.SESSION, "also to what is like it, in this conversation"),
+        (Answer.SESSION, "also to what is like it, until the client's connection ends"),
         (Answer.PROJECT, "also later, in this place"),
         (Answer.ALWAYS, "also later, in every place"),
     ):
         lasting.add_argument(
             f"--{answer.value}", dest="answer", action="store_const", const=answer, help=words
         )
+    approve.add_argument(
+        "--yes", action="store_true", help="without a terminal: with a token, and once only"
+    )
+    approve.add_argument(
+        "--token", default="", metavar="T", help="one-time token of the page or a paired device"
+    )
     deny = verbs.add_parser("deny", help="say no")
     deny.add_argument("--message", default="", metavar="TEXT", help="what the agent is told")
     grants = verbs.add_parser("grants", help="the lasting yeses")
@@ -69,6 +79,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """List or answer the questions of this house."""
+    if options.verb == "approve":
+        refuse_agents("approvals approve")
+        if options.yes != bool(options.token):
+            raise UsageError("expected `--yes` and `--token` together; the page gives a token")
+        if options.token and options.answer:
+            raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
     with house_of(options) as house:
         if options.verb in pairing.VERBS:
             return pairing.run(house, options, terminal)
@@ -86,13 +102,21 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             _show(found, terminal, json=options.json)
             return 0
         answer = Answer.NO if options.verb == "deny" else options.answer or Answer.ONCE
+        issuer = Issuer(user=OWNER)
+        if options.verb == "approve" and options.token:
+            issuer = house.safeguards.tokens.take(found, options.token)
+        elif options.verb == "approve" and not _wants(found, answer, terminal):
+            terminal.note("nothing was approved")
+            return 1
         answered = house.approvals.answer(
             found.id,
             answer,
-            by=OWNER,
+            by=issuer.user,
             channel="cli",
             nonce=found.request.nonce,
             message=getattr(options, "message", ""),
+            device=issuer.device,
+            device_name=issuer.device_name,
         )
     if options.json:
         terminal.json(approval_value(answered))
@@ -100,6 +124,13 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
         terminal.line(f"{answered.id} {word}: {one_line(answered.request.title)}")
     return 0
+
+
+def _wants(found: Approval, answer: Answer, terminal: Terminal) -> bool:
+    """Show the question and return whether the person at the terminal types the word."""
+    show_request(found.request, terminal.note)
+    terminal.note(f"  your answer: {answer.value}")
+    return typed("approve", terminal)
 
 
 def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -111,8 +142,9 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
     for approval in found:
         state = terminal.style(approval.state.value, _COLOURS[approval.state.value])
         head = f"{approval.id}  {state}  {_left(approval)}  "
-        room = max(terminal.width - len(approval.id) - len(approval.state.value) - 14, 20)
-        terminal.line(head + cut(one_line(approval.request.title), room))
+        by = f"  by {one_line(device_text(approval))}" if approval.device else ""
+        # Not cut to the terminal: its end may be the command that matters.
+        terminal.line(head + question_title(approval.request) + by)
     if not found:
         terminal.note("no questions")
     return 0
@@ -136,6 +168,7 @@ def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
         ("state", found.state.value),
         ("agent", request.agent),
         ("user", request.user),
+        ("client", request.client),
         ("channel", request.channel),
         ("place", request.place),
         ("level", request.level),
@@ -144,6 +177,7 @@ def _show(found: Approval, terminal: Terminal, *, json: bool) -> None:
         ("answer", found.answer),
         ("answered by", found.by),
         ("answered on", found.channel),
+        ("device", device_text(found)),
         ("message", found.message),
         ("digest", request.content_digest),
     ]
@@ -175,7 +209,9 @@ def _words(grant: Grant) -> str:
     place = f"in {grant.place}" if grant.place else "everywhere"
     who = "" if grant.agent == "default" else f" for agent {grant.agent}"
     digest = f" at {grant.skill_digest[:19]}" if grant.skill_digest else ""
-    return f"{grant.action} {grant.pattern}{digest} {place}{who} until {_moment(grant.expires_ms)}"
+    by = f", granted by {device_text(grant)}" if grant.device else ""
+    until = _moment(grant.expires_ms)
+    return f"{grant.action} {grant.pattern}{digest} {place}{who} until {until}{by}"
 
 
 def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import TextIO
 import anyio
 
 from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, offered
+from skillhouse.frontends.cli.person import NotAPersonError, coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.question import question_lines
 from skillhouse.frontends.text import one_line
@@ -54,6 +56,9 @@ class TerminalChannel:
 
     async def ask(self, request: ApprovalRequest) -> Reply | None:
         """Show the exact call and read one answer; silence and any other word are no yes."""
+        if coding_agent(os.environ):
+            # What types there may be the program that waits for the answer.
+            return None
         if self._stdin.isatty():
             return await self._asked(request, self._stdin, self._terminal)
         try:
@@ -98,6 +103,24 @@ def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
         note(line)
     if request.always:
         note(f"  a lasting yes would allow: {one_line(', '.join(request.always))}")
+
+
+def typed(word: str, terminal: Terminal) -> bool:
+    """Whether the person at the terminal types a word.
+
+    Raises:
+        NotAPersonError: stdin or stderr is no terminal.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NotAPersonError(
+            f"expected a person at a terminal to type `{word}`, and stdin or stderr is none: "
+            "nothing was changed"
+        )
+    with suppress(termios.error):
+        # What was typed before the question was there is no answer to it.
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    terminal.prompt(f"Type `{word}` to go on: ")
+    return sys.stdin.readline().strip().lower() == word
 
 
 def _line(file: TextIO) -> str:

@@ -42,7 +42,9 @@ EXAMPLES = """examples:
 """
 
 _COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
-_STATUSES = "ok success error denied pending timeout escalated emergency-stopped unknown".split()
+_STATUSES = (
+    "ok success error denied pending timeout escalated emergency-stopped stopped unknown".split()
+)
 _AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 _TIME = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
 _FORMATS = {"csv": csv_lines, "json": json_lines, "write-gate": write_gate_lines}
@@ -63,7 +65,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export = verbs.add_parser("export", help="calls for other programs, newest first")
     _add_filters(export)
     export.add_argument(
-        "--format", choices=list(_FORMATS), default="json", help="csv, json or write-gate (json)"
+        "--format",
+        choices=list(_FORMATS),
+        default="json",
+        help="csv, json, or write-gate: the verdicts of the write gate as JSON lines",
     )
     export.add_argument("--output", metavar="FILE", help="write a new FILE instead of stdout")
     export.add_argument("--limit", type=positive, metavar="N", help="most calls (all)")
@@ -124,6 +129,7 @@ def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]
         agent=options.agent,
         user=options.user,
         tier=options.tier,
+        judged=getattr(options, "format", "") == "write-gate",
     )
     return itertools.islice(
         entries_of(log.path, query, key=log.key), getattr(options, "limit", None)

@@ -180,7 +180,8 @@ def _conversation(
             key_variable=asked.key_variable,
         )
         stack.enter_context(closing(transcript))
-    secret = (*found.secrets, *house.network.secret_values)
+    house.safeguards.also_secret = tuple(found.secrets)
+    secret = house.safeguards.secret_values
     made = Conversation(
         house,
         found,

@@ -12,6 +12,8 @@ from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
 
+FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
+
 
 def configured(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -> int:
     """Do what `options.action` says; 1 when a client does not have the server as it should."""
@@ -24,9 +26,11 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     if options.action == "status":
         if options.clients:
             raise UsageError("expected `mcp status` alone: it is about every client")
-        found = configs.status(name=options.name)
+        found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
     elif not options.clients:
         raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
+    elif options.fix:
+        raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
     else:
         found = tuple(_of_client(configs, options, client) for client in options.clients)
     if options.json:
@@ -37,9 +41,10 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
         for change in found:
             _print(change, terminal)
     if options.action == "status":
-        return 0
+        return 1 if any(change.fault and not change.done for change in found) else 0
     well = {Standing.INSTALLED, Standing.BY_HAND} if options.action == "install" else set()
-    return 0 if all(change.action or change.standing in well for change in found) else 1
+    is_well = [bool(c.action) or (c.standing in well and not c.fault) for c in found]
+    return 0 if all(is_well) else 1
 
 
 def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str) -> Change:
@@ -61,13 +66,15 @@ def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str)
 
 
 def _print(change: Change, terminal: Terminal) -> None:
-    word = f"{change.action}ed" if change.done else f"would be {change.action}ed"
-    if not change.action:
-        word = change.standing.value
-    terminal.line(f"{shown(change.client)}: {word}  {shown(change.file)}")
+    terminal.line(f"{shown(change.client)}: {_word(change)}  {shown(change.file)}")
+    if change.fault:
+        for line in terminal.wrapped(one_line(f"unsafe: {change.fault}"), 4):
+            terminal.line(f"    {line}")
     if change.reason:
         for line in terminal.wrapped(one_line(change.reason), 4):
             terminal.line(f"    {line}")
+    if change.fault and not change.action:
+        terminal.note(FIX)
     if change.action and not change.done:
         for line in change.difference:
             terminal.line(f"  {shown(line)}")
@@ -80,11 +87,34 @@ def _print(change: Change, terminal: Terminal) -> None:
         terminal.note(change.note)
 
 
+def _print_fault(change: Change, terminal: Terminal) -> None:
+    if change.fault:
+        for line in terminal.wrapped(one_line(f"unsafe: {change.fault}"), 4):
+            terminal.line(f"    {line}")
+
+
+def _word(change: Change) -> str:
+    if not change.action:
+        return change.standing.value
+    done = "fixed" if change.action == "fix" else f"{change.action}ed"
+    return done if change.done else f"would be {done}"
+
+
 def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
+    first: Change | None = None
     for change in found:
+        if change.action:
+            _print(change, terminal)
+            continue
         reason = f"  {one_line(change.reason)}" if change.reason else ""
-        text = f"{change.standing.value}  {shown(change.file)}{reason}"
+        is_other = first is not None and (first.client, first.file) == (change.client, change.file)
+        name = f"  as `{shown(change.name)}`" if is_other else ""
+        text = f"{change.standing.value}{name}  {shown(change.file)}{reason}"
         terminal.rows([(shown(change.client), text)])
+        _print_fault(change, terminal)
+        first = change
+    if any(change.fault and not change.action for change in found):
+        terminal.note(FIX)
 
 
 def _value(change: Change) -> dict[str, Any]:

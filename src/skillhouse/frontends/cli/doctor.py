@@ -7,16 +7,30 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from skillhouse import __version__
+from skillhouse.audit import AuditLog
 from skillhouse.discovery import git_root
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.cli.options import UsageError, add_json
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.lens_plain import lens_value
 from skillhouse.frontends.lens_text import COLUMNS, report
-from skillhouse.frontends.text import wrapped
-from skillhouse.runtime import Places, TrustStore, audit_troubles, configured
+from skillhouse.frontends.text import shown, wrapped
+from skillhouse.runtime import (
+    Config,
+    Places,
+    Skillhouse,
+    TrustStore,
+    audit_troubles,
+    configured,
+    file_troubles,
+)
+from skillhouse.runtime.client_config import Change, ClientConfigs
 from skillhouse.runtime.lens import Lens, look, problems
+from skillhouse.runtime.safeguards import AUDIT_FILE
 from skillhouse.skill import Profile, load_profile, profile_names
 
 EXAMPLES = """examples:
@@ -53,18 +67,56 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print what each client makes of this place; 1 when something is wrong."""
     places = places_of(options)
     lens = seen_by(places, profiles_of(places, options.clients or ()))
-    found, stuck = problems(lens), audit_troubles(configured(places))
+    config = configured(places)
+    found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
+    unsafe = unsafe_entries(places)
+    catalog, notes = _catalog(config)
     if options.json:
         audit = [{"code": one.code, "message": one.message} for one in stuck]
-        terminal.json({"machine": machine(), **lens_value(lens, found), "audit": audit})
+        files = [{"code": one.code, "message": one.message} for one in open_files]
+        entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
+        value = {**lens_value(lens, found), "audit": audit, "files": files}
+        value |= {"entries": entries, "catalog": catalog}
+        terminal.json({"machine": machine(), **value})
     else:
         for line in report(lens, found, machine=machine(), everything=options.all):
             terminal.line(line)
-        for one in stuck:
+        for note in notes:
+            for line in wrapped(f"skillhouse: {note}", COLUMNS):
+                terminal.line(line)
+        for one in (*stuck, *open_files):
             terminal.line()
             for line in wrapped(f"{one.message} [{one.code}]", COLUMNS):
                 terminal.line(line)
-    return 1 if found or stuck else 0
+        for entry in unsafe:
+            terminal.line()
+            message = f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely"
+            for line in wrapped(f"{message}; `skillhouse mcp status` says why", COLUMNS):
+                terminal.line(line)
+    return 1 if found or stuck or open_files or unsafe else 0
+
+
+def _catalog(config: Config) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the catalog's bounds leave out; nothing where a file keeps us from starting."""
+    try:
+        with Skillhouse(config) as house:
+            view = house.view()
+            found = catalog_report(view)
+            return found, catalog_notes(found, view)
+    except SkillhouseError as error:
+        return None, [f"the catalog cannot be made: {error}"]
+
+
+def unsafe_entries(places: Places) -> tuple[Change, ...]:
+    """Return the entries of clients that are not safe to start our server with."""
+    state = configured(places).state_directory
+    configs = ClientConfigs(
+        places=places,
+        project=git_root(places.start) or places.start,
+        state_directory=state,
+        audit=AuditLog(state / AUDIT_FILE),
+    )
+    return tuple(change for change in configs.status() if change.fault)
 
 
 def places_of(options: argparse.Namespace) -> Places:

@@ -15,6 +15,7 @@ import anyio
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
 from skillhouse.runtime import Skillhouse
@@ -164,6 +165,7 @@ def _terms(options: argparse.Namespace) -> Terms:
 
 def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what needs the opened keystore, and record it."""
+    refuse_agents(f"keys {verb}")
     state = house.config.state_directory
     signer = SignerProcess(
         state / KEYSTORE_FILE,

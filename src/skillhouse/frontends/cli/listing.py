@@ -6,6 +6,7 @@ import argparse
 from itertools import groupby
 
 from skillhouse.floor import Diagnostic
+from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal
 from skillhouse.frontends.plain import index_value, skill_value
@@ -36,7 +37,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         hidden = [skill_value(skill) for skill in house.hidden]
         value = index_value(index)
         value["skills"] = [skill_value(skill) for skill in house.visible.skills]
-        terminal.json({**value, "hidden": hidden})
+        catalog = catalog_report(house.view())
+        terminal.json({**value, "hidden": hidden, "catalog": catalog})
         return 0
     if options.findings:
         for found in index.diagnostics:
@@ -49,6 +51,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.rows([(shown(skill.name), one_line(skill.description)) for skill in group])
         terminal.line()
     terminal.line(_summary(house))
+    for note in catalog_notes(catalog_report(house.view()), house.view()):
+        terminal.line(note)
     untrusted = [found for found in index.diagnostics if found.code == "project-untrusted"]
     for found in untrusted:
         terminal.note(f"{shown(str(found.path))}: {found.message}")

@@ -7,6 +7,7 @@ import argparse
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import content_value
+from skillhouse.skill import handed_over
 
 EXAMPLES = """examples:
   skillhouse load weather
@@ -23,10 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the body; on a terminal, controls in it are shown as escapes."""
+    """Print the body, hidden characters as escapes; the first line says so where there are any."""
     content = house_of(options).load(options.skill)
     if options.json:
         terminal.json(content_value(content))
         return 0
-    terminal.document(content.text if options.raw else content.body)
+    terminal.document(handed_over(content.text if options.raw else content.body))
     return 0

@@ -13,7 +13,8 @@ EXAMPLES = """examples:
   skillhouse mcp -C ~/project --agent reviewer
   skillhouse mcp install codex                   add the server to Codex's configuration
   skillhouse mcp install claude-code --project   in .mcp.json of this project
-  skillhouse mcp status                          which clients have it
+  skillhouse mcp status                          which clients have it; 1 when an entry is unsafe
+  skillhouse mcp status --fix                    mend what starts it unsafely
   skillhouse mcp uninstall codex
   skillhouse mcp servers                         the servers whose skills are used here
   skillhouse mcp servers refresh docs            ask one what it has; without a label, all
@@ -25,7 +26,8 @@ says what it gets. What needs a yes waits: answer it with `skillhouse approvals`
 `skillhouse up`, and the agent repeats the call.
 
 Clients: claude-code, codex, gemini-cli, opencode. Comments in their files stay, and an entry that
-we did not write is left alone. Servers are named in [[mcp_servers]] of the configuration.
+we did not write is left alone; `status --fix` replaces its program where that is not safe.
+Servers are named in [[mcp_servers]] of the configuration.
 """
 
 
@@ -57,6 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     clients.add_argument("--dry-run", action="store_true", help="show what would change")
     clients.add_argument("--force", action="store_true", help="also where our entry was changed")
+    clients.add_argument(
+        "--fix", action="store_true", help="with status: mend entries that are not safe to start"
+    )
     clients.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     add_place(parser)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.approval import OWNER, Device
+from skillhouse.frontends.cli.asking import typed
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.text import counted, one_line
 from skillhouse.runtime import Skillhouse
 
 VERBS = ("pair", "devices", "unpair")
@@ -29,6 +31,11 @@ def configure(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     """Pair, list or unpair."""
     if options.verb == "pair":
+        refuse_agents("approvals pair")
+        terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
+        if not typed("pair", terminal):
+            terminal.note("nothing was paired")
+            return 1
         device = house.safeguards.devices.pair(options.name, user=options.user)
         if options.json:
             terminal.json({**_value(device), "secret": device.secret})
@@ -38,12 +45,16 @@ def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> i
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        if not house.safeguards.devices.unpair(options.id):
+        ended = house.safeguards.devices.unpair(options.id)
+        if ended is None:
             raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
         if options.json:
-            terminal.json({"id": options.id, "unpaired": True})
+            counts = {"approvals": ended.approvals, "grants": ended.grants}
+            terminal.json({"id": options.id, "unpaired": True, "withdrawn": counts})
         else:
-            terminal.line(f"unpaired: {options.id}")
+            unused = counted(ended.approvals, "unused approval")
+            standing = counted(ended.grants, "standing approval")
+            terminal.line(f"unpaired: {options.id}; withdrawn: {unused}, {standing}")
         return 0
     found = house.safeguards.devices.all()
     if options.json:

@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from skillhouse.floor import UnknownSkillError
+from skillhouse.floor import SkillError, UnknownSkillError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import explanation_value
 from skillhouse.frontends.text import counted, shown
 from skillhouse.permission import Effect, Permission, RuleFinding, Spoke, lint_rules
 from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
+from skillhouse.skill import Skill, SkillContent, load
 
 EXAMPLES = """examples:
   skillhouse policy explain exec git status
@@ -60,10 +61,19 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if found.decision.effect is Effect.DENY else 0
 
 
+def _content(skill: Skill) -> SkillContent | None:
+    """Return what a skill's file says; None where it cannot be used, which `load` says."""
+    try:
+        return load(skill)
+    except SkillError:
+        return None
+
+
 def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
     if action == "skill":
         try:
-            return house.policy.explain_skill(house.skill(resource), agent=agent)
+            skill = house.skill(resource)
+            return house.policy.explain_skill(skill, agent=agent, content=_content(skill))
         except UnknownSkillError:
             # Rules may be about skills that are not here yet.
             return house.policy.explain(Permission(action=action, resource=resource), agent=agent)

@@ -6,6 +6,7 @@ import argparse
 
 from skillhouse.discovery import Catalog
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import rehearsal_value
 from skillhouse.frontends.text import counted, one_line, shown
@@ -36,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the walk; 1 when no skill fits the request."""
     with house_of(options) as house:
+        prepare_search(house, terminal)
         rehearsal = rehearse(house, " ".join(options.request), limit=options.limit)
     if options.json:
         terminal.json(rehearsal_value(rehearsal))

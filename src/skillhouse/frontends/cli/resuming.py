@@ -7,6 +7,7 @@ import sys
 
 from skillhouse.approval import OWNER
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import one_line
 from skillhouse.permission.tiering import TERMINAL
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask the owner, then let everything go on; 1 when there was nothing to lift, or a no."""
+    refuse_agents("resume")
     if not sys.stdin.isatty():
         raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")
     with house_of(options) as house:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import skill_value
 from skillhouse.frontends.text import one_line, shown
@@ -26,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the best skills, best first; 1 when none fits."""
     house = house_of(options)
+    prepare_search(house, terminal)
     hits = house.search(" ".join(options.query), limit=options.limit)
     skills = [house.skill(hit.id) for hit in hits]
     if options.json:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import re
 import sys
 
 from skillhouse.frontends.cli.options import UsageError, add_place, house_of, port
+from skillhouse.frontends.cli.person import coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.http import serve
 from skillhouse.frontends.logs import service_logging
@@ -88,6 +90,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             "/mcp needs no token: every program of this machine can call tools here. Questions are "
             "answered on the page or the command line only"
         )
+    agent = coding_agent(os.environ)
+    if agent:
+        terminal.note(f"nothing is approved on this page: {agent}")
     handler = service_logging(sys.stderr, house.audit_log.clean)
     try:
         return serve(
@@ -97,6 +102,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             open_mcp=options.no_auth,
             host=options.host,
             allowed=options.allowed,
+            read_only=agent,
         )
     finally:
         logging.getLogger().removeHandler(handler)

@@ -11,7 +11,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import content_value, explanation_value
 from skillhouse.frontends.text import one_line, shown
-from skillhouse.runtime import Explanation
+from skillhouse.runtime import Explanation, explain_loading
 from skillhouse.skill import Skill, SkillContent
 
 EXAMPLES = """examples:
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"opened {shown(str(path))}")
     content = house.load(options.skill)
     skill = content.skill
-    explained = house.policy.explain_skill(skill)
+    explained = explain_loading(house, skill, content=content)
     if options.json:
         plain = content_value(content)
         del plain["body"]

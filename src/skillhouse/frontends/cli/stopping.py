@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line
-from skillhouse.permission import Tiers
+from skillhouse.frontends.text import counted, one_line
+from skillhouse.permission import StopReport
 from skillhouse.runtime import Config, Places, Safeguards
 
 EXAMPLES = """examples:
@@ -18,8 +19,9 @@ EXAMPLES = """examples:
   skillhouse stop --reason "the bot pays somebody I do not know"
   skillhouse stop --status
 
-Every tool of this house is refused from now on, in each program that shares it, and every session
-key ends for good. `skillhouse resume` lets the tools go on.
+Every tool of this house is refused from now on, in each program that shares it, and what runs is
+ended within a second: commands, code of skills, requests, questions to you. Every session key ends
+for good. `skillhouse resume` lets the tools go on.
 """
 
 
@@ -34,20 +36,53 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Stop everything; 1 when a part of it failed, or when the status is that all is stopped."""
     with ExitStack() as stack:
-        tiers = _tiers_anyhow(options, terminal, stack)
+        safeguards = _safeguards_anyhow(options, terminal, stack)
         if options.status:
-            return _status(tiers.stopped_reason, terminal, json=options.json)
-        report = tiers.stop(OWNER, options.reason)
+            return _status(safeguards.tiers.stopped_reason, terminal, json=options.json)
+        report = safeguards.stop(OWNER, options.reason)
     if options.json:
         failed = [{"step": name, "error": why} for name, why in report.failed]
-        terminal.json({"new": report.is_new, "done": list(report.done), "failed": failed})
+        terminal.json(
+            {
+                "new": report.is_new,
+                "ended": report.ended,
+                "silent": list(report.silent),
+                "killed": report.killed,
+                "done": list(report.done),
+                "failed": failed,
+            }
+        )
     else:
         terminal.line("everything is stopped" if report.is_new else "everything was stopped before")
+        terminal.line(f"  {ended_text(report)}")
         for name in report.done:
             terminal.line(f"  {name}: done")
-        for name, why in report.failed:
-            terminal.error(f"{name} failed: {one_line(why)}; the tools are stopped all the same")
-    return 1 if report.failed else 0
+        for line in _failures(report):
+            terminal.error(line)
+        if report.silent:
+            terminal.error(silent_text(report))
+    return 1 if report.failed or report.silent else 0
+
+
+def ended_text(report: StopReport) -> str:
+    """Return how many calls a stop ended."""
+    return f"{counted(report.ended, 'call')} ended"
+
+
+def _failures(report: StopReport) -> Iterator[str]:
+    """Yield one line for each reason: one fault of the disk fails several steps."""
+    for why in dict.fromkeys(why for _, why in report.failed):
+        names = ", ".join(name for name, other in report.failed if other == why)
+        yield f"all tools are stopped, but this failed: {names}: {one_line(why)}"
+
+
+def silent_text(report: StopReport) -> str:
+    """Return in which processes calls did not end, and what was done about it."""
+    pids = ", ".join(map(str, report.silent))
+    return (
+        f"not every call ended within 1 s in process {pids}; "
+        f"{counted(report.killed, 'command')} killed from here, and no call there begins"
+    )
 
 
 def _status(reason: str, terminal: Terminal, *, json: bool) -> int:
@@ -58,15 +93,17 @@ def _status(reason: str, terminal: Terminal, *, json: bool) -> int:
     return 1 if reason else 0
 
 
-def _tiers_anyhow(options: argparse.Namespace, terminal: Terminal, stack: ExitStack) -> Tiers:
-    """Return the tiers even where the configuration has a fault: a stop must not wait for that."""
+def _safeguards_anyhow(
+    options: argparse.Namespace, terminal: Terminal, stack: ExitStack
+) -> Safeguards:
+    """Return the safeguards even where the configuration has a fault: a stop must not wait."""
     try:
-        return stack.enter_context(house_of(options)).safeguards.tiers
-    except (ConfigError, StateError) as error:
+        return stack.enter_context(house_of(options)).safeguards
+    except (ConfigError, StateError, OSError) as error:
         places = Places.here()
         state = places.state()
-        terminal.error(f"{error}; going by the usual place of the state, {state}")
+        terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
         config = Config(places=places, state_directory=state, remote_directory=places.cache())
         safeguards = Safeguards(config)
         stack.callback(safeguards.close)
-        return safeguards.tiers
+        return safeguards

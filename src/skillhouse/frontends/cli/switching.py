@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import shown
 
@@ -28,6 +29,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     enabled = options.verb == "enable"
     if (options.skill is None) == (not options.all):
         raise UsageError(f"expected a skill or --all; see `skillhouse {options.verb} --help`")
+    if enabled:
+        refuse_agents("enable")
     management = house_of(options).management
     word = f"{options.verb}d"
     if options.all:

@@ -35,6 +35,8 @@ class Terminal:
             if reconfigure is not None:
                 # A name that the terminal's encoding lacks must not end the program.
                 reconfigure(errors="backslashreplace")
+        self.is_watched = errors.isatty() and environment.get("TERM") != "dumb"
+        """Whether a line of talk can be written over."""
         self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
 
     def write(self, text: str) -> None:

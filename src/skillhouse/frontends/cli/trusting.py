@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import trust_value
 from skillhouse.frontends.text import counted, one_line, shown
@@ -51,6 +52,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             word = "no longer trusted" if revoked else "was not trusted"
             terminal.line(f"{shown(str(house.project))} {word}")
         return 0 if revoked else 1
+    if not options.show:
+        refuse_agents("trust")
     report = house.trusting.report() if options.show else house.trusting.trust()
     if options.json:
         terminal.json(trust_value(report))

@@ -23,6 +23,7 @@ def serve(
     host: str = "127.0.0.1",
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
+    read_only: str = "",
 ) -> int:
     """Serve the house until SIGINT or SIGTERM, and return the exit code 0.
 
@@ -33,6 +34,7 @@ def serve(
         host: The address to listen on.
         allowed: More names under which we answer, NAME or NAME:PORT as a browser sends it.
         open_mcp: Whether `/mcp` is answered without the token, to every program of this machine.
+        read_only: Why nothing is approved on the page; empty where it may be.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -41,7 +43,13 @@ def serve(
     with _server_extra():
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
     return listen(
-        house, port=port, announce=announce, host=host, allowed=allowed, open_mcp=open_mcp
+        house,
+        port=port,
+        announce=announce,
+        host=host,
+        allowed=allowed,
+        open_mcp=open_mcp,
+        read_only=read_only,
     )
 
 

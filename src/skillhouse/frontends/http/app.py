@@ -18,10 +18,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
 from skillhouse.frontends.http.guard import Guard
-from skillhouse.frontends.http.inbox import DEVICE_PATH, INBOX_PATH, Inbox
+from skillhouse.frontends.http.inbox import DEVICE_PATH, DEVICE_TOKEN_PATH, INBOX_PATH, Inbox
 from skillhouse.frontends.http.keys import Keys
 from skillhouse.frontends.http.pages import Pages
 from skillhouse.frontends.http.status import Reader
+from skillhouse.frontends.http.stopping import Stopping
 from skillhouse.frontends.http.values import (
     detail_value,
     error_value,
@@ -29,7 +30,7 @@ from skillhouse.frontends.http.values import (
     status_value,
 )
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Safeguards, Skillhouse
 
 SECRET_BYTES = 32
 """Randomness in a token and in a session: more than can be guessed (RFC 6749, 10.10)."""
@@ -48,12 +49,21 @@ def make_app(
     session: str | None = None,
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
+    read_only: str = "",
 ) -> ASGIApp:
     """Return the application of `http_app`."""
-    site = _Site(Reader(house, time.monotonic), example=f"http://127.0.0.1:{port}/?token=…")
+    example = f"http://127.0.0.1:{port}/?token=…"
+    site = _Site(Reader(house, time.monotonic), house.safeguards, example=example)
     # Calls that wait for a person say where.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
-    inbox = Inbox(house.approvals, house.safeguards.devices, site.page, time.time)
+    inbox = Inbox(
+        house.approvals,
+        house.safeguards.devices,
+        house.safeguards.tokens,
+        site.page,
+        time.time,
+        read_only=read_only,
+    )
     mcp = McpOverHttp(house, needs_key=not open_mcp)
     routes = [
         Route("/", site.status),
@@ -61,6 +71,7 @@ def make_app(
         Route("/api/status", site.api_status),
         Route("/api/skills", site.api_skills),
         Route("/api/skills/{reference:path}", site.api_skill),
+        *site.stopping.routes(),
         *inbox.routes(),
         Route(MCP_PATH, mcp),
         *(Route(path, site.static) for path in _STATIC_TYPES),
@@ -83,7 +94,9 @@ def make_app(
         unauthorized=site.unauthorized,
         # The page of the 401 is styled as well; both files are the same for everyone.
         # A device's answer brings its own signature.
-        open_paths=frozenset(_STATIC_TYPES) | {DEVICE_PATH} | ({MCP_PATH} if open_mcp else set()),
+        open_paths=frozenset(
+            {*_STATIC_TYPES, DEVICE_PATH, DEVICE_TOKEN_PATH, *((MCP_PATH,) if open_mcp else ())}
+        ),
         post_below=INBOX_PATH,
         methods_at={MCP_PATH: MCP_METHODS},
     )
@@ -92,8 +105,9 @@ def make_app(
 class _Site:
     """The endpoints. They are plain functions, which Starlette runs in threads."""
 
-    def __init__(self, reader: Reader, *, example: str) -> None:
+    def __init__(self, reader: Reader, safeguards: Safeguards, *, example: str) -> None:
         self._reader = reader
+        self.stopping = Stopping(safeguards, self.page)
         self._example = example
         self._pages = Pages()
         self._files = {path: (_STATIC / path[1:]).read_bytes() for path in _STATIC_TYPES}
@@ -102,7 +116,10 @@ class _Site:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
         status = self._reader.status(query=query, page=page)
-        return self.page("status.html", status=status, found=status.found)
+        stopped, proof = self.stopping.reason(), self.stopping.proof
+        return self.page(
+            "status.html", status=status, found=status.found, stopped=stopped, proof=proof
+        )
 
     def skill(self, request: Request) -> Response:
         detail = self._reader.detail(request.path_params["reference"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
@@ -22,8 +22,10 @@ from skillhouse.approval import (
     ApprovalBroker,
     ApprovalError,
     Devices,
+    Issuer,
     SignatureError,
     State,
+    Tokens,
     offered,
 )
 from skillhouse.approval.devices import BODY_MAX
@@ -33,6 +35,10 @@ from skillhouse.frontends.plain import approval_value
 INBOX_PATH = "/approvals"
 DEVICE_PATH = "/approvals/device"
 """Where a paired device posts its signed answer; no approval has this id."""
+DEVICE_TOKEN_PATH = "/approvals/device/token"  # noqa: S105 - a path.
+"""Where a paired device asks for a one-time token, with the message of an answer `once`."""
+GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
+"""What the form answers that asks for a one-time token."""
 LATEST = 50
 """Answered questions that the inbox shows."""
 
@@ -52,12 +58,20 @@ class Inbox:
         self,
         approvals: ApprovalBroker,
         devices: Devices,
+        tokens: Tokens,
         show: Show,
         clock: Callable[[], float],
+        *,
+        read_only: str = "",
     ) -> None:
-        """Take whose questions are shown, whose answers are taken, and what renders a page."""
+        """Take whose questions are shown, whose answers are taken, and what renders a page.
+
+        `read_only` says why nothing is approved here, such as that a coding agent serves the page.
+        """
         self._approvals = approvals
         self._devices = devices
+        self._tokens = tokens
+        self._read_only = read_only
         self._show = show
         self._clock = clock
         # Of this start, like the session: a form of an earlier start is not taken.
@@ -68,6 +82,7 @@ class Inbox:
         return [
             Route(INBOX_PATH, self.list),
             Route(DEVICE_PATH, self.device, methods=["POST"]),
+            Route(DEVICE_TOKEN_PATH, self.device_token, methods=["POST"]),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.one),
             Route(f"{INBOX_PATH}/{{approval_id}}", self.decide, methods=["POST"]),
             Route("/api/approvals", self.api_list),
@@ -89,7 +104,7 @@ class Inbox:
     async def decide(self, request: Request) -> Response:
         """Take the answer of the form."""
         try:
-            body = (await _body(request)).decode()
+            body = (await body_of(request)).decode()
             fields = {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
         except ValueError as error:
             raise HTTPException(400) from error
@@ -100,8 +115,13 @@ class Inbox:
         given = fields.get("proof", "").encode("utf-8", "replace")
         if not hmac.compare_digest(given, self._proof(found).encode()):
             return self._page(found, "This form is old. Look at the call again.", 403)
+        given_answer = fields.get("answer", "")
+        if self._read_only and given_answer != Answer.NO.value:
+            return self._page(found, f"Nothing is approved here: {self._read_only}.", 403)
+        if given_answer == GIVE_TOKEN:
+            return self._with_token(found, fields.get("nonce", ""))
         try:
-            answer = Answer(fields.get("answer", ""))
+            answer = Answer(given_answer)
         except ValueError:
             return self._page(found, "Choose one of the answers.", 400)
         try:
@@ -118,19 +138,44 @@ class Inbox:
         # The answer of a POST is an address, so that a reload asks nothing twice.
         return RedirectResponse(f"{INBOX_PATH}/{found.id}", 303)
 
+    def _with_token(self, found: Approval, nonce: str) -> Response:
+        """Show a one-time token, this once: no other answer and no listing holds it."""
+        if not hmac.compare_digest(nonce.encode("utf-8", "replace"), found.request.nonce.encode()):
+            return self._page(found, "This form is old. Look at the call again.", 403)
+        try:
+            token = self._tokens.issue(found, Issuer(user=OWNER))
+        except ApprovalError as error:
+            return self._page(found, f"Not taken: {error}.", 409)
+        return self._page(found, token=token)
+
     async def device(self, request: Request) -> Response:
         """Take the signed answer of a paired device."""
-        body = await _body(request)
-        headers = dict(request.headers)
+        return await self._from_device(request, self._device_answer)
+
+    async def device_token(self, request: Request) -> Response:
+        """Give a paired device a one-time token."""
+        return await self._from_device(request, self._device_token)
+
+    def _device_answer(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        found = self._devices.answer(self._approvals, headers, body)
+        return {"approval": found.id, "state": found.state.value}
+
+    def _device_token(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        return {"token": self._devices.token(self._approvals, headers, body)}
+
+    async def _from_device(
+        self, request: Request, take: Callable[[Mapping[str, str], bytes], dict[str, str]]
+    ) -> Response:
+        body = await body_of(request)
         try:
-            found = await run_in_threadpool(self._devices.answer, self._approvals, headers, body)
+            taken = await run_in_threadpool(take, dict(request.headers), body)
         except SignatureError as error:
             return _json({"error": {"code": error.code, "message": str(error)}}, 401)
         except ApprovalError as error:
             return _json({"error": {"code": error.code, "message": str(error)}}, 409)
         except StateError:
             return _json({"error": {"code": "house-unusable", "message": "try again"}}, 500)
-        return _json({"approval": found.id, "state": found.state.value})
+        return _json(taken)
 
     def _found(self, request: Request) -> Approval:
         approval_id = request.path_params["approval_id"]
@@ -142,7 +187,9 @@ class Inbox:
             raise HTTPException(404)
         return found
 
-    def _page(self, found: Approval, notice: str = "", status: int = 200) -> Response:
+    def _page(
+        self, found: Approval, notice: str = "", status: int = 200, *, token: str = ""
+    ) -> Response:
         minutes = max(0, found.request.expires_ms - self._clock() * 1000) / 60_000
         return self._show(
             "approval.html",
@@ -155,6 +202,9 @@ class Inbox:
             content=json.dumps(json.loads(found.request.content), indent=2),
             proof=self._proof(found),
             answers=[answer.value for answer in offered(found.request)],
+            token=token,
+            has_token=not found.request.is_for_page,
+            read_only=self._read_only,
         )
 
     def _proof(self, found: Approval) -> str:
@@ -163,7 +213,7 @@ class Inbox:
         return hmac.digest(self._key, bound, "sha256").hex()
 
 
-async def _body(request: Request) -> bytes:
+async def body_of(request: Request) -> bytes:
     """Return the body, of bounded size.
 
     Raises:

@@ -36,6 +36,7 @@ def listen(
     host: str = HOST,
     allowed: Sequence[str] = (),
     open_mcp: bool = False,
+    read_only: str = "",
 ) -> int:
     """Serve `house` until SIGINT or SIGTERM; see `serve`."""
     with bound(port, host) as listener:
@@ -49,9 +50,17 @@ def listen(
         # An address cannot be rebound by a name service, so it may be asked for as it is.
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
+        app = make_app(
+            house,
+            token=token,
+            port=port,
+            allowed=allowed,
+            open_mcp=open_mcp,
+            read_only=read_only,
+        )
         server = Server(
             uvicorn.Config(
-                make_app(house, token=token, port=port, allowed=allowed, open_mcp=open_mcp),
+                app,
                 http=patient_protocol(),
                 loop="asyncio",
                 ws="none",

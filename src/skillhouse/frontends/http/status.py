@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
 from skillhouse.frontends.audit_news import AuditNews
+from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import Explanation, Skillhouse, View
+from skillhouse.runtime import Explanation, Skillhouse, View, explain_loading
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
@@ -56,9 +58,10 @@ class Found:
     shadowed: tuple[ShadowedLine, ...]
     roots: tuple[RootLine, ...]
     is_trusted: bool
-    tokens: int
-    omitted: int
-    """Skills that the catalog's budget leaves out."""
+    catalog: dict[str, Any]
+    """The bounds of the catalogs and what they leave out, as `catalog_report` has it."""
+    catalog_notes: tuple[str, ...]
+    """The same for people; empty where nothing is left out."""
 
     @property
     def unread(self) -> bool:
@@ -160,11 +163,11 @@ class Reader:
     def _searched(self, found: Found, query: str) -> tuple[Skill, ...]:
         """Return the visible skills that fit, best first, at most a page.
 
-        Under a lock of its own: the first search reads all bodies, seconds for 10,000 skills, and
-        other pages must not wait for it.
+        Under a lock of its own: the first search of all reads all bodies, seconds for 10,000
+        skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = found.view.search_index.search(query, limit=PAGE_SKILLS)
+            hits = found.view.search.index().search(query, limit=PAGE_SKILLS)
         return tuple(found.by_id[hit.id] for hit in hits)
 
     def detail(self, reference: str) -> SkillDetail:
@@ -181,13 +184,14 @@ class Reader:
             skill = found.by_id.get(reference) or found.by_file.get(reference)
             if skill is None:
                 skill = self._house.skill(reference)
-            explanation = self._house.policy.explain_skill(skill)
             winner = next((s for s in found.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
             content = load(skill)
         except (SkillError, OSError) as error:
             problem = str(error)
+        with self._lock:
+            explanation = explain_loading(self._house, skill, content=content)
         digest, digest_problem = "", ""
         try:
             digest = tree_digest(skill.directory)
@@ -226,7 +230,7 @@ class Reader:
         return self._found
 
     def _judged(self, skill: Skill) -> Judged:
-        explained = self._house.policy.explain_skill(skill)
+        explained = explain_loading(self._house, skill)
         return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
     def _denied(self, skill: Skill) -> Judged:
@@ -242,10 +246,11 @@ def _found(house: Skillhouse) -> Found:
     for skill in every:
         by_id.setdefault(skill.id, skill)
     in_force = {skill.name: skill for skill in index.skills}
-    catalog = house.catalog()
+    view = house.view()
+    catalog = catalog_report(view)
     return Found(
         index=index,
-        view=house.view(),
+        view=view,
         by_id=by_id,
         by_file={skill.file: skill for skill in every},
         shadowed=tuple(
@@ -258,8 +263,8 @@ def _found(house: Skillhouse) -> Found:
         ),
         roots=_roots(house, index),
         is_trusted=house.trust_store.is_trusted(house.project),
-        tokens=catalog.tokens,
-        omitted=len(catalog.omitted),
+        catalog=catalog,
+        catalog_notes=tuple(catalog_notes(catalog, view)),
     )
 
 

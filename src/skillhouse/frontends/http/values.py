@@ -29,7 +29,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "diagnostics": len(found.index.diagnostics),
         "errors": found.errors,
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
-        "catalog": {"tokens": found.tokens, "omitted": found.omitted},
+        "catalog": found.catalog,
         "roots": [
             {
                 "path": str(root.path),
@@ -48,6 +48,7 @@ def skills_value(found: Found) -> dict[str, Any]:
         **index_value(found.index),
         "skills": [skill_value(skill) for skill in found.view.visible.skills],
         "hidden": [skill_value(skill) for skill in found.view.hidden],
+        "catalog": found.catalog,
     }
 
 

@@ -11,9 +11,9 @@ import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.mcp.greeting import Greeter
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.wire import Reader, claimed
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Prompts, Skillhouse
 
 __all__ = ["serve"]
 
@@ -34,9 +34,12 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
     if find_spec("mcp") is None:
         raise MissingExtraError("mcp", "mcp")
     with claimed() as (source, sink):
-        greeter = Greeter()
+        late = Prompts(profile=house.profile, has_skills=True, catalog=house.catalog)
+        greeter = Greeter(late.without_list())
         reader = Reader(source, sink, greeter)
         reader.start()
+        # First what needs the skills alone: the tools take as long once more.
+        greeter.introduce(sendable(house.view(agent).prompts().instructions()))
         listing = Listing(house, agent)
         greeter.learn(listing.tools())
         with _mcp_extra(), _no_collection():

@@ -8,14 +8,16 @@ from collections.abc import Awaitable, Callable
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 
-from skillhouse.frontends.mcp.caller import ids_of
+from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.mcp.caller import ClientConnections, ids_of
 from skillhouse.frontends.mcp.eliciting import CLIENT, Client, channel_of, client_of
 from skillhouse.frontends.mcp.rounds import DeniedError, Rounds
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
 Call = Callable[[dict[str, str]], Awaitable[ToolResult]]
-"""Makes the call; gets agent, user, channel, the request's ids and the approval it may use."""
+"""Makes the call; gets agent, user, channel, the client and its connection, the request's ids and
+the approval it may use."""
 
 
 class Asking:
@@ -35,6 +37,7 @@ class Asking:
         self._answers_count = is_persons and house.config.approvals.elicitation
         self._session = secrets.token_hex(8)
         self.rounds = Rounds(house, who)
+        self.connections = ClientConnections(house.approvals.connections)
 
     async def through(
         self,
@@ -47,12 +50,16 @@ class Asking:
         Raises:
             MCPError: the retry brings a state that is not ours.
         """
-        caller = {**self._who, **ids_of(context, self._session)}
+        caller = {
+            **self._who,
+            **self.connections.caller(context),
+            **ids_of(context, self._session),
+        }
         client = client_of(context, caller["session_id"]) if self._answers_count else Client()
         approval_id = ""
         if self._answers_count:
             try:
-                approval_id = self.rounds.answered(params)
+                approval_id = await in_thread(lambda: self.rounds.answered(params, caller))
             except DeniedError as error:
                 return ToolResult(content=f"not approved: refused; {error}", status="denied")
         if client.send is not None and (client.form or client.url):
@@ -63,5 +70,6 @@ class Asking:
         finally:
             CLIENT.reset(token)
         if result.status == "pending" and not approval_id:
-            return self.rounds.question(result.approval_id, client) or result
+            asked = await in_thread(lambda: self.rounds.question(result.approval_id, client))
+            return asked or result
         return result

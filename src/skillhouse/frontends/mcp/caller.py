@@ -1,17 +1,66 @@
-"""The ids of a request, for the log and for what belongs to one conversation."""
+"""Whose a request is: its ids, and the client's connection, to which approvals belong."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 
 from mcp.server.context import ServerRequestContext
 
+from skillhouse.approval import Connections, new_connection
 from skillhouse.floor import tracing
 
 ID_MAX = 128
 """Characters of an id that a client gave."""
 SESSION_HEADER = "mcp-session-id"
 """Names the conversation over HTTP until 2025-11-25; later revisions have none."""
+UNNAMED = "mcp"
+"""Name of a client that gives none."""
+SESSIONS_MAX = 10_000
+"""Sessions over HTTP whose connections are known; the SDK opens no more."""
+
+
+class ClientConnections:
+    """The connections of one server's clients: its own over stdio, one a session over HTTP.
+
+    Since 2026-07-28 HTTP has no sessions: clients of one name are one client there.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        """Take where connections are held and end."""
+        self._connections = connections
+        self._own = new_connection()
+        self._sessions: OrderedDict[str, str] = OrderedDict()
+
+    def caller(self, context: ServerRequestContext[None]) -> dict[str, str]:
+        """Return the name that a request's client gives itself, and its connection."""
+        session = _session_header(context)
+        if session and session not in self._sessions:
+            self._sessions[session] = new_connection()
+            if len(self._sessions) > SESSIONS_MAX:
+                self.end_session(next(iter(self._sessions)))
+        params = context.session.client_params
+        name = printable(params.client_info.name) if params is not None else ""
+        return {
+            "client": name or UNNAMED,
+            "connection": self._sessions[session] if session else self._own,
+        }
+
+    def end_session(self, session: str) -> None:
+        """Let the connection of a session over HTTP end, which is over."""
+        connection = self._sessions.pop(session, "")
+        self._connections.end(connection)
+
+    def end(self) -> None:
+        """Let every connection end."""
+        while self._sessions:
+            self.end_session(next(iter(self._sessions)))
+        self._connections.end(self._own)
+
+
+def _session_header(context: ServerRequestContext[None]) -> str:
+    headers = getattr(context.request, "headers", None)
+    return headers.get(SESSION_HEADER, "") if headers is not None else ""
 
 
 def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, str]:
@@ -21,8 +70,7 @@ def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, s
         context: Whose request it is.
         own_session: The conversation where the transport names none: that of the process.
     """
-    headers = getattr(context.request, "headers", None)
-    given = headers.get(SESSION_HEADER, "") if headers is not None else ""
+    given = _session_header(context)
     # A session's id opens the session, so the log gets what only tells it from others.
     session = hashlib.sha256(given.encode()).hexdigest()[:16] if given else own_session
     request_id = "" if context.request_id is None else str(context.request_id)

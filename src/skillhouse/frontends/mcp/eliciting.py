@@ -109,7 +109,7 @@ def elicitation(request: ApprovalRequest, client: Client, page: str) -> Elicitat
         return types.ElicitRequestFormParams(message=text, requested_schema=SCHEMA)
     if client.url and page:
         return types.ElicitRequestURLParams(
-            message=f"{text}\n\nThis is decided on the page of `skillhouse up`.",
+            message=f"{text}\n\nThis is decided on the skillhouse page.",
             url=f"{page}/approvals/{request.id}",
             # A part of the protocol until 2025-11-25.
             elicitation_id=request.id if client.send is not None else None,

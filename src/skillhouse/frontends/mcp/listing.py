@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from skillhouse.discovery import within
 from skillhouse.runtime import Invocable, Skillhouse, View
 from skillhouse.tools import Tool
 
@@ -14,6 +15,9 @@ READING = frozenset({"read", "list", "web_search"})
 them side by side and without asking."""
 OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
 """Tools that can reach what lies outside this machine."""
+ALWAYS_LOAD = "anthropic/alwaysLoad"
+"""By this key in `_meta` Claude Code offers a tool with its description from the start; it defers
+the others until the model looks for them (review M1: 2.1.330)."""
 CHECK_SECONDS = 1.0
 """Least time between two looks at the disk that calls cause."""
 
@@ -36,7 +40,15 @@ class Listing:
 
     def tools(self) -> list[dict[str, Any]]:
         """Return the agent's tools as the protocol has them, all from one snapshot."""
-        return [_described(tool) for tool in self._house.tools(agent=self._agent)]
+        bound = self._house.profile.catalog.tool_chars
+        return [
+            _described(tool, None if bound == "none" else bound)
+            for tool in self._house.tools(agent=self._agent)
+        ]
+
+    def instructions(self) -> str:
+        """Return what the server says of the agent's skills; nothing where there are none."""
+        return sendable(self._house.view(self._agent).prompts().instructions())
 
     def changed_lately(self) -> bool:
         """Do as `changed` does, unless the last look is less than a second old."""
@@ -68,18 +80,21 @@ class Listing:
         )
 
 
-def _described(tool: Tool) -> dict[str, Any]:
+def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
+    """Return a tool as the protocol has it, its description no longer than clients take."""
+    text = sendable(tool.description)
     reads = getattr(tool, "reads_only", tool.name in READING)
     return {
         "name": tool.name,
         "title": getattr(tool, "title", tool.name),
-        "description": sendable(tool.description),
+        "description": text if chars is None else within(text, chars),
         "inputSchema": dict(tool.schema),
         "annotations": {
             "readOnlyHint": reads,
             "destructiveHint": not reads,
             "openWorldHint": tool.name in OPEN_WORLD,
         },
+        **({"_meta": {ALWAYS_LOAD: True}} if getattr(tool, "listed_at_once", False) else {}),
     }
 
 

@@ -96,13 +96,14 @@ class Offer:
         self._said: set[tuple[str, str]] = set()
 
     def page(self, cursor: str | None) -> tuple[Sequence[Entry], str | None]:
-        """Return the next entries in the order of their addresses, and the cursor after them.
+        """Return the next entries by name, and the cursor after them.
 
         Raises:
             CursorError: it is none of ours.
         """
-        bases = sorted(self._bases().items())
-        wanted, following = paged(bases, cursor, key=lambda pair: pair[0])
+        # Before it come the scopes of an address, in which the built-in skills are the first.
+        bases = sorted(self._bases().items(), key=_by_name)
+        wanted, following = paged(bases, cursor, key=_by_name)
         entries = (self._entry(base, skill) for base, skill in wanted)
         return [entry for entry in entries if entry is not None], following
 
@@ -195,6 +196,12 @@ def mime_type(relative: str) -> str:
     """
     suffix = Path(relative).suffix.lower()
     return _TYPES.get(suffix) or mimetypes.guess_type(relative)[0] or "application/octet-stream"
+
+
+def _by_name(item: tuple[str, Skill]) -> str:
+    """Return the last part of an address, and all of it since several may share that part."""
+    base, _ = item
+    return f"{base.rpartition('/')[2]} {base}"
 
 
 def _path(skill: Skill) -> str:

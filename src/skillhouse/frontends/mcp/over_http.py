@@ -19,10 +19,12 @@ from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 MCP_PATH = "/mcp"
 """Where clients expect it."""
+SESSION_HEADER = b"mcp-session-id"
+"""Names the session of a request until 2025-11-25."""
 MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
 """What the transport uses."""
 
@@ -53,6 +55,7 @@ class McpOverHttp:
         self._user = user
         self._tasks: TaskGroup | None = None
         self._manager: Any = None
+        self._server: Any = None
         self._starting = anyio.Lock()
 
     @asynccontextmanager
@@ -81,7 +84,22 @@ class McpOverHttp:
                 if self._tasks is None:
                     raise RuntimeError("the application runs without its lifespan")
                 self._manager = await self._tasks.start(self._run)
-        await self._manager.asgi_app(scope, receive, send)
+        await self._manager.asgi_app(scope, receive, self._watched(scope, send))
+
+    def _watched(self, scope: Scope, send: Send) -> Send:
+        """Return a `send` that notes when an answer says that the request's session is over."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        session = headers.get(SESSION_HEADER, b"").decode("latin-1")
+        if not session:
+            return send
+        ends = (404, 200, 204) if scope["method"] == "DELETE" else (404,)
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in ends:
+                self._server.connections.end_session(session)
+            await send(message)
+
+        return watched
 
     async def _run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         if not is_available():
@@ -96,6 +114,7 @@ class McpOverHttp:
             user=self._user,
             is_persons=self._needs_key,
         )
+        self._server = server
         manager = managers.StreamableHTTPSessionManager(app=server.sdk)
         async with manager.run():
             task_status.started(manager)

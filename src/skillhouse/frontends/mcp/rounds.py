@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,11 +93,15 @@ class Rounds:
             request_state=json.dumps(asdict(state)),
         )
 
-    def answered(self, params: types.InputResponseRequestParams) -> str:
+    def answered(self, params: types.InputResponseRequestParams, caller: Mapping[str, str]) -> str:
         """Take the answer that a retry brings, and return the approval that its call is to use.
 
         Empty for a call that is no retry. An answer that does not count changes nothing: what
         becomes of the call is what the approval says.
+
+        Args:
+            params: Those of the request.
+            caller: Has the client that calls and its connection.
 
         Raises:
             MCPError: the state is not of a question of this server.
@@ -106,7 +111,7 @@ class Rounds:
             # Responses without our own state are to no question of ours.
             return ""
         approvals = self._house.approvals
-        state = self._checked(params.request_state, approvals)
+        state = self._checked(params.request_state, approvals, caller)
         given = (params.input_responses or {}).get(QUESTION)
         answer = answer_of(given) if isinstance(given, types.ElicitResult) else None
         if answer is not None:
@@ -131,8 +136,8 @@ class Rounds:
                 self._house.safeguards.noted("late-no", user=self._who["user"], reason=reason)
                 raise DeniedError(str(error)) from error
 
-    def _checked(self, text: str, approvals: ApprovalBroker) -> State:
-        """Return the state, which the boundary has opened, if it is about a question of ours."""
+    def _checked(self, text: str, approvals: ApprovalBroker, caller: Mapping[str, str]) -> State:
+        """Return the state, which the boundary has opened, if the question is this client's."""
         try:
             state = shaped(json.loads(text), State)
             request = approvals.get(state.approval).request
@@ -141,7 +146,8 @@ class Rounds:
         ours = {"agent": request.agent, "user": request.user, "channel": request.channel}
         if (request.id, request.content_digest) != (state.approval, state.content):
             raise _unknown()
-        if ours != self._who:
+        own = approvals.connections.own(request, caller["client"], caller["connection"])
+        if ours != self._who or not own:
             raise _unknown()
         return state
 

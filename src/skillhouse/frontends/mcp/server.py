@@ -78,10 +78,12 @@ class HouseServer:
         self._audit_news = AuditNews(house.audit_log)
         who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
         self._asking = Asking(house, who, is_persons=is_persons)
+        self.connections = self._asking.connections
+        """The connections of its clients."""
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
         self.sdk = _TellingServer(
-            "skillhouse",
+            listing,
             version=skillhouse.__version__,
             lifespan=self._watching,
             on_list_tools=self._list_tools,
@@ -137,6 +139,8 @@ class HouseServer:
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
     ) -> None:
+        # The connection begins here, whenever its first call comes.
+        self.connections.caller(context)
         # Only a handshake has this; since 2026-07-28 clients subscribe, and the bus serves them.
         self._sessions.append(context.session)
 
@@ -149,6 +153,7 @@ class HouseServer:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
+                self.connections.end()
                 with anyio.CancelScope(shield=True):
                     await self._house.let_go()
 
@@ -158,7 +163,7 @@ class HouseServer:
             try:
                 self._audit_news.look()
                 changed = self._listing.changed()
-            except (SkillhouseError, OSError):
+            except (SkillhouseError, OSError, ValueError, RecursionError):
                 # The next call says what is wrong; a half-written state file is whole again soon.
                 logger.exception("looking for changes")
                 continue
@@ -188,7 +193,24 @@ class HouseServer:
 
 
 class _TellingServer(Server[None]):
-    """A server that tells of changes on every transport; the SDK's own options say it does not."""
+    """A server that tells of changes on every transport; the SDK's own options say it does not.
+
+    Its instructions are those of the moment at which a client asks.
+    """
+
+    def __init__(self, listing: Listing, **options: Any) -> None:
+        """Take what knows the skills, and the options of the SDK's server."""
+        self._listing = listing
+        super().__init__("skillhouse", **options)
+
+    @property
+    def instructions(self) -> str | None:
+        """What is said of the skills."""
+        return self._listing.instructions() or None
+
+    @instructions.setter
+    def instructions(self, _: str | None) -> None:
+        """Pass over what the SDK sets."""
 
     def create_initialization_options(
         self,

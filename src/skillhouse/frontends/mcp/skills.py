@@ -24,13 +24,15 @@ from skillhouse.frontends.mcp.offer import (
     paged,
 )
 from skillhouse.runtime import Skillhouse, read_skill_file
-from skillhouse.skill import SKILL_FILE
+from skillhouse.skill import SKILL_FILE, hidden_text
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
 on; the handshake of earlier ones has no place for it."""
 META = "io.modelcontextprotocol.skills/"
 """What our keys in a skill's `_meta` begin with (SEP-2640, "Resource Metadata")."""
+HIDDEN_META = "skillhouse/hidden-text"
+"""Our key in the `_meta` of a file that holds characters which people do not see."""
 META_FIELDS = ("license", "compatibility", "version")
 """Fields that are repeated in `_meta`, as far as they are text."""
 NOT_APPROVED = -32010
@@ -216,7 +218,12 @@ def _contents(
     kind = MARKDOWN if is_entry else mime_type(file.relative)
     meta = _meta(entry) if is_entry else None
     try:
-        return types.TextResourceContents(uri=uri, mime_type=kind, text=data.decode(), _meta=meta)
+        text = data.decode()
+        # The bytes have a digest in the list, so they stay as they are and the host is told.
+        hidden = hidden_text(text)
+        if hidden is not None:
+            meta = {**(meta or {}), HIDDEN_META: hidden.summary}
+        return types.TextResourceContents(uri=uri, mime_type=kind, text=text, _meta=meta)
     except UnicodeDecodeError:
         blob = base64.b64encode(data).decode()
         return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob, _meta=meta)

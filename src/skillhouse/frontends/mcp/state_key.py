@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 
-from skillhouse.floor import StateError
+from skillhouse.floor import StateError, make_private
 
 KEY_FILE = "mcp-rounds.key"
 """Below the state directory; every server of the house has the same."""
@@ -73,7 +73,7 @@ def read_or_made(path: Path) -> bytes:
         StateError: it cannot be read or made, or others could have read or changed it.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         if not os.path.lexists(path):
             _make(path)
         return _read(path)

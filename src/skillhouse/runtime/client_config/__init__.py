@@ -1,8 +1,9 @@
 """Tells clients to start this house's server, in their own configuration files."""
 
-from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig, server_command
+from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig
 from skillhouse.runtime.client_config.configs import ClientConfigs
 from skillhouse.runtime.client_config.file import ConfigFileError
+from skillhouse.runtime.client_config.program import fault_of
 from skillhouse.runtime.client_config.values import Change, Standing
 
 __all__ = [
@@ -12,5 +13,5 @@ __all__ = [
     "ClientConfigs",
     "ConfigFileError",
     "Standing",
-    "server_command",
+    "fault_of",
 ]

@@ -7,8 +7,6 @@ CLI 0.61.0 and opencode 1.18.33, offline.
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +41,8 @@ class ClientConfig:
     comments: bool = False
     """Whether the client reads a JSON file with comments."""
     trailing_commas: bool = False
+    nested: str = ""
+    """Key of the user's file that holds such tables for single projects, by their folder."""
     note: str = ""
     """What a person should know."""
 
@@ -56,9 +56,25 @@ class ClientConfig:
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
         """Return the entry that starts a command."""
+        more = {"enabled": True} if self.command_is_list else {}
+        return {**self.fixed, **self.command(command), **more}
+
+    def command(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the values of an entry that say what is started."""
         if self.command_is_list:
-            return {**self.fixed, "command": list(command), "enabled": True}
-        return {**self.fixed, "command": command[0], "args": list(command[1:])}
+            return {"command": list(words)}
+        return {"command": words[0], "args": list(words[1:])}
+
+    def words(self, entry: Any) -> list[str] | None:
+        """Return the program and arguments of an entry; None when it starts none."""
+        if not isinstance(entry, dict):
+            return None
+        command, arguments = entry.get("command"), entry.get("args", [])
+        if not self.command_is_list:
+            command = [command, *(arguments if isinstance(arguments, list) else [])]
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            return None
+        return command if command and command[0] else None
 
 
 CLIENTS = (
@@ -69,7 +85,9 @@ CLIENTS = (
         unset=".",
         user_files=(".claude.json",),
         project_files=(".mcp.json",),
-        fixed={"type": "stdio"},
+        # Else 2.1.330 begins without a server that is not up at once, and defers all of its tools.
+        fixed={"type": "stdio", "alwaysLoad": True},
+        nested="projects",
         note="Claude Code writes ~/.claude.json itself: let no session run meanwhile",
     ),
     ClientConfig(
@@ -106,17 +124,3 @@ CLIENTS = (
     ),
 )
 """The clients whose configuration can be written."""
-
-
-def server_command(places: Places, *, where: str) -> tuple[str, ...]:
-    """Return the words that start this program.
-
-    In a project's file, which other people share, it is looked up by name; in the user's it is the
-    whole path, because a client that was started from a menu has another search path.
-    """
-    if where == "project":
-        return ("skillhouse",)
-    found = shutil.which("skillhouse", path=places.environment.get("PATH", os.defpath))
-    if found and os.path.isabs(found):
-        return (found,)
-    return (sys.executable, "-m", "skillhouse")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,11 +11,24 @@ from typing import Any
 
 from skillhouse.audit import AuditLog
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.client_config import jsonc, toml_text
-from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig, server_command
+from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig
+from skillhouse.runtime.client_config.edit import (
+    difference,
+    parsed,
+    snippet_of,
+    with_entry,
+    with_values,
+    without_entry,
+)
 from skillhouse.runtime.client_config.entries import Entries
 from skillhouse.runtime.client_config.file import ConfigFile, ConfigFileError
 from skillhouse.runtime.client_config.jsonc import NotEditableError
+from skillhouse.runtime.client_config.program import (
+    are_plain,
+    arguments_of,
+    fault_of,
+    own_program,
+)
 from skillhouse.runtime.client_config.values import Change, Entry, Standing
 from skillhouse.runtime.config import Places
 from skillhouse.runtime.recording import recorded
@@ -41,6 +52,7 @@ class ClientConfigs:
         self._state = state_directory
         self._entries = Entries(state_directory)
         self._audit = audit
+        self._program: tuple[str, ...] = ()
 
     def install(
         self,
@@ -54,6 +66,8 @@ class ClientConfigs:
     ) -> Change:
         """Add the server; what we did not write is never overwritten.
 
+        What somebody changed since stays but for a program that is not safe to start.
+
         Args:
             client: Its name.
             where: user or project.
@@ -63,28 +77,30 @@ class ClientConfigs:
             dry_run: Change nothing.
 
         Raises:
-            ConfigError: no client has that name, or the server cannot be called so.
+            ConfigError: no client has that name, the server cannot be called so, or no entry can
+                start this program.
             StateError: what was written before cannot be read.
             AuditError: the log cannot be written; nothing was changed.
         """
         config = config_of(client)
         _refuse_bad(name)
-        command = (*server_command(self._places, where=where), *arguments)
-        wanted = config.entry(command)
+        wanted = config.entry((*self._own_program(), *arguments))
         change, file, text = self._looked(config, where, name, wanted)
-        change = replace(change, snippet=_snippet(config, name, wanted))
+        change = replace(change, snippet=snippet_of(config, name, wanted))
         writes = {Standing.MISSING, Standing.OUTDATED} | ({Standing.CHANGED} if force else set())
+        if change.fault and change.standing is Standing.CHANGED and not force:
+            return self._fixed(config, where, change, dry_run=dry_run)
         if file is None or change.standing not in writes:
             return replace(change, reason=change.reason or _REASONS.get(change.standing, ""))
         try:
             before = text
-            had_table = config.table in _parsed(config, text)
+            had_table = config.table in parsed(config, text)
             if change.standing is not Standing.MISSING:
-                text = _without(config, text, name)
-            text = _with(config, text, name, wanted)
+                text = without_entry(config, text, name)
+            text = with_entry(config, text, name, wanted)
         except NotEditableError as error:
             return replace(change, reason=f"not edited, paste the entry yourself: {error}")
-        lines = _difference(before, text, change.file)
+        lines = difference(before, text, change.file)
         change = replace(change, action="install", difference=lines, note=config.note)
         if dry_run:
             return change
@@ -126,10 +142,12 @@ class ClientConfigs:
             return replace(change, reason=change.reason or _STAYS.get(change.standing, ""))
         kept = self._entries.get(str(file.real), name)
         try:
-            after = _without(config, text, name, with_table=kept is not None and kept.made_table)
+            after = without_entry(
+                config, text, name, with_table=kept is not None and kept.made_table
+            )
         except NotEditableError as error:
             return replace(change, reason=f"not edited, take it out yourself: {error}")
-        lines = _difference(text, after, change.file)
+        lines = difference(text, after, change.file)
         change = replace(change, action="uninstall", difference=lines, note=config.note)
         if dry_run:
             return change
@@ -137,19 +155,102 @@ class ClientConfigs:
             after = ""
         return self._changed(change, file, after, None, _MODES[where])
 
-    def status(self, *, name: str = SERVER_NAME) -> tuple[Change, ...]:
-        """Return how the server stands in the user's and the project's file of each client."""
-        found = []
+    def status(
+        self, *, name: str = SERVER_NAME, fix: bool = False, dry_run: bool = False
+    ) -> tuple[Change, ...]:
+        """Return how the server stands in the user's and the project's file of each client.
+
+        Entries that start it under other names follow those of its own file.
+
+        Args:
+            name: What the server is called.
+            fix: Let unsafe and outdated entries start this program; all else in them stays.
+            dry_run: With `fix`, change nothing.
+
+        Raises:
+            ConfigError: with `fix`, no entry can start this program.
+            StateError, AuditError: as `install`.
+        """
+        found: list[Change] = []
         for config in CLIENTS:
             for where in ("user", "project"):
-                wanted = config.entry((*server_command(self._places, where=where), "mcp"))
-                found.append(self._looked(config, where, name, wanted)[0])
+                first = self._looked(config, where, name, None)[0]
+                names = self._other_names(config, where, first)
+                more = [self._looked(config, where, one, None)[0] for one in names]
+                for change in (first, *more):
+                    is_due = change.fault or change.standing is Standing.OUTDATED
+                    fixed = fix and is_due
+                    found.append(
+                        self._fixed(config, where, change, dry_run=dry_run) if fixed else change
+                    )
+                if where == "user" and config.nested:
+                    found += self._of_projects(config, first)
         return tuple(found)
+
+    def _other_names(self, config: ClientConfig, where: str, first: Change) -> list[str]:
+        """Return the names of further entries that start us."""
+        names: list[str] = []
+        try:
+            for path in config.files(self._places, self._project, where):
+                servers = parsed(config, self._file(path, where).text).get(config.table)
+                for name, entry in servers.items() if isinstance(servers, dict) else ():
+                    names += [name] if _arguments(config, entry) else []
+        except (NotEditableError, ConfigFileError):
+            # The first entry says so.
+            return []
+        return [name for name in dict.fromkeys(names) if name != first.name]
+
+    def _of_projects(self, config: ClientConfig, first: Change) -> list[Change]:
+        """Return unsafe entries that the user's file keeps for single projects."""
+        if first.standing is Standing.UNREADABLE:
+            return []
+        text = self._file(Path(first.file), "user").text
+        folders = parsed(config, text).get(config.nested)
+        found = []
+        for folder, kept in folders.items() if isinstance(folders, dict) else ():
+            servers = kept.get(config.table) if isinstance(kept, dict) else None
+            for name, entry in servers.items() if isinstance(servers, dict) else ():
+                words = config.words(entry) if _arguments(config, entry) else None
+                if words and (fault := fault_of(words, self._project)):
+                    reason = f"for `{folder}` alone: run `claude mcp remove {name}` there"
+                    change = replace(first, name=name, standing=Standing.BY_HAND, fault=fault)
+                    found.append(replace(change, reason=reason))
+        return found
+
+    def _fixed(self, config: ClientConfig, where: str, change: Change, *, dry_run: bool) -> Change:
+        """Let an entry start this program as it is to be started, and leave the rest of it."""
+        again, file, text = self._looked(config, where, change.name, None)
+        servers = parsed(config, text).get(config.table, {})
+        entry = servers.get(change.name)
+        arguments = _arguments(config, entry)
+        if file is None or arguments is None:
+            return again
+        if not are_plain(arguments, config.words(entry) or ()):
+            return replace(change, reason="its arguments are a shell's: edit it yourself")
+        program = self._own_program()
+        values = config.command((*program, *arguments))
+        snippet = snippet_of(config, change.name, {**entry, **values})
+        try:
+            after = with_values(config, text, change.name, values)
+        except NotEditableError as error:
+            return replace(change, snippet=snippet, reason=f"edit it yourself: {error}")
+        lines = difference(text, after, change.file)
+        change = replace(change, action="fix", reason="", difference=lines, note=config.note)
+        if dry_run:
+            return change
+        kept = self._entries.get(str(file.real), change.name)
+        if kept is not None and json.loads(kept.text) == entry:
+            # Still ours: what it is now is what we wrote.
+            kept = replace(kept, text=json.dumps({**entry, **values}))
+        return self._changed(change, file, after, kept, _MODES[where])
 
     def _changed(
         self, change: Change, file: ConfigFile, text: str, entry: Entry | None, mode: int
     ) -> Change:
-        """Write a file, or remove it when nothing is left, and keep what we wrote."""
+        """Write a file, or remove it when nothing is left, and keep what we wrote.
+
+        Without an entry of ours, one that was taken out is forgotten.
+        """
         arguments = {"client": change.client, "path": str(file.real), "name": change.name}
         try:
             with recorded(self._audit, f"mcp-{change.action}", arguments):
@@ -160,11 +261,11 @@ class ClientConfigs:
                 if entry is not None:
                     # INVARIANT: kept first, so an entry that a crash leaves is known to be ours.
                     self._entries.put(entry)
-                if text or entry is not None:
+                if text or change.action != "uninstall":
                     file.write(text, mode=mode)
                 else:
                     file.remove()
-                if entry is None:
+                if change.action == "uninstall":
                     self._entries.forget(str(file.real), change.name)
         except ConfigFileError as error:
             return replace(change, action="", reason=str(error))
@@ -183,9 +284,8 @@ class ClientConfigs:
         try:
             for path in files:
                 change = replace(change, file=str(path))
-                bound = self._project if where == "project" else self._places.home
-                file = ConfigFile(path, bound=bound, may_be_outside=where == "user")
-                servers = _parsed(config, file.text).get(config.table, {})
+                file = self._file(path, where)
+                servers = parsed(config, file.text).get(config.table, {})
                 if not isinstance(servers, dict):
                     raise NotEditableError(f"expected a table in `{config.table}`")
                 if name in servers:
@@ -198,8 +298,29 @@ class ClientConfigs:
         if chosen is None:
             chosen = (file, "", {})
         file, text, entry = chosen
+        arguments, words = _arguments(config, entry), config.words(entry)
+        fault = fault_of(words, self._project) if arguments and words else ""
+        if arguments and wanted is None:
+            wanted = self._wanted(config, entry, arguments)
         standing = self._standing(config, file, name, entry, wanted)
-        return replace(change, file=str(file.path), standing=standing), file, text
+        return replace(change, file=str(file.path), standing=standing, fault=fault), file, text
+
+    def _wanted(
+        self, config: ClientConfig, entry: dict[str, Any], arguments: Sequence[str]
+    ) -> dict[str, Any] | None:
+        """Return an entry as it would be with the arguments that it has, if there can be one."""
+        try:
+            return {**entry, **config.command((*self._own_program(), *arguments))}
+        except ConfigError:
+            return None
+
+    def _own_program(self) -> tuple[str, ...]:
+        self._program = self._program or own_program(self._project)
+        return self._program
+
+    def _file(self, path: Path, where: str) -> ConfigFile:
+        bound = self._project if where == "project" else self._places.home
+        return ConfigFile(path, bound=bound, may_be_outside=where == "user")
 
     def _standing(
         self,
@@ -214,9 +335,9 @@ class ClientConfigs:
         kept = self._entries.get(str(file.real), name)
         if kept is not None and json.loads(kept.text) == entry:
             return Standing.OUTDATED if wanted not in (None, entry) else Standing.INSTALLED
-        if kept is not None and _starts_us(config, entry):
+        if kept is not None and _arguments(config, entry) is not None:
             return Standing.CHANGED
-        return Standing.BY_HAND if _starts_us(config, entry) else Standing.FOREIGN
+        return Standing.BY_HAND if _arguments(config, entry) is not None else Standing.FOREIGN
 
 
 _REASONS = {
@@ -254,54 +375,7 @@ def _refuse_bad(name: str) -> None:
         )
 
 
-def _starts_us(config: ClientConfig, entry: Any) -> bool:
-    """Whether an entry starts this program's server, wherever it lies."""
-    if not isinstance(entry, dict):
-        return False
-    command, arguments = entry.get("command"), entry.get("args", [])
-    words = command if config.command_is_list else [command, *_list(arguments)]
-    if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
-        return False
-    if os.path.basename(words[0]) == "skillhouse":
-        return words[1:2] == ["mcp"]
-    return words[1:4] == ["-m", "skillhouse", "mcp"]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _parsed(config: ClientConfig, text: str) -> dict[str, Any]:
-    if config.format == "toml":
-        return toml_text.parse(text)
-    document = jsonc.parse(text)
-    if document.comments and not config.comments:
-        raise NotEditableError(f"{config.client} reads no file with comments, and there are some")
-    if document.has_trailing_commas and not config.trailing_commas:
-        raise NotEditableError(f"{config.client} reads no file with a comma behind the last value")
-    value: dict[str, Any] = document.value
-    return value
-
-
-def _with(config: ClientConfig, text: str, name: str, entry: dict[str, Any]) -> str:
-    if config.format == "toml":
-        return toml_text.with_entry(text, config.table, name, entry)
-    changed = jsonc.with_entry(text, config.table, name, entry)
-    return changed if changed.endswith("\n") or text.strip() else f"{changed}\n"
-
-
-def _without(config: ClientConfig, text: str, name: str, *, with_table: bool = False) -> str:
-    if config.format == "toml":
-        return toml_text.without_entry(text, config.table, name)
-    return jsonc.without_entry(text, config.table, name, with_table=with_table)
-
-
-def _snippet(config: ClientConfig, name: str, entry: dict[str, Any]) -> str:
-    if config.format == "toml":
-        return toml_text.rendered(config.table, name, entry)
-    return json.dumps({config.table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
-
-
-def _difference(before: str, after: str, label: str) -> tuple[str, ...]:
-    old, new = before.splitlines(), after.splitlines()
-    return tuple(difflib.unified_diff(old, new, label, label, lineterm="", n=2))
+def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:
+    """Return what follows our program in an entry; None when it starts another one, or none."""
+    words = config.words(entry)
+    return arguments_of(words) if words else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from skillhouse.floor import DecodeError, StateError, decode, encode
 from skillhouse.runtime.client_config.values import Entry
 from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 
 class Entries:
@@ -24,7 +24,7 @@ class Entries:
         """
         if not self._path.exists():
             return None
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             query = "SELECT record FROM client_entry WHERE file = ? AND name = ?"
             rows = store.rows(query, (file, name))
         try:
@@ -35,7 +35,7 @@ class Entries:
 
     def put(self, entry: Entry) -> None:
         """Keep an entry in the place of what was kept of it."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO client_entry VALUES (?, ?, ?) "
                 "ON CONFLICT (file, name) DO UPDATE SET record = excluded.record",
@@ -45,6 +45,6 @@ class Entries:
     def forget(self, file: str, name: str) -> None:
         """Drop what is kept of an entry."""
         if self._path.exists():
-            with Store(self._path, STATE) as store, store.transaction() as connection:
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
                 query = "DELETE FROM client_entry WHERE file = ? AND name = ?"
                 connection.execute(query, (file, name))

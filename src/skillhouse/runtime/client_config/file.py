@@ -8,7 +8,13 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from skillhouse.floor import PathError, SkillhouseError, digest, open_directory_beneath
+from skillhouse.floor import (
+    PathError,
+    SkillhouseError,
+    digest,
+    make_private,
+    open_directory_beneath,
+)
 
 CONFIG_MAX = 16 * 1024 * 1024
 """Bytes of a client's configuration; Claude Code's grows with every project."""
@@ -118,7 +124,7 @@ class ConfigFile:
         """Keep the file as it is, once; return where, or None when there is nothing to keep."""
         if self._data is None:
             return None
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(directory)
         mark = digest(os.fsencode(self.real)).removeprefix("sha256:")[:16]
         place = directory / f"{mark}-{self.real.name}"
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -155,6 +156,44 @@ def without_entry(text: str, table: str, name: str, *, with_table: bool = False)
     if [found.text for found in after.comments] != kept:
         raise NotEditableError("a comment would be lost")
     return changed
+
+
+def with_values(text: str, table: str, name: str, values: Mapping[str, Any]) -> str:
+    """Return the text with these values in the entry `table.name`, each where its key is.
+
+    Raises:
+        NotEditableError: there is no such entry, or something else would change.
+    """
+    document = parse(text)
+    servers = document.value.get(table)
+    if not isinstance(servers, dict) or not isinstance(servers.get(name), dict):
+        raise NotEditableError(f"expected an object `{name}` in `{table}`")
+    expected = {**document.value, table: {**servers, name: {**servers[name], **values}}}
+    changed = text
+    for key, value in values.items():
+        changed = _with_value(parse(changed), table, name, key, value)
+    after = parse(changed)
+    _check(after.value, expected)
+    if [token.text for token in after.comments] != [token.text for token in document.comments]:
+        raise NotEditableError("a comment would be lost")
+    return changed
+
+
+def _with_value(document: Document, table: str, name: str, key: str, value: Any) -> str:
+    opening = 0
+    for step in (table, name):
+        opening = next(one for one in _members(document, opening) if one.key == step).first
+    there = [one for one in _members(document, opening) if one.key == key]
+    if not there:
+        return _added(document, opening, key, value, _unit(document))
+    text = document.text
+    start, end = document.tokens[there[0].first].start, document.tokens[there[0].last].end
+    written = json.dumps(value, ensure_ascii=False)
+    if "\n" in text[start:end]:
+        newline = "\r\n" if "\r\n" in text else "\n"
+        lines = json.dumps(value, indent=_unit(document), ensure_ascii=False).split("\n")
+        written = f"{newline}{_margin(text, there[0].start)}".join(lines)
+    return text[:start] + written + text[end:]
 
 
 def _check(found: Any, expected: Any) -> None:

@@ -62,9 +62,7 @@ def without_entry(text: str, table: str, name: str) -> str:
         raise NotEditableError(f"expected `{name}` in `{table}`")
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
-    ours = re.compile(
-        rf"\s*\[\s*{re.escape(table)}\s*\.\s*(?:{re.escape(name)}|\"{re.escape(name)}\")\s*[.\]]"
-    )
+    ours = _header(table, name, r"[.\]]")
     place = 0
     while place < len(lines):
         if not ours.match(lines[place]):
@@ -87,6 +85,54 @@ def without_entry(text: str, table: str, name: str) -> str:
         del expected[table]
     _check(parse(changed), expected)
     return changed
+
+
+def with_values(text: str, table: str, name: str, values: Mapping[str, Any]) -> str:
+    """Return the text with these values in the table `[table.name]`, each where its key is.
+
+    Raises:
+        NotEditableError: it is not written as a table of its own, or something else would change.
+    """
+    before = parse(text)
+    servers = before.get(table, {})
+    if not isinstance(servers, dict) or not isinstance(servers.get(name), dict):
+        raise NotEditableError(f"expected a table `{name}` in `{table}`")
+    lines = text.splitlines(keepends=True)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    header = _header(table, name, r"\]")
+    start = next((n + 1 for n, line in enumerate(lines) if header.match(line)), None)
+    if start is None:
+        raise NotEditableError(f"expected `[{table}.{name}]` on a line of its own")
+    for key, value in values.items():
+        first, last = _lines_of(lines, start, key)
+        if any("#" in line for line in lines[first:last]):
+            raise NotEditableError("a comment would be lost")
+        lines[first:last] = [f"{key} = {_value(value)}{newline}"]
+    changed = "".join(lines)
+    _check(parse(changed), {**before, table: {**servers, name: {**servers[name], **values}}})
+    return changed
+
+
+def _lines_of(lines: list[str], start: int, key: str) -> tuple[int, int]:
+    """Return where a key's lines begin and end in the table that begins there; none, at its top."""
+    for first in range(start, len(lines)):
+        if lines[first].lstrip().startswith("["):
+            break
+        if not re.match(rf"\s*{re.escape(key)}\s*=", lines[first]):
+            continue
+        for last in range(first + 1, len(lines) + 1):
+            try:
+                tomllib.loads("".join(lines[first:last]))
+            except tomllib.TOMLDecodeError:
+                continue
+            return first, last
+    return start, start
+
+
+def _header(table: str, name: str, end: str) -> re.Pattern[str]:
+    """Return what the first line of a table looks like."""
+    named = rf"(?:{re.escape(name)}|\"{re.escape(name)}\")"
+    return re.compile(rf"\s*\[\s*{re.escape(table)}\s*\.\s*{named}\s*{end}")
 
 
 def _check(found: Any, expected: Any) -> None:

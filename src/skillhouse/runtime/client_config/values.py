@@ -48,8 +48,10 @@ class Change:
     name: str
     standing: Standing
     """Before anything was done."""
+    fault: str = ""
+    """Why it is not safe to let the client start what the entry says; empty when it is."""
     action: str = ""
-    """install, uninstall, or empty for nothing."""
+    """install, uninstall, fix, or empty for nothing."""
     done: bool = False
     reason: str = ""
     snippet: str = ""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse.approval import OWNER
-from skillhouse.floor import TreeError, tree_digest
+from skillhouse.floor import SkillhouseError, tree_digest
+from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code.reloads import Lacking
 from skillhouse.runtime.code.skill_code import SkillCode
-from skillhouse.sandbox import RpcError, SandboxError, SandboxUnavailableError
+from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 
 if TYPE_CHECKING:
@@ -67,19 +68,25 @@ async def reload_code(
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
+        SandboxError: "stopped", before or meanwhile.
         OSError: nobody can be told, because the state directory cannot be written.
     """
     code = house.skill_code
     if code.is_enabled:
-        code.reloads.tell_all()
+        await in_thread(code.reloads.tell_all)
     house.refresh()
     await code.reload()
     tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
-    loaded = await load_code(tools, code, agent=agent, progress=progress)
+    loaded: tuple[Loaded, ...] = ()
+    with house.safeguards.tier_gate.running() as running:
+        if not running.stopped():
+            loaded = await load_code(tools, code, agent=agent, progress=progress)
+    if running.is_ended:
+        raise SandboxError("stopped", f"everything is stopped: {running.stopped()}")
     steps = tuple(code.steps)
     lacking = {one.directory: one.lacking for one in loaded if one.lacking is not None}
     if lacking:
-        code.reloads.note(lacking)
+        await in_thread(lambda: code.reloads.note(lacking))
     if any(one.tools for one in lacking.values()):
         house.refresh()
     # This process has done already what it told the others to do.
@@ -170,7 +177,7 @@ async def _loaded(
     except SandboxUnavailableError:
         # One answer for all of them.
         raise
-    except (SandboxError, RpcError, TreeError, OSError) as error:
+    except (SkillhouseError, OSError, ValueError, RecursionError) as error:
         return Loaded(skill=name, directory=directory, error=str(error))
     full = {f"{name}:{tool}" for tool in exported}
     missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)

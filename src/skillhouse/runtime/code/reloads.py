@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillhouse.floor import DecodeError, decode, encode, file_stamp
+from skillhouse.floor import DecodeError, decode, encode, file_stamp, make_private
 from skillhouse.floor.lock import lock
 
 RELOADS_FILE = "reloads"
@@ -73,7 +73,7 @@ class Reloads:
 
     @contextmanager
     def _locked(self) -> Iterator[_Kept]:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         handle = os.open(self._directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             lock(handle)
@@ -91,6 +91,7 @@ class Reloads:
     def _write(self, kept: _Kept) -> None:
         # Replaced as a whole, so that a reader never meets half of it, and its inode is another.
         new = self._directory / f"{RELOADS_FILE}.{os.getpid()}"
+        new.touch(0o600)
         new.write_bytes(encode(kept))
         os.replace(new, self._path)
 

@@ -6,7 +6,6 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from skillhouse import sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
+from skillhouse.floor.once import once
+from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.code.container import ContainerExecutor
@@ -21,6 +22,7 @@ from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, wi
 from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.safe_path import safe_path
 from skillhouse.runtime.view import View
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
@@ -66,7 +68,7 @@ class SkillCode:
         """Whether an executor elsewhere runs the code, from a directory of its own."""
         return bool(self._config.skill_code.executor)
 
-    @cached_property
+    @once
     def _here(self) -> sandbox.InProcessRunner:
         return sandbox.InProcessRunner(trusted=self._config.skill_code.in_process)
 
@@ -156,7 +158,8 @@ class SkillCode:
             exported = await (await self.runner(spec.digest)).tool_names(spec)
             tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
             if tools:
-                self.reloads.note({skill.directory: Lacking(digest=spec.digest, tools=tools)})
+                news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
+                await in_thread(lambda: self.reloads.note(news))
         except (sandbox.SandboxError, sandbox.RpcError, OSError) as error:
             # The call has its answer; whoever reloads is told what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
@@ -193,7 +196,11 @@ class SkillCode:
             found: sandbox.Environment | None = await sandbox.prepare(
                 skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
             )
-            leased = None if found is None else self._leases.enter_context(found.lease())
+            leased = None
+            if found is not None:
+                # A process that installs may hold the lock of the packages.
+                hold, lease = self._leases.enter_context, found.lease()
+                leased = await in_thread(lambda: hold(lease))
             self._packages[skill.directory] = leased
         return self._packages[skill.directory]
 
@@ -207,6 +214,12 @@ class SkillCode:
         if self._executor is not None:
             await self._executor.reload(skill)
 
+    @property
+    def background(self) -> sandbox.Executor | None:
+        """What keeps cells between calls, which a stop ends; one elsewhere ends its own calls."""
+        found = self._executor
+        return found if isinstance(found, sandbox.Executor) else None
+
     async def close(self) -> None:
         """Kill what runs and let go of the packages."""
         if self._executor is not None:
@@ -218,13 +231,15 @@ class SkillCode:
     def _rules(self, shared: tuple[Path, ...]) -> sandbox.EnvironmentRules:
         settings = self._config.skill_code
         near, far = (*shared, None, None)[:2]
+        places = self._config.places
+        variables = {**places.environment, "PATH": safe_path(places.environment, places.start)}
         return sandbox.EnvironmentRules(
             python=Path(sys.executable),
             unhashed=settings.unhashed,
             builds=settings.builds,
             shared=near,
             host=far,
-            variables=sandbox.installer_variables(self._config.places.environment),
+            variables=sandbox.installer_variables(variables),
         )
 
     def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
@@ -268,6 +283,8 @@ class SkillCode:
                 agent=session.agent,
                 user=session.user,
                 channel=session.channel,
+                client=session.client,
+                connection=session.connection,
                 session_id=session.id,
                 asker=session.asker,
             )

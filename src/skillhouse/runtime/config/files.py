@@ -14,8 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import ConfigError, DecodeError, nearest, shaped
-from skillhouse.permission import Layer
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    Diagnostic,
+    Severity,
+    file_problem,
+    nearest,
+    read_regular,
+    shaped,
+)
+from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config.checks import (
     check_approvals,
@@ -34,6 +43,7 @@ from skillhouse.runtime.config.network import (
     secret_variables,
     tables_of,
 )
+from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
 from skillhouse.runtime.config.values import Config, Places, Settings
 from skillhouse.tools import WriteGate
@@ -42,6 +52,9 @@ PROJECT_FILE = "skillhouse.toml"
 ENVIRONMENT_PREFIX = "SKILLHOUSE_"
 REMOTE_DIRECTORY = "remotes"
 """Below the cache directory."""
+
+CONFIG_FILE_MAX = 1_048_576
+"""Bytes of a configuration file; rules for a whole team have some thousands."""
 
 PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 """What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
@@ -59,11 +72,11 @@ def load_config(
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
-            example of a rule does not hold.
+            example of a rule does not hold. Of a project's file that is one of `problems`.
     """
     managed = _read_file(places.managed_file)
     user = _read_file(places.user_file)
-    near = _read_file(project / PROJECT_FILE, only=PROJECT_KEYS) if project else Settings()
+    near, problems = _read_project(project / PROJECT_FILE) if project else (Settings(), ())
     environment = _from_environment(places.environment)
     merged = _merged(managed, flags or Settings(), environment, near, user)
     layers = (
@@ -97,6 +110,7 @@ def load_config(
         extensions=merged.extensions or ExtensionSettings(),
         skill_code=merged.skill_code or SkillCodeSettings(),
         memory=merged.memory or MemorySettings(),
+        protection=merged.protection or ProtectionSettings(),
         mcp_servers=merged.mcp_servers or (),
         agents={
             "default": Layer(name="agent"),
@@ -113,6 +127,7 @@ def load_config(
         signer=merged.signer or SignerSettings(),
         assignees=frozenset({OWNER, *(merged.assignees or ())}),
         audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
+        problems=problems,
     )
 
 
@@ -129,17 +144,48 @@ def _merged(*strongest_first: Settings) -> Settings:
     return Settings(**values)
 
 
-def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
-    """Return what a file sets; one that is missing sets nothing."""
+def _read_project(path: Path) -> tuple[Settings, tuple[Diagnostic, ...]]:
+    """Return what a trusted project's file sets, and what is wrong with it.
+
+    A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
+    where they cannot, everything here is asked about, since they may have denied anything.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
+        return _read_file(path, only=PROJECT_KEYS), ()
+    except ConfigError as error:
+        found = Diagnostic(
+            code="project-config", severity=Severity.ERROR, message=str(error), path=path
+        )
+    try:
+        rules = _read_table(path).get("rules", [])
+        return _settings({"rules": rules}, path), (found,)
+    except ConfigError:
+        reason = f"the rules of this project cannot be read: {found.message}"
+        unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
+        return Settings(rules=(unread,)), (found,)
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """Return a file of TOML; one that is missing is empty."""
+    try:
+        return tomllib.loads(read_regular(path, CONFIG_FILE_MAX).decode())
     except (FileNotFoundError, NotADirectoryError):
-        return Settings()
+        return {}
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"not TOML: {error}", path=path) from error
+
+
+def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
+    """Return what a file sets; one that is missing sets nothing.
+
+    Whose a project's file is does not matter: it only makes things stricter, and a project may be
+    worked on by several people.
+    """
+    if only is None and (problem := file_problem(path)):
+        raise ConfigError(f"the configuration is not used: {problem}", path=path)
+    table = _read_table(path)
     if only is not None:
         for key in table.keys() - only:
             if key in _KEYS:
@@ -236,6 +282,7 @@ _TABLES = {
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "protection": frozenset(field.name for field in fields(ProtectionSettings)),
     "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
 }
 _VARIABLES = {

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Self
 
 from skillhouse.approval import OWNER, ApprovalSettings
+from skillhouse.floor import Diagnostic
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import NetSettings
+from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SignerSettings
 from skillhouse.tools import WriteGate
 
@@ -53,13 +55,16 @@ class Places:
 
     def cache(self) -> Path:
         """Return where what can be rebuilt is kept (XDG base directories)."""
-        base = self.environment.get("XDG_CACHE_HOME", "")
-        return (Path(base) if base else self.home / ".cache") / "skillhouse"
+        return self._base("XDG_CACHE_HOME", ".cache")
 
     def state(self) -> Path:
         """Return where what must not be lost is kept (XDG base directories)."""
-        base = self.environment.get("XDG_STATE_HOME", "")
-        return (Path(base) if base else self.home / ".local/state") / "skillhouse"
+        return self._base("XDG_STATE_HOME", ".local/state")
+
+    def _base(self, variable: str, otherwise: str) -> Path:
+        # The specification has relative paths ignored; one would be a folder of the project.
+        base = Path(self.environment.get(variable, ""))
+        return (base if base.is_absolute() else self.home / otherwise) / "skillhouse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +113,8 @@ class Settings:
     """Whether skills' own code runs."""
     memory: MemorySettings | None = None
     """Whether agents get tools for the workspace's memory; no project says so."""
+    protection: ProtectionSettings | None = None
+    """Which protected paths are asked about; no project says so."""
     mcp_servers: tuple[McpServerSettings, ...] | None = None
     """Servers whose skills are listed here too; no project names one."""
     agents: Mapping[str, AgentSettings] | None = None
@@ -132,7 +139,7 @@ class Config:
     profile: str = "default"
     roots: tuple[Path, ...] = ()
     catalog_budget_tokens: int | None = None
-    """Most tokens of the catalog; None is no bound."""
+    """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""
     yaml_fast_path: bool = True
     cache_directory: Path | None = None
     """None: every file is read anew."""
@@ -148,6 +155,8 @@ class Config:
     """What is turned on or off over the profile."""
     skill_code: SkillCodeSettings = field(default_factory=SkillCodeSettings)
     """Whether skills' own code runs, and with what."""
+    protection: ProtectionSettings = field(default_factory=ProtectionSettings)
+    """Which protected paths are asked about."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """Whether agents get tools for the workspace's memory."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
@@ -170,3 +179,5 @@ class Config:
     """The users for whom the house works; its owner always is one."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
+    problems: tuple[Diagnostic, ...] = ()
+    """What is wrong with the project's file, which costs what that file sets."""

@@ -13,7 +13,7 @@ from skillhouse.floor import PathError, digest, is_utf8, read_beneath
 from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 
 TEXT_MAX = 256 * 1024
-"""Bytes of a file beyond which it is only said to differ (DESIGN, bounds: SKILL.md)."""
+"""Bytes of a file beyond which it is only said to differ, because comparing takes long."""
 LINES_MAX = 2_000
 """Lines of one difference."""
 

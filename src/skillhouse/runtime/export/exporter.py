@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.floor import SkillhouseError, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.runtime.export.copying import found_digest, source_digest
 from skillhouse.runtime.export.deciding import standing
@@ -101,13 +101,14 @@ class Exporter:
         before = self._records.get(plan.record.target)
         try:
             self._put(plan, force=request.force)
-        except ExportError as error:
+        except (ExportError, OSError) as error:
             if before is None:
                 self._records.forget(plan.record.target)
             else:
                 self._records.put(before)
-            state = State.CHANGED_THERE if error.code == "changed-there" else State.REFUSED
-            return replace(item, state=state, action=Action.NONE, reason=str(error))
+            is_changed = isinstance(error, ExportError) and error.code == "changed-there"
+            state = State.CHANGED_THERE if is_changed else State.REFUSED
+            return replace(item, state=state, action=Action.NONE, reason=_reason(error))
         return replace(item, done=True)
 
     def _put(self, plan: Plan, *, force: bool) -> None:
@@ -174,8 +175,8 @@ class Exporter:
                     self._take(record, force=request.force)
                 self._records.forget(record.target)
                 self._leave(record)
-        except ExportError as error:
-            return replace(item, action=Action.NONE, reason=str(error))
+        except (ExportError, OSError) as error:
+            return replace(item, action=Action.NONE, reason=_reason(error))
         return replace(item, done=True)
 
     def _take(self, record: Record, *, force: bool) -> None:
@@ -204,7 +205,7 @@ class Exporter:
         if dry_run:
             yield
             return
-        self._state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._state)
         handle = os.open(self._state / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             lock(handle)
@@ -214,6 +215,13 @@ class Exporter:
             raise ExportError("locked", self._state / LOCK_FILE, message) from error
         finally:
             os.close(handle)
+
+
+def _reason(error: ExportError | OSError) -> str:
+    """Return why one export failed; the others go on."""
+    if isinstance(error, ExportError):
+        return str(error)
+    return f"cannot be written: {(error.strerror or str(error)).lower()}"
 
 
 def _is_called(record: Record, reference: str) -> bool:

@@ -11,7 +11,14 @@ from skillhouse.discovery import default_roots
 from skillhouse.floor import PathError, read_beneath
 from skillhouse.runtime.config import Places
 from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
-from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    Profile,
+    Skill,
+    hidden_text,
+    list_resources,
+)
 
 LEAF_MAX_BYTES = 255
 """Bytes of a file's name (Linux, macOS)."""
@@ -89,6 +96,20 @@ def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
     if verdict.code in CAUSES and verdict.state is State.SEEN:
         found.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
     return found
+
+
+def hidden_notes(skill: Skill) -> list[str]:
+    """Return which text files of a skill hold hidden characters, which a copy keeps."""
+    notes = []
+    for relative in (SKILL_FILE, *list_resources(skill.directory)[0]):
+        try:
+            data = read_beneath(skill.directory, relative, max_bytes=SKILL_FILE_MAX)
+            found = hidden_text(data.decode())
+        except (PathError, UnicodeDecodeError):
+            continue
+        if found is not None:
+            notes.append(f"`{relative}` holds hidden characters: {found.summary}")
+    return notes
 
 
 class Seen:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.floor import UnknownSkillError, is_utf8
+from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
 from skillhouse.permission import Effect
 from skillhouse.runtime.export.copying import found_digest, link_digest, source_digest
 from skillhouse.runtime.export.deciding import decided, link_text, standing
@@ -21,7 +21,14 @@ from skillhouse.runtime.export.folders import (
     resolved,
     roots_of,
 )
-from skillhouse.runtime.export.judging import Seen, leaf_of, objection, remarks, tried
+from skillhouse.runtime.export.judging import (
+    Seen,
+    hidden_notes,
+    leaf_of,
+    objection,
+    remarks,
+    tried,
+)
 from skillhouse.runtime.export.values import (
     Action,
     ExportError,
@@ -33,7 +40,7 @@ from skillhouse.runtime.export.values import (
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.lens import Verdict
-from skillhouse.skill import Profile, Skill
+from skillhouse.skill import Profile, Skill, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +152,12 @@ class Planner:
             return "the path of its directory is not UTF-8"
         if not self._house.settings.is_enabled(skill.id):
             return f"it is disabled; `skillhouse enable {skill.id}`"
-        found = self._house.policy.explain_skill(skill)
+        try:
+            content = load(skill)
+        except SkillError:
+            # What cannot be loaded is refused for that, where it is tried.
+            content = None
+        found = self._house.policy.explain_skill(skill, content=content)
         if found.decision.effect is not Effect.ALLOW:
             hint = "; `skillhouse trust`" if skill.scope == "project" else ""
             return f"only what needs no yes is exported: {found.reason}{hint}"
@@ -184,7 +196,7 @@ class Planner:
             except ExportError as error:
                 yield _refused(skill, [one.name for one in readers], str(error))
                 continue
-            notes: list[str] = []
+            notes = hidden_notes(skill)
             for one in readers:
                 verdict = verdicts[one.name].get(leaf_of(skill))
                 notes += remarks(verdict, skill, one.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from skillhouse.floor import DecodeError, StateError, decode, encode
 from skillhouse.runtime.export.values import Record
 from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.store import STATE, Store
+from skillhouse.store import STATE, pooled
 
 
 class Records:
@@ -24,7 +24,7 @@ class Records:
         """
         if not self._path.exists():
             return ()
-        with Store(self._path, STATE) as store:
+        with pooled(self._path, STATE) as store:
             rows = store.rows("SELECT record FROM export ORDER BY target")
         return tuple(self._decoded(record) for (record,) in rows)
 
@@ -34,7 +34,7 @@ class Records:
 
     def put(self, record: Record) -> None:
         """Keep a record in the place of what was kept of its target."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO export VALUES (?, ?) "
                 "ON CONFLICT (target) DO UPDATE SET record = excluded.record",
@@ -43,7 +43,7 @@ class Records:
 
     def forget(self, target: str) -> None:
         """Drop what is kept of a target."""
-        with Store(self._path, STATE) as store, store.transaction() as connection:
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM export WHERE target = ?", (target,))
 
     def _decoded(self, data: bytes) -> Record:

@@ -1,17 +1,11 @@
-"""The full-text table: rows of three fields, ranked by BM25 in SQLite's FTS5."""
+"""The ranking of SQLite's FTS5, which ours is compared with."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from skillhouse.floor import SkillhouseError
-
-FIELDS = ("name", "description", "body")
-"""The searched fields of a row, in the order of its values."""
-
 WEIGHTS = (10.0, 5.0, 1.0)
-"""What a match in each field counts (reference/retrieval.md, section 4; flat around these)."""
 
 # `porter` stems what `unicode61` splits, and leaves every token that is not English as it is, so
 # that our pairs of CJK characters survive. The table keeps no texts, only where words stand.
@@ -24,21 +18,6 @@ _RANK = (
     "SELECT rowid, -bm25(words, ?, ?, ?) AS score FROM words WHERE words MATCH ? "
     "ORDER BY score DESC, rowid LIMIT ?"
 )
-_MATCH = "SELECT rowid FROM words WHERE words MATCH ?"
-
-_SEEK_ROWS_MAX = 10
-"""Up to so many rows it is cheaper to seek each one than to read all that match."""
-
-
-class SearchError(SkillhouseError):
-    """Nothing can be searched here: this Python's SQLite lacks the full-text module."""
-
-    def __init__(self, sqlite_version: str) -> None:
-        super().__init__(
-            "search needs SQLite 3.27 or newer with FTS5, got one that has no such module: "
-            f"{sqlite_version}"
-        )
-        self.sqlite_version = sqlite_version
 
 
 class WordTable:
@@ -47,16 +26,9 @@ class WordTable:
     def __init__(
         self, connection: sqlite3.Connection, rows: Iterable[Sequence[Iterable[str]]]
     ) -> None:
-        """Write `rows`, each the tokens of its `FIELDS`, into an empty database.
-
-        Raises:
-            SearchError: this SQLite has no FTS5.
-        """
+        """Write `rows`, each the tokens of its `FIELDS`, into an empty database."""
         self._connection = connection
-        try:
-            connection.execute(_CREATE)
-        except sqlite3.DatabaseError as error:
-            raise SearchError(sqlite3.sqlite_version) from error
+        connection.execute(_CREATE)
         count = 0
         with connection:
             for count, row in enumerate(rows, start=1):
@@ -74,20 +46,6 @@ class WordTable:
             return []
         values = (*WEIGHTS, _expression(terms), limit)
         return self._connection.execute(_RANK, values).fetchall()
-
-    def fields(self, terms: Sequence[str], rows: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return for each of `rows` the fields that have any of `terms`."""
-        found: dict[int, tuple[str, ...]] = dict.fromkeys(rows, ())
-        if not terms or not rows:
-            return found
-        seek = len(rows) <= _SEEK_ROWS_MAX
-        statement = _MATCH + f" AND rowid IN ({','.join('?' * len(rows))})" if seek else _MATCH
-        for field in FIELDS:
-            values = (f"{field} : ({_expression(terms)})", *(rows if seek else ()))
-            for (row,) in self._connection.execute(statement, values):
-                if row in found:
-                    found[row] += (field,)
-        return found
 
 
 def _expression(terms: Sequence[str]) -> str:

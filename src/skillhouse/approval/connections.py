@@ -1,0 +1,146 @@
+"""Which connections of clients are alive: one locked file each, for all processes of a state.
+
+A connection is a process at the other side of stdio, a session over HTTP, a chat, a program that
+uses the library. The kernel releases the lock when a process dies, also by SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import threading
+import time
+import weakref
+from pathlib import Path
+
+from skillhouse.approval.request import ApprovalRequest
+from skillhouse.floor import make_private
+from skillhouse.floor.lock import try_lock
+
+DIRECTORY = "connections"
+"""Name of the directory of the files, in the state directory."""
+STALE_SECONDS = 86_400
+"""Age from which the file of a dead process is looked for and removed."""
+
+
+def new_connection(now_ms: int | None = None) -> str:
+    """Return the id of a connection that begins now: its time, and what nobody can guess.
+
+    Args:
+        now_ms: Milliseconds since 1970; the machine's clock when None.
+    """
+    began_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    return f"{began_ms:013d}-{secrets.token_hex(8)}"
+
+
+def began_ms(connection: str) -> int:
+    """Return when a connection began; 0 for an id that does not say it.
+
+    >>> began_ms("1800000000000-00f1"), began_ms("mine")
+    (1800000000000, 0)
+    """
+    began = connection.partition("-")[0]
+    return int(began) if began.isascii() and began.isdigit() else 0
+
+
+class Connections:
+    """The connections of this process, and whether those of other processes are alive."""
+
+    def __init__(self, state_directory: Path) -> None:
+        """Take where the house keeps its state."""
+        self._directory = state_directory / DIRECTORY
+        self._held: dict[str, int] = {}
+        # INVARIANT: held to change what is held; calls come on threads of their own.
+        self._lock = threading.Lock()
+        self._finalizer = weakref.finalize(self, _end_all, self._held, self._directory)
+
+    def hold(self, connection: str) -> None:
+        """Keep a connection alive until `end`, `close` or the end of this process.
+
+        Raises:
+            OSError: its file cannot be made or locked.
+        """
+        with self._lock:
+            if not connection or connection in self._held:
+                return
+            make_private(self._directory)
+            self._sweep()
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            handle = os.open(self._directory / _name(connection), flags, 0o600)
+            if not try_lock(handle):
+                os.close(handle)
+                raise OSError(None, "the connection belongs to another process")
+            self._held[connection] = handle
+
+    def end(self, connection: str) -> None:
+        """Let a connection end; nothing for one that is not held here."""
+        with self._lock:
+            handle = self._held.pop(connection, None)
+        if handle is not None:
+            _end(handle, self._directory, connection)
+
+    def close(self) -> None:
+        """Let all connections of this process end."""
+        with self._lock:
+            _end_all(self._held, self._directory)
+
+    def is_live(self, connection: str) -> bool:
+        """Whether a connection has not ended, in whatever process; also when nobody can tell.
+
+        Raises:
+            OSError: the file system has no locks.
+        """
+        return bool(connection) and _is_locked(self._directory / _name(connection))
+
+    def own(self, asked: ApprovalRequest, client: str, connection: str) -> bool:
+        """Whether a connection is the one that asked, or the next one of that client.
+
+        The next one began after the question and has the same name. A client gives its name
+        itself, so one that was there before is another client, whatever it is called.
+        """
+        if asked.client != client:
+            return False
+        if asked.connection == connection:
+            return True
+        return began_ms(connection) >= asked.opened_ms and not self.is_live(asked.connection)
+
+    def _sweep(self) -> None:
+        """Remove the files that dead processes left long ago."""
+        oldest = time.time() - STALE_SECONDS
+        for file in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if file.stat().st_mtime < oldest and not _is_locked(file):
+                    file.unlink()
+
+
+def _name(connection: str) -> str:
+    # Whatever text an id is, its digest is a file's name.
+    return hashlib.sha256(connection.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        # Shared, so that two who look do not take each other for the holder.
+        return not try_lock(handle, shared=True)
+    finally:
+        os.close(handle)
+
+
+def _end(handle: int, directory: Path, connection: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(directory / _name(connection))
+    os.close(handle)
+
+
+def _end_all(held: dict[str, int], directory: Path) -> None:
+    while held:
+        connection, handle = held.popitem()
+        _end(handle, directory, connection)

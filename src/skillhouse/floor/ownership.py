@@ -1,0 +1,224 @@
+"""Files that decide: where their paths really lead, whose they are, and who else can change them.
+
+The rule is OpenSSH's `StrictModes` (sshd_config(5), auth_secure_path in misc.c): a file and every
+directory on the way to it belong to the user or to root, and no one else can write them. A sticky
+directory such as /tmp is as good as one that others cannot write. Windows has no such modes.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.floor.errors import StateError
+
+if sys.platform != "win32":
+    import grp
+    import pwd
+
+LINKS_MAX = 40
+"""Links of one path that are followed, as Linux does (path_resolution(7))."""
+_SECRET = 0o077
+_UID_MAP = Path("/proc/self/uid_map")
+_OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """What is passed on the way to a file."""
+
+    real: str
+    """Where the path leads, whether anything is there; absolute and without links."""
+    steps: tuple[tuple[str, os.stat_result], ...]
+    """Every directory and link that is passed, and at last what is there, each by its real path."""
+
+
+def trail(path: str | Path) -> Trail:
+    """Return the way to a file, one name after the other as the kernel takes it.
+
+    >>> trail("/").real
+    '/'
+    """
+    if sys.platform == "win32":  # pragma: no cover
+        return Trail(real=os.path.realpath(path), steps=())
+    waiting = deque(os.path.join(os.getcwd(), path).split("/"))
+    current, links = "", 0
+    steps = [("/", os.lstat("/"))]
+    while waiting:
+        name = waiting.popleft()
+        if name == "..":
+            current = os.path.dirname(current) if current.count("/") > 1 else ""
+        if name in ("", ".", ".."):
+            continue
+        place = f"{current}/{name}"
+        try:
+            info = os.lstat(place)
+            target = os.readlink(place) if stat.S_ISLNK(info.st_mode) else ""
+        except (OSError, ValueError):
+            current = place
+            continue
+        steps.append((place, info))
+        if not target or links == LINKS_MAX:
+            current = place
+            continue
+        links += 1
+        current = "" if target.startswith("/") else current
+        waiting.extendleft(reversed(target.split("/")))
+    return Trail(real=current or "/", steps=tuple(steps))
+
+
+def file_problem(path: Path, *, secret: bool = False) -> str:
+    """Return why the file at `path` must not decide anything, and what mends it; or nothing.
+
+    A file that is not there has no problem, unless others could put one in its directory.
+
+    Args:
+        path: The file; a link is followed.
+        secret: No other user may read the file or list its directory, and it is no link.
+    """
+    if sys.platform == "win32":  # pragma: no cover
+        return ""
+    way = trail(path)
+    if secret and path.is_symlink():
+        return f"it is a link; {_own_file(path)}"
+    problem = _way_problem(way, secret=secret, directory=os.path.dirname(way.real))
+    if problem or way.steps[-1][0] != way.real:
+        return problem
+    return opened_problem(way.steps[-1][1], path, secret=secret)
+
+
+def directory_problem(path: Path, *, secret: bool = False) -> str:
+    """Return why the directory at `path` must not hold files that decide; or nothing."""
+    if sys.platform == "win32":  # pragma: no cover
+        return ""
+    way = trail(path)
+    return _way_problem(way, secret=secret, directory=way.real)
+
+
+def opened_problem(info: os.stat_result, path: Path, *, secret: bool = False) -> str:
+    """Return what `file_problem` says about a file by itself, for one that is open."""
+    if sys.platform == "win32" or not stat.S_ISREG(info.st_mode):
+        # What is no regular file is for its reader to refuse.
+        return ""
+    shown = shlex.quote(str(path))
+    mode = stat.S_IMODE(info.st_mode)
+    if info.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {info.st_uid}; {_take_over(shown)}"
+    if secret and mode & _SECRET:
+        directory = shlex.quote(str(path.parent))
+        return f"other users can read or write it (mode {mode:04o}); run `chmod -R go= {directory}`"
+    if _others_write(info):
+        return f"other users can write it (mode {mode:04o}); run `chmod go-w {shown}`"
+    # Of another owner, none of its names can be written.
+    if info.st_nlink > 1 and info.st_uid == os.geteuid():
+        return f"it has {info.st_nlink} names (hard links); {_own_file(path)}"
+    return ""
+
+
+def check_private(directory: Path) -> None:
+    """Do nothing, unless the directory of the state is there and is not its owner's alone.
+
+    Raises:
+        StateError: others can use it; the message has the command that mends it.
+    """
+    if problem := directory_problem(directory, secret=True):
+        raise StateError(f"the state cannot be used: {problem}", directory)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for their owner alone.
+
+    The XDG base directory specification asks for 0700; `Path.mkdir` gives it to the last one only.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        if directory == directory.parent:
+            break
+        directory = directory.parent
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)
+
+
+def _way_problem(way: Trail, *, secret: bool, directory: str) -> str:
+    """Return what is wrong with the directories that are passed, of which one holds the file."""
+    if all(place != directory for place, _ in way.steps):
+        return ""
+    for place, info in way.steps:
+        shown, mode = shlex.quote(place), stat.S_IMODE(info.st_mode)
+        is_directory = stat.S_ISDIR(info.st_mode)
+        if place == way.real and place != directory:
+            continue
+        if not _is_ours(info, is_above=place != directory):
+            what = "directory" if is_directory else "link"
+            return f"the {what} `{place}` belongs to user {info.st_uid}; {_take_over(shown)}"
+        if not is_directory:
+            continue
+        if secret and place == directory and mode & _SECRET:
+            return (
+                f"other users can use the directory `{place}` (mode {mode:04o}); "
+                f"run `chmod -R go= {shown}`"
+            )
+        if _others_write(info) and not (mode & stat.S_ISVTX and place != directory):
+            return (
+                f"other users can write the directory `{place}` (mode {mode:04o}); "
+                f"run `chmod go-w {shown}`"
+            )
+    return ""
+
+
+def _others_write(info: os.stat_result) -> bool:
+    mode = info.st_mode
+    return bool(mode & 0o002) or (bool(mode & 0o020) and not _is_private_group(info.st_gid))
+
+
+def _is_private_group(group_id: int) -> bool:
+    """Whether a group is the user's alone, as where the umask is 002 (Debian's OpenSSH likewise).
+
+    That of the superuser is not: root's umask is 022.
+    """
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(group_id)
+    except KeyError:
+        return False
+    return (
+        user.pw_uid != 0
+        and group_id == user.pw_gid
+        and group.gr_name == user.pw_name
+        and set(group.gr_mem) <= {user.pw_name}
+    )
+
+
+def _is_ours(info: os.stat_result, *, is_above: bool) -> bool:
+    """Whether something belongs to the user or to root.
+
+    In a user namespace that does not know root, root's directories have the overflow id
+    (user_namespaces(7)): that is enough above the directory that holds a file.
+    """
+    if info.st_uid in (0, os.geteuid()):
+        return True
+    try:
+        known = [line.split()[0] for line in _UID_MAP.read_text("ascii").splitlines()]
+        overflow = int(_OVERFLOW_UID.read_text("ascii"))
+    except (OSError, ValueError, IndexError):
+        # Only Linux maps users.
+        return False
+    return is_above and "0" not in known and info.st_uid == overflow
+
+
+def _take_over(shown: str) -> str:
+    return f'look at it, then run `sudo chown "$(id -u)" {shown}`'
+
+
+def _own_file(path: Path) -> str:
+    """Return how a link, of whatever kind, becomes a file of its own."""
+    shown, beside = shlex.quote(str(path)), shlex.quote(f"{path}.own")
+    return f"make it a file of its own: `cp -pL {shown} {beside} && mv {beside} {shown}`"

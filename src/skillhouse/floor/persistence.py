@@ -1,0 +1,304 @@
+"""Paths by which a file acts later: what agents, editors, shells and git obey, in two classes.
+
+Names are compared as the most forgiving file system takes them (`spelled`), at any depth, and mean
+what is below them too.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from skillhouse.floor.guarded import PROTECTED_NAMES
+from skillhouse.floor.secret_names import NEVER_WRITTEN
+
+
+class PathClass(enum.StrEnum):
+    """What holds for changing a path, whatever rules say."""
+
+    NEVER = "never"
+    """No tool and no command writes it."""
+    ASKED = "asked"
+    """A person is asked each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathGroup:
+    """Paths that act later in the same way."""
+
+    patterns: tuple[str, ...]
+    """`*` is within a name; a `/` at the beginning is the top of the workspace."""
+    path_class: PathClass
+    why: str
+    """What obeys them, for a question or a refusal."""
+    source: str
+    """Where that is documented."""
+
+
+def _group(path_class: PathClass, why: str, source: str, names: str) -> PathGroup:
+    return PathGroup(
+        patterns=tuple(name.strip() for name in names.split(",")),
+        path_class=path_class,
+        why=why,
+        source=source,
+    )
+
+
+_NEVER, _ASKED = PathClass.NEVER, PathClass.ASKED
+
+FIXED = _group(
+    _NEVER,
+    "git, keys and skillhouse's own files",
+    "gitrepository-layout(5), gitmodules(5); DESIGN, protected paths",
+    ".git, .gitconfig, .git-credentials, .config/git, .skillhouse, skillhouse.toml, "
+    ".config/skillhouse, .local/state/skillhouse, authorized_keys",
+)
+"""What no setting moves to another class. Secrets belong to it as well."""
+
+PATH_GROUPS: tuple[PathGroup, ...] = (
+    FIXED,
+    PathGroup(
+        patterns=PROTECTED_NAMES,
+        path_class=_NEVER,
+        why="secrets, and configuration that starts programs",
+        source="sandbox-runtime README, mandatory deny paths; git-config(1)",
+    ),
+    _group(
+        _NEVER,
+        "a coding agent starts MCP servers and hooks from it",
+        "opencode.ai/docs/config, code.claude.com/docs/en/settings, docs.roocode.com MCP, "
+        "kiro.dev/docs/hooks, qwenlm.github.io/qwen-code-docs settings, docs.continue.dev config, "
+        "aider.chat/docs/config, docs.windsurf.com cascade, docs.openclaw.ai, and the clients of "
+        "reference/standard.md section 5",
+        "opencode.json, opencode.jsonc, .opencode.json, .claude.json, .claude-plugin, "
+        ".codex-plugin, .cursor-plugin, gemini-extension.json, .windsurf, .codeium, .roo, "
+        ".kilocode, .kiro, .qwen, .continue, .continuerc.json, .cline, .clinerules/hooks, "
+        ".aider.conf.yml, .amazonq, .augment, .junie, .trae, .factory, .goose, .openhands, "
+        ".hermes, .openclaw, .letta, .kimi, .kimi-code, .pi, .copilot, .qoder, .codebuddy, .amp, "
+        "crush.json, .crush.json, .crush, .github/hooks, .vs/mcp.json, mcp.json, mcp_config.json, "
+        ".config/opencode, .config/goose, .config/crush, .config/amp, .config/agents, "
+        ".config/github-copilot, .config/claude, claude_desktop_config.json",
+    ),
+    _group(
+        _NEVER,
+        "an editor runs tasks, settings or extensions from it",
+        "zed.dev/docs/tasks, containers.dev json reference, code.visualstudio.com workspaces and "
+        "tasks, vim 'exrc', emacs dir-locals",
+        ".zed, .devcontainer, .devcontainer.json, .fleet, .theia, *.code-workspace, "
+        "*.sublime-project, .dir-locals.el, .dir-locals-2.el, .vimrc, .gvimrc, .exrc, .vim, "
+        ".nvimrc, .nvim.lua, .lazy.lua, .emacs, .emacs.d, .config/nvim, .config/emacs, "
+        ".config/zed, .config/code, .vscode-server, .vscode-insiders, "
+        "library/application support/code",
+    ),
+    _group(
+        _NEVER,
+        "a tool runs programs from it when a directory is entered, a commit made or a build begun",
+        "direnv.net, mise.jdx.dev/configuration, typicode.github.io/husky, pre-commit.com, "
+        "lefthook.dev, doc.rust-lang.org/cargo/reference/config, yarnpkg.com/configuration/yarnrc, "
+        "pnpm.io/pnpmfile, bun.com/docs/runtime/bunfig, hgrc(5)",
+        ".envrc, mise.toml, mise.*.toml, .mise.toml, .mise.*.toml, .mise, .rtx.toml, "
+        ".config/mise, .config/direnv, .husky, .pre-commit-config.yaml, .pre-commit-config.yml, "
+        "lefthook.yml, lefthook.yaml, lefthook.toml, lefthook.json, .lefthook, .lefthook.yml, "
+        ".lefthook.yaml, .lefthook.toml, .overcommit.yml, .githooks, .cargo/config.toml, "
+        ".cargo/config, .yarnrc.yml, .yarnrc, .yarn/releases, .yarn/plugins, .pnpmfile.cjs, "
+        ".pnpmfile.js, .pnpmfile.mjs, bunfig.toml, .hg/hgrc, .hgrc",
+    ),
+    _group(
+        _NEVER,
+        "a shell or an interpreter runs it when it starts",
+        "bash(1), zsh(1), fish(1), tcsh(1), ksh(1) on startup files; readline(3), gdb(1), pdb, "
+        "irb, R Startup, psql(1), tmux(1), screen(1)",
+        ".bash_aliases, .bash_logout, .zlogin, .zlogout, .login, .logout, .cshrc, .tcshrc, .kshrc, "
+        ".mkshrc, .config/fish, .config/zsh, .config/nushell, .config/bash, .config/powershell, "
+        ".oh-my-zsh, .inputrc, .tmux.conf, .config/tmux, .screenrc, .gdbinit, .lldbinit, .pdbrc, "
+        ".irbrc, .pryrc, .rprofile, .psqlrc, .sqliterc, .curlrc, .wgetrc",
+    ),
+    _group(
+        _NEVER,
+        "the session starts programs from it",
+        "systemd.unit(5), environment.d(5), Desktop Autostart Specification, launchd.plist(5), "
+        "dbus-daemon(1), crontab(1), pam_env(8), X(7)",
+        ".config/autostart, .config/systemd, .local/share/systemd, .config/environment.d, "
+        ".config/plasma-workspace, .config/upstart, .local/share/dbus-1, "
+        ".local/share/applications, .local/bin, crontab, .crontab, .pam_environment, .xprofile, "
+        ".xinitrc, .xsession, .xsessionrc, library/launchagents, library/launchdaemons",
+    ),
+    _group(
+        _ASKED,
+        "coding agents obey it as instructions",
+        "agents.md, code.claude.com/docs/en/memory, geminicli.com/docs/cli/gemini-md, "
+        "code.visualstudio.com custom instructions, cursor.com/docs/context/rules, "
+        "docs.windsurf.com rules, docs.cline.bot clinerules, zed.dev/docs/ai/rules, goose hints",
+        "agents.md, agents.override.md, agent.md, claude.md, claude.local.md, gemini.md, qwen.md, "
+        "warp.md, crush.md, hermes.md, .hermes.md, .goosehints, .cursorrules, .windsurfrules, "
+        ".clinerules, .roorules, .rules, .github/copilot-instructions.md, .github/instructions, "
+        ".github/prompts, .github/agents, .github/chatmodes",
+    ),
+    _group(
+        _ASKED,
+        "some client finds skills there",
+        "the roots of the shipped profiles; reference/standard.md section 5",
+        "skill.md, .github/skills, .skills, /skill, /skills, /workspace/skills",
+    ),
+    _group(
+        _ASKED,
+        "a build or package tool runs commands from it",
+        "GNU make manual 3.2, docs.npmjs.com package-json scripts, getcomposer.org scripts, "
+        "just.systems, taskfile.dev, docs.deno.com tasks, asdf-vm.com",
+        "makefile, gnumakefile, bsdmakefile, package.json, composer.json, deno.json, deno.jsonc, "
+        "justfile, .justfile, taskfile.yml, taskfile.yaml, rakefile, rakefile.rb, .tool-versions",
+    ),
+    _group(
+        _ASKED,
+        "the server of the repository runs it with its secrets",
+        "docs.github.com workflow syntax, docs.gitlab.com/ci/yaml, circleci.com, forgejo.org and "
+        "the manuals of the other services",
+        ".github/workflows, .github/actions, .gitlab-ci.yml, .gitlab/ci, .circleci, .travis.yml, "
+        "azure-pipelines.yml, jenkinsfile, bitbucket-pipelines.yml, .drone.yml, .woodpecker.yml, "
+        ".woodpecker, .buildkite, .forgejo/workflows, .gitea/workflows, appveyor.yml, "
+        ".appveyor.yml, .cirrus.yml, .tekton, cloudbuild.yaml",
+    ),
+    _group(
+        _ASKED,
+        "git picks filters and merge drivers by it",
+        "gitattributes(5)",
+        ".gitattributes",
+    ),
+)
+"""The first group that has a path decides."""
+
+_EMPTY = re.compile(r"/(?:\.?/)+")
+
+DEPENDENCIES = frozenset(
+    {"node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", ".yarn"}
+)
+"""Directories of installed packages, which bring such files of their own: a command that
+changes them could change the packages' code as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentPaths:
+    """The table, as an operator has it."""
+
+    asked: tuple[str, ...] = ()
+    """Paths of the class `never` that a person is asked about instead."""
+
+    def group(self, relative: str) -> PathGroup | None:
+        """Return the group of a path below the workspace, or None for any other file.
+
+        >>> PersistentPaths().group("sub/.ENVRC").path_class.value
+        'never'
+        >>> PersistentPaths((".envrc",)).group(".envrc").path_class.value
+        'asked'
+        >>> PersistentPaths().group("src/main.py")
+        """
+        text = spelled(_EMPTY.sub("/", relative))
+        found = next((group for group, regex in _groups() if regex.search(text)), None)
+        if found is None or found.path_class is _ASKED or not self.asked:
+            return found
+        if _matcher(FIXED.patterns).search(text) or _matcher(NEVER_WRITTEN).search(text):
+            return found
+        if _matcher(self.asked).search(text):
+            return PathGroup(
+                patterns=self.asked, path_class=_ASKED, why=found.why, source="the configuration"
+            )
+        return found
+
+    def is_never(self, relative: str) -> bool:
+        """Whether no tool writes a path."""
+        found = self.group(relative)
+        return found is not None and found.path_class is _NEVER
+
+    def is_asked(self, relative: str) -> bool:
+        """Whether a person is asked each time."""
+        found = self.group(relative)
+        return found is not None and found.path_class is _ASKED
+
+
+def named(patterns: tuple[str, ...], relative: str) -> bool:
+    """Whether a path, or a directory above it, is one that a pattern of the table's kind means.
+
+    >>> named(("/AGENTS.md",), "agents.md"), named(("/AGENTS.md",), "sub/AGENTS.md")
+    (True, False)
+    """
+    return bool(patterns) and _matcher(patterns).search(spelled(relative)) is not None
+
+
+def name_filter(paths: PersistentPaths) -> Callable[[str], bool]:
+    """Return what says of a name whether a path of the table may end with it.
+
+    Names that a file system may take for others pass as well; `PersistentPaths.group` decides.
+
+    >>> [name_filter(PersistentPaths())(name) for name in ("AGENTS.md", "config.toml", "main.py")]
+    [True, True, False]
+    """
+    patterns = (p for group in PATH_GROUPS for p in group.patterns)
+    return _name_filter((*patterns, *paths.asked))
+
+
+@functools.cache
+def _name_filter(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    ends = {pattern.rsplit("/", 1)[-1].casefold() for pattern in patterns}
+    exact = frozenset(end for end in ends if "*" not in end)
+    starts = tuple({start for end in ends - exact if (start := end.partition("*")[0])})
+    tails = tuple({end.rpartition("*")[2] for end in ends - exact if end[0] == "*"} | {" ", "."})
+
+    def may_end(name: str) -> bool:
+        text = name.casefold()
+        return (
+            text in exact
+            or text.startswith(starts)
+            or text.endswith(tails)
+            or "~" in text
+            or ":" in text
+            or not text.isascii()
+        )
+
+    return may_end
+
+
+def spelled(relative: str) -> str:
+    """Return a path as the most forgiving file system takes it.
+
+    HFS+ and APFS fold case and pass over some invisible characters; NTFS passes over dots and
+    blanks at the end of a name and what follows a colon, and calls `.git` also `git~1`
+    (CVE-2014-9390, CVE-2019-1352).
+
+    >>> spelled("a/.G\u200cIT. /hooks"), spelled("GIT~1/config")
+    ('a/.git/hooks', '.git/config')
+    """
+    return "/".join(_name(part) for part in relative.split("/"))
+
+
+def _name(part: str) -> str:
+    if part.isascii():
+        text = part.casefold().split(":", 1)[0].rstrip(" .")
+    else:
+        visible = "".join(c for c in part if unicodedata.category(c) != "Cf")
+        text = unicodedata.normalize("NFC", visible).casefold().split(":", 1)[0].rstrip(" .")
+    return ".git" if text == "git~1" else text or part
+
+
+@functools.cache
+def _groups() -> tuple[tuple[PathGroup, re.Pattern[str]], ...]:
+    return tuple((group, _matcher(group.patterns)) for group in PATH_GROUPS)
+
+
+@functools.cache
+def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what finds one of some patterns in a spelled path.
+
+    In a pattern without a dot, `*` is a run of characters without one: `id_map.py` is no key.
+    """
+    return re.compile(f"(?:{'|'.join(_texts(patterns))})(?:/|$)")
+
+
+def _texts(patterns: Iterable[str]) -> Iterable[str]:
+    for pattern in patterns:
+        star = "[^/]*" if "." in pattern else "[^/.]*"
+        text = re.escape(pattern.lstrip("/").casefold()).replace(r"\*", star)
+        yield f"^{text}" if pattern.startswith("/") else f"(?:^|/){text}"

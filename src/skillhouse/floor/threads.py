@@ -1,0 +1,49 @@
+"""Blocking work of an event loop (disk, locks, databases), done on threads of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+from anyio import to_thread
+from anyio.lowlevel import RunVar
+
+T = TypeVar("T")
+
+THREADS_MAX = 32
+"""Pieces of work at one moment; a further one waits. Each may wait ten seconds for a lock."""
+_PAUSE_SECONDS = 0.005
+
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("skillhouse threads")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do a piece of work on another thread, and return what it returns.
+
+    Work that was begun is waited for, also when the caller is cancelled: what follows a
+    cancellation finds it done or not begun, never half done.
+    """
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(THREADS_MAX)
+        _limiter.set(limiter)
+    is_running = False
+
+    def run() -> T:
+        nonlocal is_running
+        is_running = True
+        try:
+            return work()
+        finally:
+            is_running = False
+
+    try:
+        return await to_thread.run_sync(run, limiter=limiter)
+    except BaseException:
+        # The cancellation of a task by asyncio itself ends the waiting, but not the work.
+        with anyio.CancelScope(shield=True):
+            while is_running:  # noqa: ASYNC110 - a thread sets it.
+                await anyio.sleep(_PAUSE_SECONDS)
+        raise

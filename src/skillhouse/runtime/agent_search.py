@@ -1,0 +1,120 @@
+"""The search index of what one agent sees: opened, brought up to date or made when it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+
+from skillhouse.floor import SkillhouseError
+from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
+from skillhouse.skill import Skill, SkillIndex
+
+PATIENCE_SECONDS = 0.5
+"""A model's search waits so long for a complete index; one that is kept is open by then."""
+BODIES_SOON = 100
+"""Where more bodies are to be read, it does not wait."""
+
+Signature = tuple[int, int, int, int] | None
+
+
+class AgentSearch:
+    """One agent's skills, ready to be searched; any thread may ask."""
+
+    def __init__(self, visible: SkillIndex, *, bodies: bool, cache: Path | None) -> None:
+        """Take the skills, whether their bodies are searched, and the cache directory, if any."""
+        self._visible = visible
+        self._bodies = bodies
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._made: Future[SearchIndex] | None = None
+        self._is_closed = False
+        self._is_known = threading.Event()
+        """Set once the index is complete, or known to take long."""
+
+    def index(self, progress: Progress = lambda _, __: None) -> SearchIndex:
+        """Return the complete index, once it is made.
+
+        Args:
+            progress: Hears how far that is, if this call makes it.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        with self._lock:
+            made = self._made
+            if made is None:
+                made = self._made = Future()
+                is_ours = True
+            else:
+                is_ours = False
+        if is_ours:
+            self._make(made, progress)
+        return made.result()
+
+    def at_hand(self) -> tuple[SearchIndex | HeadIndex, bool]:
+        """Return an index at once, and whether it is complete.
+
+        Where many bodies have to be read, a thread does that, and until it has, names and
+        descriptions are searched alone.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        with self._lock:
+            made = self._made
+            if made is None:
+                made = self._made = Future()
+                made.add_done_callback(lambda _: self._is_known.set())
+                # A daemon, so that a program that ends need not wait for what it can do without.
+                threading.Thread(
+                    target=self._make, args=(made, self._give_way), name="search-index", daemon=True
+                ).start()
+        self._is_known.wait(PATIENCE_SECONDS)
+        if made.done():
+            return made.result(), True
+        return HeadIndex(self._visible), False
+
+    def renew(self, signatures: Mapping[str, Signature]) -> None:
+        """Take the signatures of the files as they are now; what changed is read again."""
+        with self._lock:
+            self._visible = SkillIndex(
+                (_with_signature(skill, signatures) for skill in self._visible.skills),
+                name_match=self._visible.name_match,
+            )
+            self._made = None
+            self._is_known.clear()
+
+    def close(self) -> None:
+        """End the reading in the background."""
+        self._is_closed = True
+
+    def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
+        try:
+            index = SearchIndex.from_skills(
+                self._visible, bodies=self._bodies, cache=self._cache, progress=progress
+            )
+        except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.
+            with self._lock:
+                if self._made is made:
+                    self._made = None
+            made.set_exception(error)
+        else:
+            made.set_result(index)
+
+    def _give_way(self, done: int, total: int) -> None:
+        """Let other threads run before each body that is read."""
+        if total - done > BODIES_SOON:
+            self._is_known.set()
+        if self._is_closed:
+            raise SkillhouseError("the search index is no longer needed")
+        # It lets go of the interpreter, which a thread that computes keeps for 5 ms at a time.
+        time.sleep(0)
+
+
+def _with_signature(skill: Skill, signatures: Mapping[str, Signature]) -> Skill:
+    now = signatures.get(skill.file)
+    return skill if now == skill.signature else dataclasses.replace(skill, signature=now)

@@ -1,0 +1,123 @@
+"""What a model is told of the skills outside of the skill tool: the system prompt, and the
+instructions of the MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from skillhouse.discovery import Catalog
+from skillhouse.skill import Profile
+
+INSTRUCTION = """\
+## Skills (mandatory)
+
+Before replying: scan <available_skills> <description> entries.
+- If exactly one skill clearly applies: read its SKILL.md at <location> with `read`, then follow it.
+- If multiple could apply: choose the most specific one, then read/follow it.
+- If none clearly apply: do not read any SKILL.md.
+
+Constraints: never read more than one skill up front; only read after selecting."""
+"""What stands before the XML block in a system prompt (S000-42 to S000-46, as published)."""
+
+INSTRUCTION_FOR_TOOL = (
+    "Skills hold instructions for certain tasks. Before you begin a task, look whether the "
+    "<description> of one of these skills fits it; if so, load that skill with `{tool}` and follow "
+    "it. Load one at a time, the most specific first."
+)
+
+INSTRUCTION_FOR_LIST = (
+    "Skills hold instructions for certain tasks. Before you begin a task, look whether one of "
+    "these skills fits it; if so, load it with the tool `{tool}` and follow it."
+)
+"""Before the list of the style `compact`."""
+INSTRUCTION_FOR_SEARCH = (
+    "Skills hold instructions for certain tasks. Before you begin a task, find one that fits with "
+    "the tool `{search}`; if there is one, load it with the tool `{tool}` and follow it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """The words for one agent's skills, naming tools as the model knows them."""
+
+    profile: Profile
+    has_skills: bool
+    """Whether the agent sees any."""
+    catalog: Callable[..., Catalog]
+    """As `View.catalog`."""
+    prefix: str = ""
+    """What a framework puts before the names of tools."""
+
+    def system(self, offered: Iterable[str] | None = None, *, always: bool = False) -> str:
+        """Return what the system prompt says of the skills, or nothing.
+
+        A list stands at one place of a request only: it is here where the profile wants it here,
+        or where the model is not offered the tool in whose description it would stand.
+
+        Args:
+            offered: Names of the tools that the model is offered; all of the agent's when None.
+            always: List the skills here although the skill tool is offered, for clients that show
+                the model no descriptions of tools.
+        """
+        kinds = {rule.name: rule.kind for rule in self.profile.tools}
+        given = {kinds.get(name, "other") for name in (kinds if offered is None else offered)}
+        rule = self.profile.catalog
+        if not self.has_skills:
+            return rule.empty if rule.exposure == "system" else ""
+        if self._is_searched(given):
+            return self.without_list() if always else ""
+        if not given and offered is not None:
+            style = rule.without_tools
+        elif rule.exposure == "system":
+            style = rule.style
+        elif "skill" in given and not always:
+            return ""
+        else:
+            style = rule.without_skill_tool
+        found = self.catalog(style=style)
+        if not found.text or style != "xml":
+            # The other styles say themselves what to do.
+            return found.text
+        search = self._tool("search") if "search" in given else ""
+        more = [f"{len(found.omitted)} more: `{search}`"] if found.omitted and search else []
+        # Both or neither (S000-47).
+        return "\n\n".join([self._instruction(given), *more, found.text])
+
+    def instructions(self) -> str:
+        """Return the instructions of the MCP server, with the skills in the style `compact`.
+
+        Some clients show a model these and no tool's description until it asks for the tool; others
+        show the descriptions alone. So both hold the list.
+        """
+        rule = self.profile.catalog
+        if not self.has_skills:
+            return ""
+        if rule.exposure == "search":
+            return self.without_list()
+        tool = self._tool("skill")
+        words = f"{INSTRUCTION_FOR_LIST.format(tool=tool)}\n" if tool else ""
+        found = self.catalog(style="compact", budget_chars=rule.instruction_chars - len(words))
+        return words + found.text if found.text else ""
+
+    def without_list(self) -> str:
+        """Return the instructions where skills are not listed, or not found yet."""
+        tool, search = self._tool("skill"), self._tool("search")
+        return INSTRUCTION_FOR_SEARCH.format(tool=tool, search=search) if tool and search else ""
+
+    def _is_searched(self, given: set[str]) -> bool:
+        """Whether skills stand in no list, and the model can search, as far as it can at all."""
+        has_search = any(rule.kind == "search" for rule in self.profile.tools)
+        return self.profile.catalog.exposure == "search" and ("search" in given or not has_search)
+
+    def _instruction(self, given: set[str]) -> str:
+        """Return what to do with the list, naming a tool that is there."""
+        published = self.profile.messages.get("instruction")
+        tool = self._tool("skill")
+        if published or "skill" not in given or not tool:
+            return published or INSTRUCTION
+        return INSTRUCTION_FOR_TOOL.format(tool=tool)
+
+    def _tool(self, kind: str) -> str:
+        found = next((rule.name for rule in self.profile.tools if rule.kind == kind), "")
+        return self.prefix + found if found else ""

@@ -1,0 +1,252 @@
+"""Which files a git command would write, asked of git itself in a sandbox that writes nothing.
+
+The repository's own settings may name programs, so git sees the machine read-only there, without a
+network and for a short time; what it prints is only compared with names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 5.0
+"""Longest time of one question to git."""
+OUTPUT_MAX = 8 << 20
+"""Characters of an answer; of more nothing is known."""
+
+_VALUED = frozenset({"-b", "-B", "-c", "-C", "--orphan", "-m", "-X", "-n", "--onto", "--strategy"})
+_PLAIN = frozenset(
+    "status log diff show blame branch tag remote rev-parse rev-list describe ls-files ls-tree "
+    "cat-file reflog add commit fetch push grep shortlog notes archive bundle config clone init "
+    "version help gc fsck count-objects for-each-ref name-rev merge-base diff-tree diff-index "
+    "diff-files show-ref symbolic-ref var whatchanged cherry range-diff request-pull ls-remote "
+    "check-ignore check-attr check-ref-format hash-object write-tree commit-tree update-ref prune "
+    "repack pack-refs maintenance verify-commit verify-tag worktree format-patch".split()
+)
+"""Words that leave the tracked files as they are, and what makes repositories, which is checked
+afterwards."""
+_LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
+"""Words of `git stash` that leave the files as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitChanges:
+    """The files that a command would write."""
+
+    names: tuple[str, ...] = ()
+    """Relative to the workspace."""
+    is_known: bool = True
+    """False: it may write others as well."""
+
+
+NOTHING = GitChanges()
+UNKNOWN = GitChanges(is_known=False)
+
+
+def git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
+    """Return what a git command in a directory would write of its work tree.
+
+    Args:
+        argv: `git` and its arguments.
+        directory: Where it would run.
+        workspace: Real path; files outside are left out.
+    """
+    rest = list(argv[1:])
+    while rest and rest[0][:1] == "-":
+        word = rest.pop(0)
+        if word == "-C" and rest:
+            directory = directory / rest.pop(0)
+        elif word == "-c" and rest:
+            rest.pop(0)
+        elif word.startswith(("--git-dir", "--work-tree", "--exec-path", "--config-env")):
+            return UNKNOWN
+    if not rest or rest[0] in _PLAIN or {"--help", "-h"} & set(rest):
+        return NOTHING
+    return _Git(directory, workspace).changes(rest[0], rest[1:])
+
+
+class _Git:
+    """Asks git about one work tree."""
+
+    def __init__(self, directory: Path, workspace: Path) -> None:
+        self._directory = directory
+        self._workspace = workspace
+
+    def changes(self, word: str, arguments: Sequence[str]) -> GitChanges:
+        top = self._ask("rev-parse", "--show-toplevel")
+        if top is None:
+            # No repository, which git says itself; or no sandbox, without which nothing runs.
+            return NOTHING if shutil.which("bwrap") else UNKNOWN
+        names = self._names(word, arguments)
+        if names is None:
+            return UNKNOWN
+        base = top.rstrip("\n")
+        paths = (os.path.relpath(os.path.join(base, name), self._workspace) for name in names)
+        return GitChanges(names=tuple(sorted({p for p in paths if not p.startswith("../")})))
+
+    def _names(self, word: str, arguments: Sequence[str]) -> set[str] | None:
+        operands, paths, options = _parts(arguments)
+        match word:
+            case "checkout" | "switch":
+                return self._checked_out(operands, paths, options)
+            case "restore":
+                source = next((o for o in options if o.startswith(("--source=", "-s"))), "")
+                tree = source.partition("=")[2] if "=" in source else source[2:]
+                return self._against((tree or "HEAD",), (*operands, *paths))
+            case "reset":
+                if not options & {"--hard", "--merge", "--keep"}:
+                    return set()
+                return self._against(operands[:1] or ("HEAD",))
+            case "stash":
+                return self._stashed(operands, options)
+            case "merge" | "rebase" if operands and not options & {"--exec", "-x", "--root"}:
+                return self._against(operands)
+            case "cherry-pick" | "revert" if operands:
+                return self._made_by(operands)
+            case "clean":
+                if options & {"-n", "--dry-run"}:
+                    return set()
+                return self._listed("ls-files", "-o", "-z", "--full-name")
+            case "rm" | "mv":
+                if "--cached" in options:
+                    return set()
+                found = self._listed("ls-files", "-z", "--full-name", "--", *operands, *paths)
+                return (
+                    None
+                    if found is None
+                    else found | self._placed(operands if word == "mv" else ())
+                )
+            case "apply" if options & {"--check", "--stat", "--numstat", "--summary"}:
+                return set()
+            case _:
+                return None
+
+    def _placed(self, operands: Sequence[str]) -> set[str]:
+        """Return the names that a move makes, from the top of the work tree."""
+        top = (self._ask("rev-parse", "--show-prefix") or "").rstrip("\n")
+        if not operands:
+            return set()
+        last = operands[-1]
+        return {top + last, *(f"{top}{last}/{os.path.basename(name)}" for name in operands[:-1])}
+
+    def _checked_out(
+        self, operands: tuple[str, ...], paths: tuple[str, ...], options: frozenset[str]
+    ) -> set[str] | None:
+        trees = [tree for tree in map(self._tree, operands) if tree]
+        others = tuple(word for word in operands if not self._tree(word))
+        if trees:
+            return self._against(trees[:1], (*others, *paths))
+        if others and not paths and not options & {"--ours", "--theirs", "-p", "--patch"}:
+            remote = self._ask("for-each-ref", "--format=%(refname)", f"refs/remotes/*/{others[0]}")
+            if remote:
+                return self._against(tuple(remote.split()))
+        if others or paths:
+            return self._against(("HEAD",), (*others, *paths))
+        return self._against(("HEAD",)) if options & {"-f", "--force"} else set()
+
+    def _tree(self, word: str) -> str:
+        word = "@{-1}" if word == "-" else word
+        found = self._ask("rev-parse", "--verify", "-q", "--end-of-options", f"{word}^{{commit}}")
+        return (found or "").strip()
+
+    def _stashed(self, operands: tuple[str, ...], options: frozenset[str]) -> set[str] | None:
+        kind = operands[0] if operands else "push"
+        if kind in _LOOKS:
+            return set()
+        if kind in ("pop", "apply", "branch"):
+            entry = operands[-1] if operands[1:] and kind != "branch" else "stash@{0}"
+            entry = f"stash@{{{entry}}}" if entry.isdigit() else entry
+            found = self._against((entry,))
+            extra = self._listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", f"{entry}^3")
+            return None if found is None else found | (extra or set())
+        found = self._against(("HEAD",))
+        if found is not None and options & {"-u", "-a", "--include-untracked", "--all"}:
+            found |= self._listed("ls-files", "-o", "-z", "--full-name") or set()
+        return found
+
+    def _against(self, trees: Sequence[str], paths: Sequence[str] = ()) -> set[str] | None:
+        """Return the files of the work tree, or of the index, that differ from some trees."""
+        found: set[str] = set()
+        for given in trees:
+            tree = self._tree(given.rpartition("..")[2].lstrip(".") or "HEAD")
+            if not tree:
+                return None
+            for cached in ((), ("--cached",)):
+                names = self._listed("diff-index", "-z", "--name-only", *cached, tree, "--", *paths)
+                if names is None:
+                    return None
+                found |= names
+        return found
+
+    def _made_by(self, commits: Sequence[str]) -> set[str] | None:
+        """Return the files that some commits change."""
+        found: set[str] = set()
+        for given in commits:
+            if ".." in given:
+                return None
+            commit = self._tree(given)
+            names = commit and self._listed(
+                "diff-tree", "-r", "-m", "--root", "-z", "--name-only", "--no-commit-id", commit
+            )
+            if not isinstance(names, set):
+                return None
+            found |= names
+        return found
+
+    def _listed(self, *arguments: str) -> set[str] | None:
+        text = self._ask(*arguments)
+        return None if text is None else {name for name in text.split("\0") if name}
+
+    def _ask(self, *arguments: str) -> str | None:
+        """Return what git prints; None where it fails."""
+        program = shutil.which("bwrap")
+        if program is None:
+            return None
+        command = (
+            *(program, "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
+            *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+            *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", "LC_ALL", "C.UTF-8"),
+            *("--setenv", "GIT_OPTIONAL_LOCKS", "0", "--chdir", str(self._directory), "--"),
+            *("git", "-c", "safe.directory=*", "-c", "safe.bareRepository=explicit"),
+            *(
+                "-c",
+                "core.checkStat=minimal",
+                "-c",
+                "core.fsmonitor=false",
+                "-c",
+                "core.hooksPath=/dev/null",
+                *arguments,
+            ),
+        )
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode != 0 or len(done.stdout) > OUTPUT_MAX:
+            return None
+        return os.fsdecode(done.stdout)
+
+
+def _parts(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    """Return the operands before `--`, those after it, and the options."""
+    operands: list[str] = []
+    options: set[str] = set()
+    at = 0
+    while at < len(arguments) and arguments[at] != "--":
+        word = arguments[at]
+        if word[:1] != "-" or word == "-":
+            operands.append(word)
+        elif word in ("-s", "--source") and at + 1 < len(arguments):
+            at += 1
+            options.add(f"--source={arguments[at]}")
+        else:
+            options.add(word)
+            at += word in _VALUED
+        at += 1
+    return tuple(operands), tuple(arguments[at + 1 :]), frozenset(options)

@@ -1,0 +1,163 @@
+"""The names in the directories of a workspace, kept from one run to the next.
+
+A directory is read again when its times or its inode are other ones, so that a run pays for what
+changed. The walk is bounded, and says how much it left out.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+DIRECTORIES_MAX = 20_000
+"""Directories that are looked into before a run, nearest first."""
+ENTRIES_MAX = 200_000
+"""Names in them that are looked at: some 0.2 s the first time, and 1 µs a directory afterwards."""
+SETTLED_NS = 20_000_000
+"""How long ago a directory must have changed: within one tick of the clock a second change would
+have the same times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One name that counts."""
+
+    name: str
+    kinds: tuple[str, ...]
+    is_closed: bool
+    """Whether the directory of this name is not looked into."""
+
+
+Classify = Callable[[str, Entry], Hit | None]
+"""Says of a directory, relative to the workspace, and an entry whether it counts."""
+
+
+@dataclass(slots=True)
+class _Directory:
+    stamp: tuple[int, ...]
+    entries: tuple[Entry, ...]
+    hits: tuple[Hit, ...] = ()
+    below: tuple[str, ...] = ()
+    key: Hashable = None
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is known of one workspace; several threads may use it."""
+
+    _directories: dict[str, _Directory] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    left: int = 0
+    """Directories that the last walk left out, at least; nothing of them is known."""
+
+    def walk(
+        self, root: str, classify: Classify, key: Hashable
+    ) -> list[tuple[str, tuple[Hit, ...]]]:
+        """Return each directory with the names in it that count, nearest first.
+
+        Links are not followed. What lies outside the bounds is counted in `left`.
+
+        Args:
+            root: Real path of the workspace.
+            classify: Says which names count; asked again only where something changed.
+            key: What the answers of `classify` depend on besides.
+        """
+        with self._lock:
+            found: list[tuple[str, tuple[Hit, ...]]] = []
+            kept: dict[str, _Directory] = {}
+            waiting = deque([""])
+            entries = 0
+            while waiting and len(kept) < DIRECTORIES_MAX and entries < ENTRIES_MAX:
+                place = waiting.popleft()
+                known = kept[place] = self._known(root, place)
+                if known.key != key:
+                    _classify(known, place, classify, key)
+                entries += len(known.entries)
+                if known.hits:
+                    found.append((place, known.hits))
+                waiting += known.below
+            self._directories = kept
+            self.left = len(waiting)
+            return found
+
+    def names_of(self, inodes: frozenset[int]) -> Iterator[str]:
+        """Yield the paths, as of the last walk, of files with one of these inodes."""
+        with self._lock:
+            for place, known in self._directories.items():
+                for entry in known.entries:
+                    if entry.inode in inodes and not entry.is_directory:
+                        yield f"{place}/{entry.name}" if place else entry.name
+
+    def _known(self, root: str, place: str) -> _Directory:
+        path = f"{root}/{place}"
+        stamp = _stamp(path)
+        known = self._directories.get(place)
+        if known is not None and known.stamp == stamp:
+            return known
+        entries = _entries(path)
+        # INVARIANT: what could still change within the same tick is not kept.
+        is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
+        return _Directory(stamp if is_settled else (0,), entries)
+
+
+@dataclass(slots=True)
+class CoveredPaths:
+    """What of a workspace is covered in a run (`covered_paths`)."""
+
+    paths: list[tuple[str, str, bool]] = field(default_factory=list)
+    """A directory of the workspace, the protected path below it, and whether it is hidden."""
+    opened: set[str] = field(default_factory=set)
+    """Secrets that can be read in this run, relative to the workspace."""
+    pinned: list[str] = field(default_factory=list)
+    """Directories that cannot be renamed, as what is in them would be another path."""
+    left: int = 0
+    """Paths and directories that are not covered, at least."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything is covered."""
+        return not self.left
+
+
+def _classify(known: _Directory, place: str, classify: Classify, key: Hashable) -> None:
+    hits = tuple(hit for entry in known.entries if (hit := classify(place, entry)) is not None)
+    closed = {hit.name for hit in hits if hit.is_closed}
+    prefix = f"{place}/" if place else ""
+    known.hits = hits
+    known.below = tuple(
+        prefix + entry.name
+        for entry in known.entries
+        if entry.is_directory and entry.name not in closed
+    )
+    known.key = key
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ()
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
+
+
+def _entries(path: str) -> tuple[Entry, ...]:
+    """Return the names in a directory, sorted; none if it is closed or gone."""
+    try:
+        with os.scandir(path) as found:
+            entries = [Entry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in found]
+    except OSError:
+        return ()
+    return tuple(sorted(entries, key=lambda entry: entry.name))

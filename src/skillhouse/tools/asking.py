@@ -1,0 +1,181 @@
+"""Gets a person's approval of exactly one call, and consumes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+from skillhouse.approval import (
+    ApprovalBroker,
+    ApprovalError,
+    ApprovalRequest,
+    Settled,
+    State,
+    content_digest,
+)
+from skillhouse.floor.threads import in_thread
+from skillhouse.permission import Effect, Outcome
+from skillhouse.tools.approving import (
+    CHANGED,
+    bound,
+    changed_inputs,
+    question,
+    request_to_user,
+    rule_hint,
+)
+from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
+from skillhouse.tools.case import Case
+from skillhouse.tools.command_inputs import CommandInputs
+from skillhouse.tools.course import Course
+from skillhouse.tools.recording import Recorder
+from skillhouse.tools.session import Session
+from skillhouse.tools.telemetry import waiting
+from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED
+from skillhouse.tools.workspace_lock import WorkspaceLock
+
+ASKED_AGAIN_MAX = 3
+"""Questions of one call whose files change each time, before it is refused."""
+EARLIER_MAX = 20
+"""Latest questions among which an earlier one about the same call is looked for."""
+
+Judge = Callable[[Tool, Case, Session], Case]
+"""Works a call out and decides about it again."""
+Begin = Callable[[Tool, Course], ToolResult | None]
+"""Records that a call is about to run, or returns the refusal."""
+
+
+class Asker:
+    """Asks about the calls of one gate."""
+
+    def __init__(
+        self,
+        approvals: ApprovalBroker,
+        recorder: Recorder,
+        place: str,
+        judge: Judge,
+        begin: Begin,
+    ) -> None:
+        """Take who asks, who writes the log, the workspace's path, and the gate's steps."""
+        self._approvals = approvals
+        self._recorder = recorder
+        self._place = place
+        self._judge = judge
+        self._begin = begin
+
+    async def approved(
+        self, tool: Tool, session: Session, course: Course, lock: WorkspaceLock | None
+    ) -> ToolResult | None:
+        """Get an approval of the exact call, consume it and begin; or return the refusal.
+
+        Where files of the call have changed since it was approved, it is asked about again.
+
+        Raises:
+            WorkspaceLockError: another call kept the workspace, or it cannot be locked.
+        """
+        given = course.case.call.approval_id
+        inputs: CommandInputs | None = None
+        for _ in range(ASKED_AGAIN_MAX):
+            case = course.case
+            asked = await in_thread(partial(self._question, case, inputs))
+            if isinstance(asked, ToolResult):
+                return asked
+            settled = await waiting(self._approvals.settle(asked, given))
+            course.case = replace(case, approval=settled.approval)
+            if settled.approval is None or settled.status != "approved":
+                return await in_thread(partial(self._unapproved, course, settled))
+            async with AsyncExitStack() as alone:
+                if lock is not None:
+                    # INVARIANT: no call holds the workspace while its question is open, and what
+                    # is compared below cannot change before the call has ended.
+                    hold = lock.hold(exclusive=True, title=course.title)
+                    await alone.enter_async_context(hold)
+                found = await in_thread(partial(self._redeemed, tool, session, course, asked))
+                if not isinstance(found, CommandInputs):
+                    course.holding.push_async_exit(alone.pop_all())
+                    return found
+            inputs, given = found, ""
+        text = "not approved: the files that it depends on change all the time"
+        return await in_thread(lambda: self._recorder.refuse(course.case, text, "denied"))
+
+    def _question(self, case: Case, inputs: CommandInputs | None) -> ApprovalRequest | ToolResult:
+        try:
+            inputs = inputs or _measured(case)
+            return question(case, self._place, inputs, changed=self._changed(case, inputs))
+        except (RefusedError, OSError) as error:
+            return self._failed(case, error)
+
+    def _redeemed(
+        self, tool: Tool, session: Session, course: Course, asked: ApprovalRequest
+    ) -> ToolResult | CommandInputs | None:
+        """Consume the approval and begin, or return the inputs that are not those approved.
+
+        INVARIANT: the call is worked out and measured again at the moment of use, so an approval
+        never runs anything but what was shown (decision 8).
+        """
+        case = course.case
+        approval = case.approval
+        assert approval is not None  # noqa: S101 - `approved` has looked.
+        try:
+            now = self._judge(tool, case, session)
+            if now.denied is not None:
+                return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
+            inputs = _measured(now)
+            fresh = content_digest(bound(now, self._place, inputs))
+            if inputs is not None and fresh != approval.request.content_digest:
+                changed = changed_inputs(now, inputs, approval, self._place)
+                if changed is not None:
+                    return inputs
+            used = self._approvals.redeem(
+                approval.id, fresh, asked.session, asked.client, asked.connection
+            )
+        except (ApprovalError, RefusedError, OSError) as error:
+            return self._failed(case, error)
+        if inputs is not None and now.plan is not None and now.plan.run_sealed is not None:
+            now = replace(now, plan=replace(now.plan, run=partial(now.plan.run_sealed, inputs)))
+        course.case = replace(now, approval=used)
+        return self._begin(tool, course)
+
+    def _changed(self, case: Case, inputs: CommandInputs | None) -> str:
+        """Return what changed since the latest question about the same call, or nothing."""
+        if inputs is None:
+            return ""
+        for earlier in self._approvals.latest(EARLIER_MAX):
+            if earlier.request.tool == case.call.name:
+                found = changed_inputs(case, inputs, earlier, self._place)
+                if found is not None:
+                    return found if earlier.state in (State.OPEN, State.APPROVED) else ""
+        return ""
+
+    def _unapproved(self, course: Course, settled: Settled) -> ToolResult:
+        case = course.case
+        # A stop also withdraws the question, and that may come before it cancels the call.
+        if reason := course.running.stopped():
+            text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
+            return self._recorder.refuse(case, text, "denied", audited=STOPPED)
+        why = next(j for j in case.judged if j.decision.effect is Effect.ASK).reason
+        hint = rule_hint(case)
+        found = settled.approval
+        if found is not None and (changed := dict(found.request.facts).get(CHANGED)):
+            why = f"{why}; changed since the earlier question: {changed}"
+        if settled.status == "pending" and found is not None:
+            how = request_to_user(found.request, self._approvals.page)
+            text = (
+                f"not approved yet: {why}; nothing was done; {how}, then repeat the same call{hint}"
+            )
+            return self._recorder.refuse(case, text, "pending")
+        if found is not None:
+            # Only a person's no makes a tool halt: a model's many calls do not.
+            course.account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
+        return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
+
+    def _failed(self, case: Case, error: Exception) -> ToolResult:
+        name = case.call.name
+        text = failure_text(name, error) if isinstance(error, OSError) else str(error)
+        return self._recorder.refuse(case, f"not approved: {text}", "denied")
+
+
+def _measured(case: Case) -> CommandInputs | None:
+    """Return what the call depends on besides its words."""
+    return case.plan.inputs() if case.plan is not None and case.plan.inputs is not None else None

@@ -1,0 +1,178 @@
+"""What a command writes of the files that act later: what is asked about it, and what is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.floor import DEPENDENCIES, FIXED, named
+from skillhouse.permission import CommandPlan, Effect, Permission, command_resource, unwrapped
+from skillhouse.sandbox import Opened, git_changes
+from skillhouse.tools.call import RefusedError
+from skillhouse.tools.files import write_need
+from skillhouse.tools.need import PERSISTENCE, Need
+from skillhouse.tools.workspace import Workspace
+
+FILES_MAX = 20_000
+"""Files that are looked at where directories are removed; the sandbox holds what is beyond."""
+SHOWN_MAX = 8
+"""Names that a reason has; the question's facts have all."""
+_WRITING = frozenset("tee touch rm mv truncate shred sed perl patch dos2unix unlink chmod".split())
+"""Programs whose operands are written, as far as they are such files."""
+_COPYING = frozenset("cp install ln rsync scp".split())
+"""Programs that write their last operand, or files of the others' names in it."""
+_CHANGES = frozenset(
+    "install i add ci uninstall remove rm un unlink update up upgrade version init create dedupe "
+    "prune require new import audit".split()
+)
+"""Words by which a package manager writes its own list of packages (docs.npmjs.com/cli,
+pnpm.io/cli, yarnpkg.com/cli, bun.com/docs/cli, getcomposer.org/doc/03-cli)."""
+_LISTS: Mapping[str, tuple[str, ...]] = {
+    "npm": ("package.json",),
+    "pnpm": ("package.json",),
+    "yarn": ("package.json",),
+    "bun": ("package.json",),
+    "composer": ("composer.json",),
+    "deno": ("deno.json", "deno.jsonc"),
+}
+_GENERATORS: Mapping[str, tuple[str, ...]] = {
+    # cmake-generators(7), and the manuals of the others.
+    "cmake": ("makefile",),
+    "qmake": ("makefile",),
+    "asdf": (".tool-versions",),
+}
+_UNPACKING = frozenset({"tar", "bsdtar", "unzip", "7z", "7za", "cpio", "cargo", "gh"})
+"""Programs that bring whole directories."""
+_REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writes:
+    """What a command line writes of such files."""
+
+    needs: tuple[Need, ...] = ()
+    opened: Opened = Opened()  # noqa: RUF009 - a frozen value.
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
+    """Return what a plan writes of the files that act later.
+
+    Raises:
+        RefusedError: git would write one that no approval opens.
+    """
+    needs: dict[Need, None] = {}
+    patterns: list[str] = []
+    facts: list[tuple[str, str]] = []
+    everything = trees = repositories = False
+    directory = os.path.join(workspace.root, plan.directory)
+    for command in plan.commands():
+        argv = unwrapped(command.argv) or command.argv
+        program = os.path.basename(argv[0])
+        targets = [r.target for r in command.redirects if r.kind in ("write", "append")]
+        for path in (*_named_paths(program, argv[1:], directory), *targets):
+            relative = _relative(path, directory, workspace)
+            if relative and workspace.paths.is_asked(relative):
+                needs[write_need(workspace, relative)] = None
+                patterns.append(f"/{relative}")
+        patterns += _listed(program, argv[1:])
+        trees = trees or program in _UNPACKING
+        if program == "git":
+            changes = git_changes(argv, directory=Path(directory), workspace=workspace.root)
+            names = tuple(n for n in changes.names if workspace.paths.group(n) is not None)
+            if names or not changes.is_known:
+                needs[_git_need(argv, names, is_known=changes.is_known)] = None
+                facts += [("rewrites", ", ".join(names))] if names else []
+            _refuse_fixed(names)
+            patterns += [f"/{name}" for name in names]
+            everything = everything or not changes.is_known
+            repositories = repositories or not _REPOSITORY_WORDS.isdisjoint(argv)
+            trees = trees or repositories
+    opened = Opened(
+        patterns=tuple(dict.fromkeys(patterns)),
+        everything=everything,
+        trees=trees,
+        repositories=repositories,
+    )
+    return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
+
+
+def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> Need:
+    """Return the need of a git command that rewrites such files: an approval that holds once."""
+    line = command_resource(tuple(argv))
+    shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    what = f"rewrites {shown}{more}" if names else "may rewrite files that agents and tools obey"
+    also = "" if is_known or not names else ", and may rewrite others"
+    return Need(
+        permission=Permission(action="exec-once", resource=line),
+        default=Effect.ASK,
+        why=f"`{line[:80]}` {what}{also}",
+        caution_layer=PERSISTENCE,
+        may_last=False,
+    )
+
+
+def _refuse_fixed(names: tuple[str, ...]) -> None:
+    fixed = next((name for name in names if named(FIXED.patterns, name)), "")
+    if fixed:
+        raise RefusedError(
+            f"denied: it would rewrite `{fixed}`, which no command writes: ask the user to run it",
+            denied=True,
+        )
+
+
+def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns of the files that a program itself keeps."""
+    words = [word for word in arguments if word[:1] != "-"]
+    if program in _LISTS and (not words or words[0] in _CHANGES):
+        return _LISTS[program]
+    return _GENERATORS.get(program, ())
+
+
+def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iterator[str]:
+    """Yield the paths that a well-known program writes."""
+    operands = [word for word in arguments if word[:1] != "-"]
+    if program in _WRITING:
+        yield from operands
+    if program == "rm":
+        for operand in operands:
+            yield from _below(os.path.join(directory, operand))
+    if program in ("npm", "pnpm", "yarn", "bun") and operands[:1] in (["pkg"], ["set-script"]):
+        yield "package.json"
+    if program == "dd":
+        yield from (word[3:] for word in arguments if word.startswith("of="))
+    if program not in _COPYING and program != "mv":
+        return
+    targets = operands[-1:] if len(operands) > 1 else ["."] if program == "ln" else []
+    for at, word in enumerate(arguments):
+        if word.startswith("--target-directory="):
+            targets.append(word.partition("=")[2])
+        elif word in ("-t", "--target-directory") and at + 1 < len(arguments):
+            targets.append(arguments[at + 1])
+    for target in targets:
+        yield target
+        if os.path.isdir(os.path.join(directory, target)):
+            yield from (os.path.join(target, os.path.basename(w.rstrip("/"))) for w in operands)
+
+
+def _below(directory: str) -> Iterator[str]:
+    """Yield the files below a directory, but those of installed packages."""
+    left = FILES_MAX
+    for place, directories, files in os.walk(directory):
+        directories[:] = sorted({*directories} - DEPENDENCIES)
+        left -= len(files)
+        if left < 0:
+            return
+        yield from (os.path.join(place, name) for name in files)
+
+
+def _relative(path: str, directory: str, workspace: Workspace) -> str:
+    """Return a path below the workspace with the links of its directory followed, or nothing."""
+    joined = os.path.normpath(os.path.join(directory, path))
+    above, name = os.path.split(joined)
+    real = os.path.join(os.path.realpath(above), name)
+    root = f"{workspace.root}/"
+    return real[len(root) :] if real.startswith(root) else ""

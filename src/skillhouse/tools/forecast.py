@@ -1,0 +1,103 @@
+"""What the gate would answer to a call, without making it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from skillhouse.approval import Level
+from skillhouse.permission import Effect
+from skillhouse.tools.approving import question
+from skillhouse.tools.call import Output, Plan, RefusedError, Status, Tool, ToolCall
+from skillhouse.tools.case import Case, raised
+from skillhouse.tools.need import Judged, Need
+from skillhouse.tools.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A call that the gate refuses before anybody is asked, and what it answers."""
+
+    case: Case
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the gate would answer to a call as things are now; it grants nothing."""
+
+    effect: Effect
+    """Allow runs it, ask asks a person, deny refuses it."""
+    status: Status
+    """What the call ends with if nobody answers: ok, pending, denied, or error for a call that
+    makes no sense. A call that is allowed can still fail."""
+    reasons: tuple[str, ...]
+    """Why, the one that decides first."""
+    layer: str = ""
+    """The layer that decides: of a rule, `default`, `write gate`, `tiers`; empty for a call that is
+    refused before rules are asked."""
+    judged: tuple[Judged, ...] = ()
+    """Each permission that it needs, with the layer and rule that decides it; empty for a call
+    that is refused before that."""
+    level: Level = "read"
+    on_page: bool = False
+    """Whether only the transaction page or a paired device decides it."""
+    title: str = ""
+    """What a person would be asked, but for files that cannot be bound; empty without a
+    question."""
+
+
+def settled(case: Case) -> Case | Refusal:
+    """Return a judged call as it goes on: refused, allowed, or to be asked about."""
+    if case.denied is not None:
+        return Refusal(case=case, text=f"denied: {case.denied.reason}", status="denied")
+    if case.verdict is not None and case.verdict.effect is Effect.DENY:
+        return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
+    return raised(case)
+
+
+def forecast_of(found: Case | Refusal, place: str) -> Forecast:
+    """Return a call that was worked out as a forecast.
+
+    Args:
+        found: The call, judged or refused.
+        place: The workspace's real path.
+    """
+    case = found.case if isinstance(found, Refusal) else found
+    page = case.plan is not None and case.on_page
+    facts = Forecast(
+        effect=Effect.DENY,
+        status="denied",
+        reasons=(),
+        judged=case.judged,
+        level=case.level,
+        on_page=page,
+    )
+    if isinstance(found, Refusal):
+        reason = found.text.removeprefix("denied: ")
+        layer = case.denied.decision.layer if case.denied else "tiers" if case.verdict else ""
+        return replace(facts, status=found.status, reasons=(reason,), layer=layer)
+    deciding = next(j for j in case.judged if j.decision.effect is case.effect)
+    facts = replace(facts, effect=case.effect, layer=deciding.decision.layer)
+    if case.effect is Effect.ALLOW:
+        return replace(facts, status="ok", reasons=tuple(j.reason for j in case.judged))
+    asked = question(case, place, None)
+    return replace(facts, status="pending", reasons=asked.reasons, title=asked.title)
+
+
+def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
+    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    plan = tool.plan(call.arguments, session)
+    if not session.asker:
+        return plan
+    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
+    return replace(plan, needs=tuple(needs))
+
+
+def need_alone(need: Need) -> Plan:
+    """Return a plan of one need, for forecasts of a tool whatever its arguments are."""
+
+    async def run() -> Output:
+        raise RefusedError("a forecast is not run")
+
+    return Plan(needs=(need,), run=run)

@@ -1,0 +1,293 @@
+"""What rules say about the paths of a workspace, for commands: needs where a path is named, and
+what a sandbox covers where nobody knows the paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+
+from skillhouse.floor import PROTECTED_NAMES, is_secret
+from skillhouse.permission import Decision, Effect, Layer, Permission, covers, matches, matches_in
+from skillhouse.sandbox import CoveredPaths, covered_paths
+from skillhouse.skill import Skill
+from skillhouse.tools.caution import cautioned, skill_directory_of
+from skillhouse.tools.files import text_if_any
+from skillhouse.tools.need import Need
+from skillhouse.tools.session import Session
+from skillhouse.tools.workspace import Workspace
+
+Decide = Callable[[Need, Session], tuple[Decision, str]]
+"""Answers a need of a conversation with a decision and its reason."""
+
+_ANY = "\ue000"
+"""A name that no file has: what a rule says about it, it says about all names."""
+
+
+class PathRules:
+    """The rules about paths for one call, as a sandbox asks them (`sandbox.nested.Rules`)."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        session: Session,
+        layers: Sequence[Layer],
+        decide: Decide,
+    ) -> None:
+        """Take the rules. What the call names is noted by `reading`: it runs only if that is
+        allowed or approved, and is not covered then."""
+        self._workspace = workspace
+        self._session = session
+        self._layers = tuple(layers)
+        self._decide = decide
+        self._root = str(workspace.root)
+        self._opened: dict[str, set[str]] = {"read": set(), "write": set()}
+        self._entered: set[str] = set()
+        self._strict = {action: self._patterns(action) for action in ("read", "write")}
+        self._skills = frozenset(self._closed_skills())
+
+    @property
+    def key(self) -> Hashable:
+        """What `concerns` depends on."""
+        said = ((action, p) for action, found in self._strict.items() for _, p in found)
+        return tuple(sorted(said)), self._skills, frozenset(self._entered)
+
+    def pins(self, path: str) -> bool:
+        """Whether no rule is about a path if the directories above it have other names."""
+        absolute = f"{self._root}/{path}"
+        above = "".join(f"/{_ANY}" for _ in range(path.count("/")))
+        elsewhere = f"{self._root}{above}/{os.path.basename(path)}"
+        if self._probe(absolute) != absolute:
+            elsewhere += f"/{_ANY}"
+        said = self._said("read", elsewhere) or self._said("write", elsewhere)
+        return absolute in self._skills or not said
+
+    def enters(self, path: str) -> bool:
+        """Whether the call reads something in a directory with a secret's name."""
+        return f"{self._root}/{path}" in self._entered
+
+    def concerns(self, path: str, *, is_directory: bool) -> bool:
+        """Whether a rule or a skill is about a path, relative to the workspace."""
+        absolute = f"{self._root}/{path}"
+        if absolute in self._skills:
+            return True
+        probe = f"{absolute}/{_ANY}" if is_directory else absolute
+        return any(
+            matches_in(layer.dialect, pattern, probe)
+            for found in self._strict.values()
+            for layer, pattern in found
+        )
+
+    def masks(self, path: str) -> bool:
+        """Whether a path cannot be read: as a whole, if it is a directory."""
+        absolute = f"{self._root}/{path}"
+        if absolute in self._skills:
+            return True
+        return self._refuses("read", absolute)
+
+    def freezes(self, path: str) -> bool:
+        """Whether a path cannot be written."""
+        return self._refuses("write", f"{self._root}/{path}")
+
+    def opens(self, path: str) -> bool:
+        """Whether a secret can be read: this call names it, or a rule that allows it does."""
+        absolute = f"{self._root}/{path}"
+        return absolute in self._opened["read"] or self.is_named(self._probe(absolute))
+
+    def is_named(self, absolute: str) -> bool:
+        """Whether a rule allows to read a path, and not just any path of the workspace."""
+        rules = (
+            matches_in(layer.dialect, rule.pattern, absolute)
+            and not covers(rule.pattern, f"{self._root}/*")
+            for layer in self._layers
+            if layer.trusted
+            for rule in layer.rules
+            if rule.effect is Effect.ALLOW and matches(rule.action, "read")
+        )
+        return any(rules) and self._effect("read", absolute) is Effect.ALLOW
+
+    @property
+    def freezes_all(self) -> bool:
+        """Whether nothing of the workspace can be written."""
+        whole = f"{self._root}/{_ANY}"
+        said = any(matches_in(at.dialect, pattern, whole) for at, pattern in self._strict["write"])
+        return said and self._refuses("write", self._root)
+
+    def coverage(self) -> CoveredPaths:
+        """Return what a sandbox covers now."""
+        return covered_paths(self._root, PROTECTED_NAMES, survey=self._workspace.survey, rules=self)
+
+    def refused_below(self, directory: str) -> Iterable[Need]:
+        """Yield the needs of moving a directory that rules say something about what is below."""
+        for place, name, _ in self.coverage().paths:
+            path = "/".join(filter(None, (self._root, place, name)))
+            if path.startswith(f"{directory}/"):
+                for action in ("read", "write"):
+                    if self._refuses(action, path):
+                        yield need_of(action, self._probe(path).removesuffix(_ANY))
+
+    def reading(self, path: str, session: Session, *, is_named: bool) -> tuple[Need, ...]:
+        """Return what reading a path needs beyond the command itself; mostly nothing.
+
+        Args:
+            path: The real path, of a file or a directory.
+            session: The conversation.
+            is_named: Whether a rule names the whole command, and so the path.
+
+        Raises:
+            RefusedError: it belongs to a skill that is kept from view.
+        """
+        self._workspace.check_withheld(path, os.path.relpath(path, self._root), session)
+        needs: tuple[Need, ...] = ()
+        relative = path.removeprefix(f"{self._root}/")
+        is_hidden = relative != path and is_secret(relative)
+        why = "its name is one of secrets" if is_hidden else "no rule is about the path"
+        skill = self._skill_of(path)
+        if skill is not None:
+            asked = (need for need in session.needs_of(skill))
+            needs += tuple(n for n in asked if self._answer(n) is not Effect.ALLOW)
+            self._skills -= {os.path.realpath(skill.directory)}
+        for resource in self._resources(path):
+            need = Need(
+                permission=Permission(action="read", resource=resource.removesuffix(_ANY)),
+                default=Effect.ASK if is_hidden and not is_named else Effect.ALLOW,
+                why=why,
+            )
+            if is_hidden or self._effect("read", resource) is not Effect.ALLOW:
+                needs += (need,)
+        needs = self._cautioned(needs, path, session, skill)
+        # After the question of what the rules say, which is about a path that is not opened.
+        self._opened["read"].add(path)
+        if is_hidden:
+            self._entered.update(map(str, Path(path).parents))
+        return needs
+
+    def writing(self, path: str) -> tuple[Need, ...]:
+        """Return the need of writing a path where a rule denies or asks about it.
+
+        The rule that allows the command covers the others in the workspace.
+        """
+        found = []
+        for resource in self._resources(path):
+            if self._effect("write", resource) is not Effect.ALLOW:
+                resource = resource.removesuffix(_ANY)
+                found.append(need_of("write", resource))
+        self.note_written(path)
+        return tuple(found)
+
+    def note_written(self, path: str) -> None:
+        """Note a path that the call writes: it runs only if that is allowed or approved."""
+        self._opened["write"].add(path)
+
+    def _resources(self, path: str) -> tuple[str, ...]:
+        """Return the path, and of a directory also whatever is in it."""
+        return (path, f"{path}/{_ANY}") if os.path.isdir(path) else (path,)
+
+    def is_special(self, path: str) -> bool:
+        """Whether reading a path of the workspace is not taken for granted."""
+        if not path.startswith(f"{self._root}/") or not os.path.lexists(path):
+            return False
+        return (
+            is_secret(path.removeprefix(f"{self._root}/"))
+            or any(path == home or path.startswith(f"{home}/") for home in self._skills)
+            or self._refuses("read", path)
+            or any(self._said("read", probe) for probe in (path, self._probe(path)))
+        )
+
+    def _cautioned(
+        self, needs: tuple[Need, ...], path: str, session: Session, skill: Skill | None
+    ) -> tuple[Need, ...]:
+        """Return the needs with a question first where a skill's file hides text."""
+        base = self._workspace.base_of(path, session)
+        home = None if base is None else skill_directory_of(Path(path), base)
+        if home is None or not os.path.isfile(path):
+            return needs
+        place = self._workspace.file(path, session)
+        first = needs or (need_of("read", path),)
+        found, facts = cautioned(
+            session, first, skill=skill or home, file=path, text=text_if_any(place)
+        )
+        return found if facts or needs else ()
+
+    def _skill_of(self, path: str) -> Skill | None:
+        """Return the innermost visible skill that a path belongs to and that is not loaded."""
+        places = (path, *map(str, Path(path).parents))
+        found = [
+            skill
+            for skill in self._session.visible.skills
+            if os.path.realpath(skill.directory) in places
+            and skill.file not in self._session.loaded
+        ]
+        return max(found, key=lambda skill: len(skill.file), default=None)
+
+    def _closed_skills(self) -> Iterable[str]:
+        """Yield the directories of skills in the workspace that a command cannot look into."""
+        prefix = f"{self._root}/"
+        yield from (
+            place for place in self._workspace.withheld(self._session) if place.startswith(prefix)
+        )
+        for skill in self._session.visible.skills:
+            home = os.path.realpath(skill.directory)
+            if home.startswith(prefix) and skill.file not in self._session.loaded:
+                needs = self._session.needs_of(skill)
+                if any(self._answer(need) is not Effect.ALLOW for need in needs):
+                    yield home
+
+    def _patterns(self, action: str) -> tuple[tuple[Layer, str], ...]:
+        """Return the rules that deny or ask; one that asks about everything does so by name only:
+        a whole workspace is not hidden from a command that was allowed."""
+        return tuple(
+            (layer, rule.pattern)
+            for layer in self._layers
+            for rule in layer.rules
+            if rule.effect is not Effect.ALLOW
+            and matches(rule.action, action)
+            and not (rule.effect is Effect.ASK and covers(rule.pattern, f"{self._root}/*"))
+        )
+
+    def _refuses(self, action: str, absolute: str) -> bool:
+        probe = self._probe(absolute)
+        if probe != absolute and self._has_exception(action, absolute):
+            return False
+        if absolute in self._opened[action]:
+            return False
+        return self._said(action, probe) and self._effect(action, probe) is not Effect.ALLOW
+
+    def _has_exception(self, action: str, directory: str) -> bool:
+        """Whether a path below a directory may be allowed although the directory is not."""
+        prefix = f"{directory}/"
+        if any(one.startswith(prefix) for one in self._opened[action]):
+            return True
+        heads = (
+            rule.pattern.split("*", 1)[0].split("?", 1)[0]
+            for layer in self._layers
+            if layer.trusted
+            for rule in layer.rules
+            if rule.effect is Effect.ALLOW
+            and matches(rule.action, action)
+            and not matches_in(layer.dialect, rule.pattern, prefix + _ANY)
+        )
+        return any(head.startswith(prefix) or prefix.startswith(head) for head in heads)
+
+    def _said(self, action: str, path: str) -> bool:
+        return any(matches_in(at.dialect, pattern, path) for at, pattern in self._strict[action])
+
+    def _probe(self, absolute: str) -> str:
+        is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
+        return f"{absolute}/{_ANY}" if is_directory else absolute
+
+    def _effect(self, action: str, resource: str) -> Effect:
+        return self._answer(need_of(action, resource))
+
+    def _answer(self, need: Need) -> Effect:
+        return self._decide(need, self._session)[0].effect
+
+
+def need_of(action: str, resource: str) -> Need:
+    """Return the need of a path that the rule for the command covers unless another one is
+    stricter."""
+    return Need(
+        permission=Permission(action=action, resource=resource),
+        default=Effect.ALLOW,
+        why="the command is allowed, and no rule is about the path",
+    )

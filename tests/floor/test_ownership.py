@@ -1,0 +1,217 @@
+"""Tests of floor/ownership.py: where a path leads, and who can change what it leads to."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from skillhouse.floor import (
+    StateError,
+    check_private,
+    directory_problem,
+    file_problem,
+    make_private,
+    opened_problem,
+    trail,
+)
+
+USERS = [user for user in pwd.getpwall() if user.pw_uid]
+"""All but root."""
+
+
+def names(path: Path) -> list[str]:
+    """Return what is passed below the directory of the test."""
+    top = path.parent
+    return [place[len(str(top)) + 1 :] for place, _ in trail(path).steps if str(top) + "/" in place]
+
+
+def test_a_way_is_taken_as_the_kernel_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "c/d").mkdir(parents=True)
+    (tmp_path / "c/d/file").write_text("")
+    (tmp_path / "a/b/link").symlink_to("../../c/d")
+    (tmp_path / "start").symlink_to("a/./b/link/../d//file")
+    assert trail(tmp_path / "start").real == str(tmp_path / "c/d/file")
+    assert trail(tmp_path / "start").real == os.path.realpath(tmp_path / "start")
+    assert names(tmp_path / "start") == [
+        *("start", "a", "a/b", "a/b/link", "c", "c/d", "c/d", "c/d/file")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", ["none", "none/below", "dangling", "file/below", "nul\0", "/", "/.."]
+)
+def test_what_is_not_there_leads_where_it_would_be(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to("sub/target")
+    real = "sub/target" if path == "dangling" else path
+    expected = "/" if path.startswith("/") else f"{tmp_path}/{real}"
+    assert trail(os.path.join(tmp_path, path)).real == expected
+
+
+def test_a_loop_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    assert len(trail(tmp_path / "one").steps) < 100
+    assert file_problem(tmp_path / "one") == ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "plain", "secret"),
+    [
+        (0o600, "", ""),
+        (0o400, "", ""),
+        (0o644, "", "read or write it (mode 0644); run `chmod -R go= {}`"),
+        (0o604, "", "read or write it (mode 0604); run `chmod -R go= {}`"),
+        (0o620, "write it (mode 0620); run `chmod go-w {}/file`", "(mode 0620); run `chmod -R"),
+        (0o602, "write it (mode 0602); run `chmod go-w {}/file`", "(mode 0602); run `chmod -R"),
+    ],
+)
+def test_modes_of_a_file(tmp_path: Path, mode: int, plain: str, secret: str) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    path.chmod(mode)
+    for found, expected in (
+        (file_problem(path), plain),
+        (file_problem(path, secret=True), secret),
+        (opened_problem(path.stat(), path), plain),
+    ):
+        assert bool(found) is bool(expected)
+        assert expected.format(tmp_path) in found
+
+
+@pytest.mark.parametrize("above", [False, True], ids=["its own", "above"])
+@pytest.mark.parametrize(
+    ("mode", "plain", "secret"),
+    [
+        (0o700, True, (True, True)),
+        (0o755, True, (False, True)),
+        (0o1777, (False, True), (False, True)),
+        (0o777, (False, False), (False, False)),
+        (0o770, (False, False), (False, False)),
+    ],
+)
+def test_modes_of_directories(
+    tmp_path: Path,
+    mode: int,
+    plain: bool | tuple[bool, bool],
+    secret: tuple[bool, bool],
+    above: bool,
+) -> None:
+    directory = tmp_path / "wide/deep" if above else tmp_path / "wide"
+    make_private(directory)
+    (directory / "file").write_text("")
+    (directory / "file").chmod(0o600)
+    (tmp_path / "wide").chmod(mode)
+    fine = plain if isinstance(plain, bool) else plain[above]
+    assert (file_problem(directory / "file") == "") is fine
+    assert (directory_problem(directory) == "") is fine
+    assert (directory_problem(directory, secret=True) == "") is secret[above]
+    assert (file_problem(directory / "none") == "") is fine
+    # Where its directory is not there either, there is nothing to hold against it.
+    assert file_problem(directory / "none/none") == ""
+
+
+def test_links_and_names(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    path.chmod(0o600)
+    (tmp_path / "a link").symlink_to(path)
+    assert file_problem(tmp_path / "a link") == ""
+    found = file_problem(tmp_path / "a link", secret=True)
+    assert found.startswith("it is a link; make it a file of its own: `cp -pL ")
+    subprocess.run(found.split("`")[1], shell=True, check=True)
+    assert file_problem(tmp_path / "a link", secret=True) == ""
+    os.link(path, tmp_path / "other")
+    found = file_problem(path)
+    assert found.startswith("it has 2 names (hard links); ")
+    subprocess.run(found.split("`")[1], shell=True, check=True)
+    assert (file_problem(path), path.stat().st_nlink) == ("", 1)
+
+
+def test_other_owners(tmp_path: Path, need: Callable[[object, str], None]) -> None:
+    need(os.geteuid() == 0, "only root gives a file away")
+    make_private(tmp_path / "deep")
+    path = tmp_path / "deep/file"
+    path.write_text("")
+    (tmp_path / "link").symlink_to("deep/file")
+    for place in (path, path.parent, tmp_path / "link"):
+        os.chown(place, 12345, -1, follow_symlinks=False)
+        assert "belongs to user 12345" in file_problem(tmp_path / "link")
+        os.chown(place, 0, -1, follow_symlinks=False)
+    assert file_problem(tmp_path / "link") == ""
+
+
+def test_a_group_of_ones_own_is_no_one_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[object, str], None]
+) -> None:
+    found = [
+        user
+        for user in USERS
+        if any(group[0] == user.pw_name and group[2] == user.pw_gid for group in grp.getgrall())
+    ]
+    need(found, "a user with a group of the same name")
+    need(os.geteuid() == 0, "only root gives a file away")
+    path = tmp_path / "file"
+    path.write_text("")
+    path.chmod(0o664)
+    os.chown(path, 0, found[0].pw_gid)
+    assert "chmod go-w" in opened_problem(path.stat(), path)
+    monkeypatch.setattr(os, "geteuid", lambda: found[0].pw_uid)
+    assert opened_problem(path.stat(), path) == ""
+    path.chmod(0o666)
+    assert "chmod go-w" in opened_problem(path.stat(), path)
+    path.chmod(0o664)
+    os.chown(path, 0, 54321)
+    assert "chmod go-w" in opened_problem(path.stat(), path)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    assert "chmod go-w" in opened_problem(path.stat(), path)
+
+
+def test_directories_of_a_root_that_a_namespace_does_not_know(
+    tmp_path: Path, need: Callable[[object, str], None]
+) -> None:
+    unshare = ["unshare", "--user", "--map-user=1234"]
+    tried = shutil.which("unshare") and subprocess.run([*unshare, "true"], check=False)
+    need(tried and tried.returncode == 0, "no user namespaces")
+    (tmp_path / "file").write_text("")
+    source = (
+        f"import sys\nsys.path[:0] = {sys.path!r}\n"
+        "from pathlib import Path\nfrom skillhouse.floor import file_problem\n"
+        f"print(file_problem(Path({str(tmp_path / 'file')!r})), file_problem(Path('/etc/passwd')))"
+    )
+    done = subprocess.run(
+        [*unshare, sys.executable, "-"], input=source, capture_output=True, text=True, check=True
+    )
+    # Above a file they will do; a file that decides may lie in none of them. Root's are known here
+    # where it is root who is mapped.
+    wrong = "" if os.geteuid() == 0 else "the directory `/etc` belongs to user 65534; "
+    assert done.stdout.startswith(f" {wrong}")
+
+
+def test_directories_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private(tmp_path / "a/b/c")
+        make_private(tmp_path / "a/b/c")
+    finally:
+        os.umask(before)
+    made = [stat.S_IMODE(found.stat().st_mode) for found in tmp_path.rglob("*")]
+    assert made == [0o700] * 3
+    check_private(tmp_path / "a/b/c")
+    check_private(tmp_path / "none")
+    (tmp_path / "a/b").chmod(0o777)
+    with pytest.raises(StateError, match=f"chmod go-w {tmp_path}/a/b`"):
+        check_private(tmp_path / "a/b/c")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "file")

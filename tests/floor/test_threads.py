@@ -1,0 +1,87 @@
+"""Tests of floor/threads.py and floor/once.py."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio
+import pytest
+
+from skillhouse.floor.once import once
+from skillhouse.floor.threads import in_thread
+
+
+def test_work_is_done_on_another_thread_and_its_error_is_raised_here() -> None:
+    def wrong() -> None:
+        raise ValueError("no")
+
+    async def work() -> int:
+        with pytest.raises(ValueError, match="no"):
+            await in_thread(wrong)
+        return await in_thread(threading.get_ident)
+
+    assert anyio.run(work) != threading.get_ident()
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["of anyio", "of asyncio"])
+def test_work_that_was_begun_has_ended_when_a_cancelled_caller_goes_on(*, native: bool) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    steps: list[str] = []
+
+    def slow() -> None:
+        begun.set()
+        may_end.wait(10)
+        steps.append("work ended")
+
+    async def caller(scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await in_thread(slow)
+                await anyio.lowlevel.checkpoint()
+            finally:
+                steps.append("caller goes on")
+
+    async def work() -> None:
+        scope = anyio.CancelScope()
+        task = asyncio.create_task(caller(scope))
+        while not begun.is_set():  # noqa: ASYNC110 - set by a thread.
+            await asyncio.sleep(0.001)
+        if native:
+            task.cancel()
+        else:
+            scope.cancel()
+        await asyncio.sleep(0.02)
+        assert steps == []
+        may_end.set()
+        await asyncio.wait([task])
+
+    asyncio.run(work())
+    assert steps == ["work ended", "caller goes on"]
+
+
+def test_a_value_is_made_once_however_many_threads_ask() -> None:
+    together = threading.Barrier(8)
+    made: list[int] = []
+
+    class Owner:
+        @once
+        def value(self) -> object:
+            """A value."""
+            made.append(1)
+            return (self.other, object())
+
+        @once
+        def other(self) -> object:
+            return object()
+
+    owner = Owner()
+
+    def ask(_: int) -> object:
+        together.wait()
+        return owner.value
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(map(id, threads.map(ask, range(8))))) == 1
+    assert (len(made), Owner.value.__doc__, isinstance(Owner.value, once)) == (1, "A value.", True)

@@ -1,0 +1,129 @@
+"""Tests of the early answers to a client that begins with `server/discover`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from skillhouse.frontends.mcp.greeting import MODERN_VERSIONS, Greeter
+from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.mcp_peer import Peer, Pipe
+
+# Left out of the fast part: it starts processes.
+pytestmark = pytest.mark.slow
+
+META = "io.modelcontextprotocol/"
+ENVELOPE = {
+    f"{META}protocolVersion": "2026-07-28",
+    f"{META}clientInfo": {"name": "test", "version": "1"},
+    f"{META}clientCapabilities": {"elicitation": {"form": {}}},
+}
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Peer:
+    return Peer(tmp_path)
+
+
+def request(method: str, request_id: int | str = 1, **meta: Any) -> dict[str, Any]:
+    """Return a request of 2026-07-28; each of `meta` replaces a value of its envelope."""
+    envelope = {**ENVELOPE, **{f"{META}{key}": value for key, value in meta.items()}}
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "method": method,
+        "params": {"_meta": envelope},
+    }
+
+
+def test_the_modern_versions_of_the_greeter_are_those_of_the_sdk() -> None:
+    assert MODERN_VERSIONS == MODERN_PROTOCOL_VERSIONS
+
+
+def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
+    house = Skillhouse(configured(peer.places))
+    listing = Listing(house, "default")
+    server = HouseServer(house, listing, agent="default", user="local")
+    greeter = Greeter()
+    greeter.introduce(listing.instructions())
+    greeter.learn(listing.tools())
+    requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
+
+    async def main() -> list[Any]:
+        answers = []
+        async with (
+            create_client_server_memory_streams() as ((read, write), served),
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(server.sdk.run, *served, server.options())
+            for each in requests:
+                await write.send(SessionMessage(JSONRPCRequest.model_validate(each)))
+                answer = await read.receive()
+                assert isinstance(answer, SessionMessage)
+                answers.append(
+                    answer.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+                )
+            tasks.cancel_scope.cancel()
+        return answers
+
+    found = [greeter.answer(json.dumps(each).encode()) for each in requests]
+    assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
+    assert greeter.handshake == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        request("server/discover", protocolVersion="2027-01-01"),
+        request("server/discover", protocolVersion=["2026-07-28"]),
+        request("server/discover", clientCapabilities=None),
+        request("server/discover", clientCapabilities={"roots": 5}),
+        request("server/discover", clientInfo={"name": "test"}),
+        {**request("server/discover"), "id": True},
+        {**request("server/discover"), "params": {}},
+        {**request("tools/list"), "params": {"_meta": ENVELOPE, "cursor": "x"}},
+    ],
+)
+def test_other_requests_of_2026_07_28_are_left_to_the_sdk(message: dict[str, Any]) -> None:
+    greeter = Greeter()
+    greeter.learn([])
+    assert greeter.answer(json.dumps(message).encode()) is None
+
+
+def test_a_client_that_discovers_is_answered_before_the_sdk_is_there_and_served_after_it(
+    peer: Peer,
+) -> None:
+    with Pipe(peer) as pipe:
+        for at, method in enumerate(("server/discover", "tools/list", "prompts/list")):
+            pipe.write(json.dumps(request(method, at)).encode())
+        found = [pipe.receive() for _ in range(3)]
+        assert [message["id"] for message in found] == [0, 1, 2]
+        assert "github: " in found[0]["result"]["instructions"]
+        assert found[1]["result"]["tools"][0]["name"] == "skill"
+        assert found[2]["result"]["prompts"]
+        # The SDK answers the same when it is asked.
+        pipe.write(json.dumps(request("server/discover", 0)).encode())
+        assert pipe.receive() == found[0]
+
+
+def test_initialize_may_follow_a_discovery_that_took_too_long(peer: Peer) -> None:
+    with Pipe(peer) as pipe:
+        pipe.write(json.dumps(request("server/discover")).encode())
+        hello = pipe.shake_hands()
+        pipe.send("tools/list", 2)
+        pipe.send("ping", 3)
+        found = [hello, *(pipe.receive() for _ in range(3))]
+    assert [message["id"] for message in found] == [1, 0, 2, 3]
+    assert found[0]["result"]["supportedVersions"] == ["2026-07-28"]
+    assert found[1]["result"]["protocolVersion"] == "2025-06-18"
+    assert found[2]["result"]["tools"]

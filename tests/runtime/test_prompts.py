@@ -1,0 +1,98 @@
+"""Tests of runtime/prompts.py: what a model is told of the skills outside of the skill tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk, description_chars
+from skillhouse.frontends.adapters.openai import skillhouse_tools
+from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
+from skillhouse.runtime import Skillhouse, configured
+from tests.runtime.places import make_places, write_skill
+
+LONG = "Reads and writes documents of one kind or another with comments and styles. " * 5
+
+
+def house_with(base: Path, count: int, **overrides: Any) -> Skillhouse:
+    """Return a house with so many skills of the user."""
+    for at in range(count):
+        write_skill(base / f"home/.agents/skills/skill-{at:03}", LONG)
+    return Skillhouse(configured(make_places(base)), **overrides)
+
+
+def test_a_system_prompt_says_what_the_default_budget_leaves_out(tmp_path: Path) -> None:
+    with house_with(tmp_path, 60) as house:
+        catalog = house.catalog()
+        assert catalog.omitted
+        assert catalog.tokens <= 2_000
+        prompt = house.view().prompts("mcp__x__").system(always=True)
+        assert f"\n\n{len(catalog.omitted)} more: `mcp__x__search_skills`\n\n<avail" in prompt
+        assert "`mcp__x__skill`" in prompt
+        # Without the tool that finds them, it names none.
+        assert "more:" not in house.system_prompt(offered=["read"])
+
+
+@pytest.mark.parametrize("profile", ["opencode", "claude-desktop", "owliabot"])
+def test_the_lists_of_the_designs_have_no_bound(tmp_path: Path, profile: str) -> None:
+    with house_with(
+        tmp_path, 60, profile=profile, roots=[tmp_path / "home/.agents/skills"]
+    ) as house:
+        assert house.catalog().omitted == ()
+        assert house.view().tool_catalog(None).omitted == ()
+        assert catalog_notes(catalog_report(house.view()), house.view()) == []
+
+
+@pytest.mark.parametrize(("budget", "listed"), [(0, 0), (10_000, 63)])
+def test_a_configured_budget_comes_before_that_of_the_profile(
+    tmp_path: Path, budget: int, listed: int
+) -> None:
+    with house_with(tmp_path, 60, catalog_budget_tokens=budget) as house:
+        assert len(house.catalog().included) == listed
+
+
+def test_a_provider_like_openai_gets_no_longer_description_than_it_takes(tmp_path: Path) -> None:
+    with house_with(tmp_path, 60) as house:
+        for tool in skillhouse_tools(house):
+            assert len(tool["description"]) <= OPENAI_CHARS
+        desk = Desk(house=house, channel="test")
+        short, whole = (
+            {t.name: t.description for t in desk.tools(n)} for n in (OPENAI_CHARS, None)
+        )
+        assert short["read"] == whole["read"]
+        assert len(short["skill"]) < len(whole["skill"]) <= 2_000
+        assert " more: `search_skills`\n" in short["skill"]
+        assert "skill-000" not in desk.tools(0)[0].description
+    assert (description_chars("openai"), description_chars("google-gla")) == (OPENAI_CHARS, None)
+
+
+@pytest.mark.parametrize("profile", ["openseed", "default", "owliabot"])
+def test_the_instructions_name_the_profiles_tools(tmp_path: Path, profile: str) -> None:
+    with house_with(
+        tmp_path, 1, profile=profile, roots=[tmp_path / "home/.agents/skills"]
+    ) as house:
+        text = house.view().prompts().instructions()
+        wanted = {
+            "openseed": "`search_skills`; if there is one, load it with the tool `load_skill`",
+            "default": "load it with the tool `skill` and follow it.\nskill-000: Reads and writes",
+            "owliabot": "skill-000: Reads and writes documents",
+        }
+        assert wanted[profile] in text
+        assert ("skill-000" in text) is (profile != "openseed")
+
+
+def test_what_is_left_out_is_said_for_people(tmp_path: Path) -> None:
+    with house_with(tmp_path, 60) as house:
+        report = catalog_report(house.view())
+        assert (
+            report["listed"] + report["omitted"]
+            == report["tool"]["listed"] + (report["tool"]["omitted"])
+        )
+        found = "skills; `search_skills` finds them"
+        in_tool = report["tool"]["omitted"]
+        assert catalog_notes(report, house.view()) == [
+            f"left out of the catalog of 2,000 tokens: {report['omitted']} {found}",
+            f"left out of the skill tool's description of 2,000 characters: {in_tool} {found}",
+        ]

@@ -1,0 +1,90 @@
+"""Tests of sandbox/survey.py: what is kept from one walk to the next, and what is read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillhouse.sandbox import survey as module
+from skillhouse.sandbox.survey import Entry, Hit, Survey
+
+
+def wanted(place: str, entry: Entry) -> Hit | None:
+    return Hit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
+
+
+def found(survey: Survey, root: Path) -> list[str]:
+    return [place for place, _ in survey.walk(str(root), wanted, "wanted")]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the directories that are read, as they are read; every clock is far ahead."""
+    seen: list[str] = []
+    scandir = os.scandir
+
+    def noted(path: str) -> Any:
+        seen.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    monkeypatch.setattr(module, "SETTLED_NS", -(10**18))
+    return seen
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "y").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == []
+    assert len(reads) == 3
+    reads.clear()
+    assert found(survey, tmp_path) == []
+    assert reads == []
+    (tmp_path / "a/x").touch()
+    assert found(survey, tmp_path) == ["a"]
+    assert reads == [f"{tmp_path}/a"]
+
+
+def test_a_directory_that_was_replaced_is_read_again(tmp_path: Path, reads: list[str]) -> None:
+    for name in ("a", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "other/x").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == ["other"]
+    (tmp_path / "a").rmdir()
+    (tmp_path / "other").rename(tmp_path / "a")
+    # A time can be set back, the inode and the change time cannot.
+    os.utime(tmp_path / "a", ns=(0, 0))
+    assert found(survey, tmp_path) == ["a"]
+
+
+def test_what_may_change_within_the_same_tick_is_not_kept(tmp_path: Path) -> None:
+    survey = Survey()
+    for _ in range(20):
+        assert found(survey, tmp_path) == []
+        (tmp_path / "x").touch()
+        assert found(survey, tmp_path) == [""]
+        (tmp_path / "x").unlink()
+
+
+def test_another_question_is_asked_of_every_directory(tmp_path: Path, reads: list[str]) -> None:
+    (tmp_path / "x").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == [""]
+    assert survey.walk(str(tmp_path), lambda place, entry: None, "nothing") == []
+    assert len(reads) == 1
+
+
+def test_other_names_of_a_file_are_known(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "x").touch()
+    os.link(tmp_path / "x", tmp_path / "a/y")
+    survey = Survey()
+    found(survey, tmp_path)
+    inode = (tmp_path / "x").stat().st_ino
+    assert list(survey.names_of(frozenset({inode}))) == ["x", "a/y"]
