@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.executor import Executor as Executor
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
-    from skillhouse.sandbox.git_changes import git_changes as git_changes
+    from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.in_process import InProcessRunner as InProcessRunner
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
@@ -77,7 +77,7 @@ else:
             "environments": "Environment EnvironmentRules prepare",
             "errors": ("SandboxError SandboxUnavailableError"),
             "executor": ("Executor"),
-            "git_changes": "GitChanges git_changes",
+            "git_changes": "GitChanges find_git_changes",
             "in_process": ("InProcessRunner"),
             "launcher": ("BubblewrapLauncher Launcher launcher_for"),
             "nested": "covered_paths",

@@ -47,7 +47,7 @@ NOTHING = GitChanges()
 UNKNOWN = GitChanges(is_known=False)
 
 
-def git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
+def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
     """Return what a git command in a directory would write of its work tree.
 
     Args:

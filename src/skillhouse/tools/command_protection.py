@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.floor import DEPENDENCIES, FIXED, named
 from skillhouse.permission import CommandPlan, Effect, Permission, command_resource, unwrapped
-from skillhouse.sandbox import Opened, git_changes
+from skillhouse.sandbox import Opened, find_git_changes
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.files import write_need
 from skillhouse.tools.need import PERSISTENCE, Need
@@ -80,7 +80,7 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
         patterns += _listed(program, argv[1:])
         trees = trees or program in _UNPACKING
         if program == "git":
-            changes = git_changes(argv, directory=Path(directory), workspace=workspace.root)
+            changes = find_git_changes(argv, directory=Path(directory), workspace=workspace.root)
             names = tuple(n for n in changes.names if workspace.paths.group(n) is not None)
             if names or not changes.is_known:
                 needs[_git_need(argv, names, is_known=changes.is_known)] = None
