@@ -705,7 +705,7 @@ def test_52_inherited_descriptors(lab: Lab, language: str):
                 return kinds[Object.keys(kinds).find((name) => found[name]())];
               } catch { return null; }
             };
-            exports.tools = { tool: () => Array.from({ length: 256 }, (_, n) => kind(n)) };
+            exports.tools = { tool: () => Array.from({ length: 4096 }, (_, n) => kind(n)) };
         """
         kinds = lab.call(make(lab.place, source, language=language)).value
         # The output, and a pipe of Node's own; the one socket is the core's.

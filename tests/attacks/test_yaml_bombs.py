@@ -113,7 +113,7 @@ NOTHING = [["name-missing", 1], ["description-missing", 1]]
         ("block marks", NOTHING),
         ("flow marks", [["yaml-depth", 2]]),
         ("colons", [["yaml-repaired", 2], *NOTHING]),
-        ("tags", [["yaml-tag", 2]]),
+        ("tags", [["yaml-error", 2]]),
     ],
 )
 def test_a_bomb_is_refused_in_time_with_its_line(name: str, expected: list[Any]) -> None:

@@ -227,7 +227,7 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     opened = house.approvals.open(question())
     form = form_of(client, opened.id, "token")
     shown = client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
-    (token,) = re.findall(r"<code>([A-Za-z0-9_-]{32})</code>", shown.text)
+    (token,) = re.findall(r"<code>([0-9a-f]{48})</code>", shown.text)
     assert shown.headers["cache-control"] == "no-store"
     for path in (f"/approvals/{opened.id}", "/approvals", "/api/approvals"):
         assert token not in client.get(path).text

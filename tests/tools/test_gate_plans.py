@@ -25,18 +25,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.heavy]
 
 FILES = ("one", "two", "run.sh")
 COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
-    ("sh", ("run.sh",), frozenset({"run.sh"})),
+    ("sh", ("run.sh",), frozenset(FILES)),
     ("sort one two", None, frozenset({"one", "two"})),
     ("sort one | uniq", None, frozenset({"one"})),
-    ("sort one && sh run.sh", None, frozenset({"one", "run.sh"})),
+    ("sort one && sh run.sh", None, frozenset(FILES)),
     ("sort < two", None, frozenset({"two"})),
-    ("sh < run.sh", None, frozenset({"run.sh"})),
+    ("sh < run.sh", None, frozenset(FILES)),
     ("sort one > three", None, frozenset({"one"})),
-    ("for f in 1 2; do sh run.sh; done", None, frozenset({"run.sh"})),
-    ("echo $HOME", None, frozenset()),
+    ("for f in 1 2; do sh run.sh; done", None, frozenset(FILES)),
+    ("echo $HOME", None, frozenset(FILES)),
     ("ls", None, frozenset()),
 )
-"""A command, its params, and the files that its meaning depends on."""
+"""A command, its params, and the files that its meaning depends on: a shell may load any of them."""
 CHANGES = ("nothing", *FILES, "deny", "ask", "network", "place", "timeout", "loaded")
 
 
@@ -157,7 +157,9 @@ def test_a_plan_that_runs_is_the_plan_that_was_approved(
         assert len(desk.recorder.ran) == (not touches)
         if touches:
             assert told.approval_id != asked.approval_id
-            assert told.status == ("denied" if names_the_yes or change == "deny" else "pending")
+            # The same call under other circumstances is a new question; another call is refused.
+            is_denied = change == "deny" or (names_the_yes and change in ("place", "timeout"))
+            assert told.status == ("denied" if is_denied else "pending")
         else:
             ((_, profile, cwd),) = desk.recorder.ran
             shown = dict(content["shown"])

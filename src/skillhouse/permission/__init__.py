@@ -6,8 +6,8 @@ What judges command lines is loaded when it is first used, because few commands 
 from typing import TYPE_CHECKING
 
 from skillhouse.permission.command import command_resource as command_resource
-from skillhouse.permission.decide import decide as decide
-from skillhouse.permission.decide import explain as explain
+from skillhouse.permission.decision import decide as decide
+from skillhouse.permission.decision import explain as explain
 from skillhouse.permission.rules import STRICTNESS as STRICTNESS
 from skillhouse.permission.rules import Decision as Decision
 from skillhouse.permission.rules import Effect as Effect

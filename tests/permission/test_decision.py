@@ -1,4 +1,4 @@
-"""Tests of permission/decide.py."""
+"""Tests of permission/decision.py."""
 
 from __future__ import annotations
 
