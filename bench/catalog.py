@@ -16,7 +16,7 @@ from pathlib import Path
 
 from discovery import make_tree
 from skillhouse.discovery import catalog_under, render_catalog
-from skillhouse.runtime import Places, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.skill import DEFAULT_PROFILE, CatalogRule
 
 BAR_MS = 5.0
@@ -33,7 +33,7 @@ def main() -> None:
         tree = make_tree(place / "tree", options.skills)
         (place / "project").mkdir()
         (place / "home").mkdir()
-        places = Places(
+        places = Locations(
             start=place / "project",
             home=place / "home",
             environment={},

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.runtime import Conversation, MemorySettings, Places, Skillhouse, configured
+from skillhouse.runtime import Conversation, Locations, MemorySettings, Skillhouse, configured
 from skillhouse.tools import Attachment
 
 SKILLS = 5
@@ -61,7 +61,7 @@ def house_in(base: Path) -> Skillhouse:
         words = (f"word{chosen.randrange(2_000)}" for _ in range(480))
         text = "".join(word + ("\n\n" if at % 60 == 59 else " ") for at, word in enumerate(words))
         (base / f"project/memory/{number:03}.md").write_text(text)
-    places = Places(
+    places = Locations(
         start=base / "project", home=base / "home", environment={}, managed_file=base / "none"
     )
     memory = MemorySettings(enabled=True)

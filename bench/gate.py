@@ -21,7 +21,7 @@ import anyio
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Places, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import Launcher, Level, SandboxProfile, launcher_for
 
 READ_TARGET_MS = 1.0
@@ -51,7 +51,7 @@ def house_in(base: Path) -> Skillhouse:
     for name in ("home", "project/.git"):
         (base / name).mkdir(parents=True)
     (base / "project/a.txt").write_text(TEXT)
-    places = Places(
+    places = Locations(
         start=base / "project", home=base / "home", environment={}, managed_file=base / "none"
     )
     return Skillhouse(configured(places), layers=(Layer(name="user", rules=(ALLOW,)),))

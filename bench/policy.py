@@ -18,8 +18,8 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
+    PathPolicy,
     Permission,
-    Places,
     Rule,
     decide,
     judge_command,
@@ -115,7 +115,7 @@ def decide_cases() -> dict[str, Case]:
         "far": lambda: decide(filled, wanted),
         "none": lambda: decide(far, silent),
         "lint": lambda: lint_rules(far),
-        "line": lambda: judge_line("git log -5 | head", rules, Places()),
+        "line": lambda: judge_line("git log -5 | head", rules, PathPolicy()),
     }
 
 

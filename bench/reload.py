@@ -23,7 +23,7 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from skillhouse.runtime import Places, SkillCodeSettings, Skillhouse, configured
+from skillhouse.runtime import Locations, SkillCodeSettings, Skillhouse, configured
 from skillhouse.runtime.code.loading import at_once, reload_code
 from skillhouse.runtime.code.reloads import RELOADS_FILE
 from skillhouse.sandbox import SandboxStatus, detect
@@ -77,7 +77,7 @@ class Bench:
             write_skill(self.root / f"skill-{number:03}", language)
         for name in ("home", "project/.git"):
             (place / name).mkdir(parents=True)
-        places = Places(
+        places = Locations(
             start=place / "project",
             home=place / "home",
             environment={},
@@ -118,7 +118,7 @@ class Bench:
             (self.house.config.state_directory / RELOADS_FILE).unlink(missing_ok=True)
         began = time.perf_counter()
         await work()
-        await self.house.let_go()
+        await self.house.release_loop()
         return time.perf_counter() - began
 
     async def files(self) -> None:

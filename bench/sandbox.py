@@ -21,8 +21,8 @@ import anyio
 from _measure import markdown_table
 from skillhouse.sandbox import Launcher, Level, SandboxProfile, SandboxStatus, detect, launcher_for
 from skillhouse.sandbox.bubblewrap import options
-from skillhouse.sandbox.placeholder import Stash
-from skillhouse.sandbox.shield import shield
+from skillhouse.sandbox.mountpoints import Stash
+from skillhouse.sandbox.protected_mounts import shield
 
 BARE = ("bwrap", "--unshare-all", "--ro-bind", "/", "/")
 TARGET_MS = 4.0

@@ -21,11 +21,19 @@ import anyio
 
 from _measure import interleaved, markdown_table
 from skillhouse.permission import Decision, Effect, Permission
-from skillhouse.runtime import Places, Skillhouse, configured
-from skillhouse.tools import Need, Output, Plan, Telling, Tool, ToolCall, ToolResult
-from skillhouse.tools.case import Case
-from skillhouse.tools.need import Judged
-from skillhouse.tools.telemetry import deciding
+from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.tools import (
+    CallTelemetry,
+    Output,
+    PermissionRequest,
+    Plan,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.permission_request import EvaluatedPermission
+from skillhouse.tools.telemetry import policy_span
 
 CASES = {
     "absent": "OpenTelemetry not loaded",
@@ -68,7 +76,7 @@ def measured(case: str, calls: int) -> dict[str, float]:
         for name in ("home", "project/.git"):
             (base / name).mkdir(parents=True)
         (base / "project/a.txt").write_text("a line\n")
-        places = Places(
+        places = Locations(
             start=base / "project", home=base / "home", environment={}, managed_file=base / "none"
         )
         with Skillhouse(configured(places)) as house:
@@ -96,20 +104,22 @@ def prepare(case: str) -> None:
 def telling_of(tool: Tool) -> Callable[[], object]:
     """Return what tells of one read, as the gate does, and does nothing else."""
     call = ToolCall(name="read", arguments={"path": "a.txt"}, call_id="call-1")
-    need = Need(
+    need = PermissionRequest(
         permission=Permission(action="read", resource="a.txt"), default=Effect.ALLOW, why=""
     )
     output = Output(text="a line\n")
     plan = Plan(needs=(need,), run=never)
     decision = Decision(effect=Effect.ALLOW, layer="default")
-    case = Case(call=call, plan=plan, judged=(Judged(need=need, decision=decision, reason=""),))
+    case = CallContext(
+        call=call, plan=plan, judged=(EvaluatedPermission(need=need, decision=decision, reason=""),)
+    )
     result = ToolResult(content="a line\n")
-    telling = Telling()
+    telling = CallTelemetry()
 
     def tell() -> None:
         with telling.of(tool, call) as told:
             told.plan(plan)
-            with deciding() as decided:
+            with policy_span() as decided:
                 decided(case)
             told.output(output)
             told.ended(result)

@@ -10,7 +10,7 @@ from skillhouse import Skillhouse, discover
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import default_roots
 from skillhouse.permission import Layer, Rule
-from skillhouse.runtime import Places, configured
+from skillhouse.runtime import Locations, configured
 from skillhouse.runtime.lens import Lens, State, look
 from skillhouse.skill import Profile, SkillIndex
 
@@ -74,7 +74,7 @@ class Ground:
 
     def house(self, *rules: Rule, channel: Yes | None = None) -> Skillhouse:
         """Return a house at this place."""
-        places = Places(
+        places = Locations(
             start=self.project, home=self.home, environment={}, managed_file=self.base / "none.toml"
         )
         return Skillhouse(

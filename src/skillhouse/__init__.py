@@ -64,37 +64,9 @@ if TYPE_CHECKING:
     from skillhouse.tools import ToolResult as ToolResult
     from skillhouse.tools import UnknownToolError as UnknownToolError
 else:
-    import importlib
+    from skillhouse.lazy_exports import lazy_exports
 
-    _ROOMS = {
-        "approval": "Answer ApprovalRequest Channel",
-        "audit": "AuditLog AuditRecord verify_log",
-        "discovery": "Catalog Root discover render_catalog",
-        "floor": (
-            "AmbiguousSkillError ConfigError Diagnostic Digest PathError Severity SkillError "
-            "SkillhouseError StateError UnknownSkillError confine digest open_beneath "
-            "tree_digest wire_name"
-        ),
-        "permission": "CommandVerdict Decision Effect Layer Permission Rule decide judge_command",
-        "retrieval": "Hit SearchIndex search",
-        "runtime": "Config Skillhouse",
-        "sandbox": "Limits SandboxProfile SandboxUnavailableError",
-        "skill": (
-            "Frontmatter ParsePolicy ParseResult Profile Skill SkillContent SkillIndex load "
-            "parse validate validate_name"
-        ),
-        "tools": "Gate Tool ToolCall ToolResult UnknownToolError",
-    }
-    _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-    __all__ = sorted(_ROOM_OF)
-
-    def __getattr__(name):
-        room = _ROOM_OF.get(name)
-        if room is None:
-            raise AttributeError(f"module `skillhouse` has no attribute `{name}`")
-        value = getattr(importlib.import_module(f"skillhouse.{room}"), name)
-        globals()[name] = value
-        return value
+    __all__, __getattr__ = lazy_exports(__name__)
 
     def __dir__():
         return [*__all__, "__version__"]

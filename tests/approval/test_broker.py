@@ -21,9 +21,9 @@ from skillhouse.approval import (
 )
 from skillhouse.approval.settings import (
     CONTENT_SECONDS,
+    DENIAL_COOLDOWN_AFTER,
+    DENIAL_COOLDOWN_SECONDS,
     KEPT_SECONDS,
-    TIRED_AFTER,
-    TIRED_SECONDS,
 )
 from skillhouse.floor import StateError
 from skillhouse.store import STATE, Store
@@ -49,8 +49,8 @@ class Silent:
         await anyio.sleep_forever()
 
 
-def settle(broker: ApprovalBroker, request: ApprovalRequest, given: str = "") -> Any:
-    return anyio.run(broker.settle, request, given)
+def request_approval(broker: ApprovalBroker, request: ApprovalRequest, given: str = "") -> Any:
+    return anyio.run(broker.request_approval, request, given)
 
 
 def code_of(call: Any) -> str:
@@ -64,7 +64,7 @@ def test_a_question_survives_its_process_and_its_yes_is_used_once(tmp_path: Path
     first = broker_at(tmp_path).open(asked)
     said(broker_at(tmp_path), first.id)
     again = broker_at(tmp_path)
-    assert settle(again, asked).status == "approved"
+    assert request_approval(again, asked).status == "approved"
     used = again.redeem(first.id, asked.content_digest, asked.session)
     assert (used.state, used.answer, used.by, used.channel) == ("used", "once", "local", "cli")
     assert code_of(lambda: again.redeem(first.id, asked.content_digest, asked.session)) == "used"
@@ -122,7 +122,7 @@ def test_several_subscribers_are_told_and_the_first_valid_answer_counts(tmp_path
     broker.subscribe(answering(Answer.NO, "stranger"))
     broker.subscribe(answering(Answer.ONCE, "local"))
     unsubscribe = broker.subscribe(answering(Answer.NO, "local"))
-    settled = settle(broker, question())
+    settled = request_approval(broker, question())
     assert settled.status == "approved"
     assert ("stranger", "not-allowed") in told
     assert told.count(("local", "answered")) == 3  # Two were told of the answer, one was too late.
@@ -143,7 +143,7 @@ def test_a_subscriber_or_channel_that_fails_costs_nobody_an_answer(tmp_path: Pat
         raise RuntimeError("gone")
 
     broker.subscribe(failing)
-    assert settle(broker, question()).status == "approved"
+    assert request_approval(broker, question()).status == "approved"
 
 
 @pytest.mark.req("S001-69", "S000-77")
@@ -154,7 +154,7 @@ def test_silence_is_a_no_after_a_bounded_wait(tmp_path: Path) -> None:
     ]
     for channels, settings in cases:
         broker = broker_at(tmp_path, *channels, wait_seconds=0.02, **settings)
-        settled = settle(broker, question(str(channels)))
+        settled = request_approval(broker, question(str(channels)))
         assert (settled.status, settled.reason) == (
             "denied",
             "nobody answered within 0.02 seconds",
@@ -166,8 +166,8 @@ def test_silence_is_a_no_after_a_bounded_wait(tmp_path: Path) -> None:
 def test_where_nobody_can_be_asked_the_question_waits(tmp_path: Path) -> None:
     broker = broker_at(tmp_path, Says(None))
     asked = question()
-    first = settle(broker, asked)
-    second = settle(broker, asked)
+    first = request_approval(broker, asked)
+    second = request_approval(broker, asked)
     assert (first.status, second.status) == ("pending", "pending")
     assert first.approval.id == second.approval.id
     assert [found.id for found in broker.pending()] == [first.approval.id]
@@ -175,8 +175,8 @@ def test_where_nobody_can_be_asked_the_question_waits(tmp_path: Path) -> None:
 
 def test_an_unattended_house_says_no_at_once_and_tires_nobody(tmp_path: Path) -> None:
     broker = broker_at(tmp_path, Unattended())
-    for _ in range(TIRED_AFTER + 1):
-        settled = settle(broker, question())
+    for _ in range(DENIAL_COOLDOWN_AFTER + 1):
+        settled = request_approval(broker, question())
         assert (settled.status, settled.reason) == ("denied", "nobody watches this house")
 
 
@@ -194,7 +194,7 @@ def test_an_answer_of_another_process_wakes_the_one_that_waits(tmp_path: Path) -
                 said(other, other.pending()[0].id)
 
             tasks.start_soon(answer)
-            return (await broker.settle(question())).status
+            return (await broker.request_approval(question())).status
         raise AssertionError
 
     assert anyio.run(answered_elsewhere) == "approved"
@@ -362,11 +362,11 @@ def test_a_lasting_yes_is_offered_only_where_it_can_be_one(tmp_path: Path) -> No
 def test_a_no_brings_its_words_back_once(tmp_path: Path) -> None:
     broker = broker_at(tmp_path)
     asked = question()
-    opened = settle(broker, asked)
+    opened = request_approval(broker, asked)
     said(broker, opened.approval.id, Answer.NO, message="write it to notes/")
-    told = settle(broker, asked)
+    told = request_approval(broker, asked)
     assert (told.status, told.reason) == ("denied", "refused: write it to notes/")
-    again = settle(broker, asked)
+    again = request_approval(broker, asked)
     assert (again.status, again.approval.id != opened.approval.id) == ("pending", True)
 
 
@@ -384,21 +384,21 @@ def test_after_three_noes_nobody_is_asked_for_a_while_and_then_again(tmp_path: P
     clock = Clock()
     no = Says(Answer.NO)
     broker = broker_at(tmp_path, no, clock=clock)
-    for at in range(TIRED_AFTER):
-        assert settle(broker, question(f"/w/{at}")).status == "denied"
-    tired = settle(broker, question("/w/x"))
-    assert (tired.status, tired.approval, len(no.asked)) == ("denied", None, TIRED_AFTER)
+    for at in range(DENIAL_COOLDOWN_AFTER):
+        assert request_approval(broker, question(f"/w/{at}")).status == "denied"
+    tired = request_approval(broker, question("/w/x"))
+    assert (tired.status, tired.approval, len(no.asked)) == ("denied", None, DENIAL_COOLDOWN_AFTER)
     assert tired.reason == (
         "`write` was refused several times in a row; nobody is asked about it for 300 seconds"
     )
     # Another kind of call, and another conversation, are asked about.
-    assert settle(broker, question("/w/x", tool="exec")).approval is not None
-    assert settle(broker, question("/w/x", channel="mcp")).approval is not None
-    clock.now += TIRED_SECONDS + 1
+    assert request_approval(broker, question("/w/x", tool="exec")).approval is not None
+    assert request_approval(broker, question("/w/x", channel="mcp")).approval is not None
+    clock.now += DENIAL_COOLDOWN_SECONDS + 1
     no.answer = Answer.ONCE
-    assert settle(broker, question("/w/y")).status == "approved"
+    assert request_approval(broker, question("/w/y")).status == "approved"
     no.answer = Answer.NO
-    assert settle(broker, question("/w/z")).approval is not None
+    assert request_approval(broker, question("/w/z")).approval is not None
 
 
 @pytest.mark.req("S000-81")
@@ -420,7 +420,7 @@ def test_two_calls_of_one_conversation_are_asked_about_one_after_the_other(tmp_p
         broker = broker_at(tmp_path / str(len(channels)), person)
         async with anyio.create_task_group() as tasks:
             for at, channel in enumerate(channels):
-                tasks.start_soon(broker.settle, question(f"/w/{at}", channel=channel))
+                tasks.start_soon(broker.request_approval, question(f"/w/{at}", channel=channel))
         return person.most
 
     assert anyio.run(both, "mcp", "mcp", "mcp") == 1
@@ -431,15 +431,18 @@ def test_a_given_id_is_taken_for_its_own_call_only(tmp_path: Path) -> None:
     broker = broker_at(tmp_path)
     asked = question()
     opened = broker.open(asked)
-    assert settle(broker, asked, opened.id).status == "pending"
+    assert request_approval(broker, asked, opened.id).status == "pending"
     said(broker, opened.id)
-    assert settle(broker, asked, "no-such-id").reason == "no approval `no-such-id`"
-    assert settle(broker, asked, opened.id).status == "approved"
+    assert request_approval(broker, asked, "no-such-id").reason == "no approval `no-such-id`"
+    assert request_approval(broker, asked, opened.id).status == "approved"
     for wrong in (question("/w/b.txt"), question(user="mika"), question(channel="mcp")):
         redeemed = lambda w=wrong: broker.redeem(opened.id, w.content_digest, w.session)  # noqa: E731
         assert code_of(redeemed) == "another-call"
     broker.redeem(opened.id, asked.content_digest, asked.session)
-    assert settle(broker, asked, opened.id).reason == f"approval `{opened.id}` was used already"
+    assert (
+        request_approval(broker, asked, opened.id).reason
+        == f"approval `{opened.id}` was used already"
+    )
 
 
 def test_what_is_not_there_cannot_be_answered_used_or_unsubscribed_twice(tmp_path: Path) -> None:
@@ -492,7 +495,7 @@ def test_state_that_cannot_be_read_any_more_is_an_error_and_no_yes(
 ) -> None:
     broker = broker_at(tmp_path, Spoils(tmp_path, answer), wait_seconds=20)
     with pytest.raises(StateError):
-        settle(broker, question())
+        request_approval(broker, question())
 
 
 def test_an_answer_from_elsewhere_beats_a_channel_that_is_slower(tmp_path: Path) -> None:
@@ -501,13 +504,13 @@ def test_an_answer_from_elsewhere_beats_a_channel_that_is_slower(tmp_path: Path)
             said(broker_at(tmp_path), request.id, Answer.NO, message="first")
             return Answer.ONCE
 
-    settled = settle(broker_at(tmp_path, Late()), question())
+    settled = request_approval(broker_at(tmp_path, Late()), question())
     assert (settled.status, settled.reason) == ("denied", "refused: first")
 
 
 def test_a_lasting_word_of_a_channel_where_there_is_none_is_taken_as_once(tmp_path: Path) -> None:
     broker = broker_at(tmp_path, Says(Answer.ALWAYS))
-    settled = settle(broker, question(patterns=(), always=()))
+    settled = request_approval(broker, question(patterns=(), always=()))
     assert (settled.status, settled.approval.answer) == ("approved", "once")
     assert broker.grant_store.all() == ()
 

@@ -105,13 +105,13 @@ def test_who_succeeds_a_connection(
     tmp_path: Path, client: str, later_ms: int, ended: bool, owns: bool
 ) -> None:
     clock = Clock()
-    asker, other = broker_at(tmp_path, clock=clock), broker_at(tmp_path, clock=clock)
+    origin_digest, other = broker_at(tmp_path, clock=clock), broker_at(tmp_path, clock=clock)
     now_ms = int(clock.now * 1000)
     asked = question(client="editor", connection=new_connection(now_ms - 5))
-    opened = asker.open(asked)
-    said(asker, opened.id, Answer.SESSION)
+    opened = origin_digest.open(asked)
+    said(origin_digest, opened.id, Answer.SESSION)
     if ended:
-        asker.connections.end(asked.connection)
+        origin_digest.connections.end(asked.connection)
     successor = new_connection(now_ms + later_ms)
     who = (opened.id, asked.content_digest, asked.session, client, successor)
     if not owns:

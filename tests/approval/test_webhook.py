@@ -41,7 +41,7 @@ def test_a_question_is_sent_signed_with_all_that_a_yes_is_about(tmp_path: Path) 
     page = "http://127.0.0.1:8600"
     channel = WebhookChannel("https://a.test/in", SECRET, wire.post, page=page, clock=clock)
     broker = broker_at(tmp_path, channel, clock=clock)
-    settled = anyio.run(broker.settle, question())
+    settled = anyio.run(broker.request_approval, question())
     assert settled.status == "pending"
     ((url, headers, body),) = wire.sent
     request = broker.pending()[0].request
@@ -71,7 +71,7 @@ def test_a_chat_is_shown_tool_file_and_how_the_texts_begin(tmp_path: Path) -> No
 @pytest.mark.parametrize("wire", [Wire(500), Wire(error=OSError("unreachable"))])
 def test_a_receiver_that_fails_leaves_the_question_open(tmp_path: Path, wire: Wire) -> None:
     broker = broker_at(tmp_path, WebhookChannel("https://a.test/in", SECRET, wire.post))
-    assert anyio.run(broker.settle, question()).status == "pending"
+    assert anyio.run(broker.request_approval, question()).status == "pending"
     assert len(wire.sent) == 1
 
 

@@ -353,7 +353,7 @@ def test_one_user_s_flood_leaves_room_for_the_others_and_is_slowed(tmp_path: Pat
 def test_a_full_queue_is_a_refusal_and_no_error(tmp_path: Path) -> None:
     broker = broker_at(tmp_path, open_max=1)
     broker.open(question("/w/1"))
-    settled = anyio.run(broker.settle, question("/w/2"))
+    settled = anyio.run(broker.request_approval, question("/w/2"))
     assert (settled.status, settled.approval) == ("denied", None)
     assert "no more are taken" in settled.reason
 

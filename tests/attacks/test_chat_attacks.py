@@ -83,7 +83,7 @@ def test_nothing_that_a_model_says_or_calls_acts_on_the_terminal(
         async def typed() -> None:
             for line in ("/skills", "/cost", "/reload-skills", f"/{sequence}"):
                 await Commands(conversation, Screen(out, out)).take(line)
-            await house.let_go()
+            await house.release_loop()
 
         anyio.run(typed)
     assert "· write path=" in out.getvalue()
@@ -132,7 +132,7 @@ def test_a_model_can_neither_type_commands_nor_ask_in_the_gates_name(tmp_path: P
             first = await commands.take("write it")
             # The person takes the model's line for a question, and answers it.
             await commands.take("y")
-            await house.let_go()
+            await house.release_loop()
             return first
 
         first = anyio.run(typed)

@@ -16,7 +16,7 @@ import pytest
 
 from skillhouse.audit import AuditLog
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 from skillhouse.runtime.client_config import CLIENTS, ClientConfigs, Standing, fault_of
 from skillhouse.runtime.safe_path import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
@@ -93,18 +93,18 @@ class Trap:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Locations:
     return make_places(tmp_path, {"PATH": os.environ["PATH"]})
 
 
 @pytest.fixture
-def trap(places: Places, tmp_path: Path) -> Trap:
+def trap(places: Locations, tmp_path: Path) -> Trap:
     write_skill(places.home / ".agents/skills/tides", body="High water.\n")
     return Trap(tmp_path)
 
 
 @pytest.fixture
-def configs(places: Places, tmp_path: Path) -> ClientConfigs:
+def configs(places: Locations, tmp_path: Path) -> ClientConfigs:
     return ClientConfigs(
         places=places,
         project=places.start,
@@ -173,7 +173,7 @@ STARTS += [(CLIENTS[0], "user", around) for around in list(ENVIRONMENTS)[1:]]
     ("config", "where", "around"), STARTS, ids=[f"{c.client}-{w}-{a}" for c, w, a in STARTS]
 )
 def test_a_written_entry_runs_nothing_of_the_folder_it_is_started_in(
-    config: Any, where: str, around: str, configs: ClientConfigs, places: Places, trap: Trap
+    config: Any, where: str, around: str, configs: ClientConfigs, places: Locations, trap: Trap
 ) -> None:
     change = configs.install(config.client, where=where)
     entry = written(Path(change.file), config.table)
@@ -189,7 +189,7 @@ def test_a_written_entry_runs_nothing_of_the_folder_it_is_started_in(
 
 
 @pytest.mark.slow
-def test_words_that_were_written_once_run_what_is_there(places: Places, trap: Trap) -> None:
+def test_words_that_were_written_once_run_what_is_there(places: Locations, trap: Trap) -> None:
     subprocess.run(
         [sys.executable, "-m", "skillhouse", "mcp"],
         cwd=trap.folder,
@@ -203,7 +203,7 @@ def test_words_that_were_written_once_run_what_is_there(places: Places, trap: Tr
 
 @pytest.mark.slow
 def test_the_module_named_by_hand_imports_nothing_from_here_but_what_python_itself_does(
-    places: Places, trap: Trap
+    places: Locations, trap: Trap
 ) -> None:
     """`python -m` looks here first; what our own program imports it takes from elsewhere."""
     for early in ("skillhouse", "encodings", "typing", "json", "argparse"):
@@ -254,7 +254,7 @@ UNSAFE: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("form", UNSAFE)
 def test_every_unsafe_form_is_found_and_mended(
-    form: str, configs: ClientConfigs, places: Places
+    form: str, configs: ClientConfigs, places: Locations
 ) -> None:
     file = places.home / ".claude.json"
     words = UNSAFE[form]
@@ -279,7 +279,7 @@ def test_every_unsafe_form_is_found_and_mended(
     assert [one for one in configs.status() if one.fault] == []
 
 
-def test_an_entry_for_a_single_project_is_found(configs: ClientConfigs, places: Places) -> None:
+def test_an_entry_for_a_single_project_is_found(configs: ClientConfigs, places: Locations) -> None:
     """`claude mcp add` writes one unless it is told otherwise."""
     file = places.home / ".claude.json"
     entry = {"type": "stdio", "command": "skillhouse", "args": ["mcp"]}
@@ -294,7 +294,7 @@ def test_an_entry_for_a_single_project_is_found(configs: ClientConfigs, places: 
     assert file.read_text() == text
 
 
-def test_a_script_is_judged_by_its_first_line_and_folder(places: Places, tmp_path: Path) -> None:
+def test_a_script_is_judged_by_its_first_line_and_folder(places: Locations, tmp_path: Path) -> None:
     good = tmp_path / "bin/skillhouse"
     cases = {
         f"#!{PYTHON}\n": "",
@@ -319,7 +319,7 @@ def test_a_script_is_judged_by_its_first_line_and_folder(places: Places, tmp_pat
 
 
 def test_a_mended_entry_keeps_its_place_its_comments_and_its_other_values(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     file = places.home / ".codex/config.toml"
     file.parent.mkdir()
@@ -343,7 +343,7 @@ def test_a_mended_entry_keeps_its_place_its_comments_and_its_other_values(
     assert command[-3:] == ["mcp", "--agent", "b"]
 
 
-def test_installing_again_mends_an_entry_of_ours(configs: ClientConfigs, places: Places) -> None:
+def test_installing_again_mends_an_entry_of_ours(configs: ClientConfigs, places: Locations) -> None:
     file = Path(configs.install("gemini-cli").file)
     whole = file.read_text()
     now = json.loads(whole)
@@ -357,7 +357,7 @@ def test_installing_again_mends_an_entry_of_ours(configs: ClientConfigs, places:
 
 
 def test_a_comment_in_json_stays_when_the_program_is_mended(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     file = places.home / ".config/opencode/opencode.jsonc"
     file.parent.mkdir(parents=True)
@@ -368,7 +368,7 @@ def test_a_comment_in_json_stays_when_the_program_is_mended(
     assert file.read_text().endswith("]}},\n}\n")
 
 
-def test_what_cannot_be_mended_is_said_and_left(configs: ClientConfigs, places: Places) -> None:
+def test_what_cannot_be_mended_is_said_and_left(configs: ClientConfigs, places: Locations) -> None:
     file = places.home / ".codex/config.toml"
     file.parent.mkdir()
     for text in (
@@ -389,14 +389,14 @@ def test_a_program_that_cannot_be_started_apart_is_not_written(
             configs.install("codex", dry_run=True)
 
 
-def test_no_program_is_looked_up_in_the_project(places: Places) -> None:
+def test_no_program_is_looked_up_in_the_project(places: Locations) -> None:
     inside = places.start / "node_modules/.bin"
     path = os.pathsep.join(("", ".", "bin", str(inside), "/usr/bin", str(places.start), "/bin"))
     found = safe_path({"PATH": path}, places.start / "deeper")
     assert found == os.pathsep.join(("/usr/bin", "/bin"))
 
 
-def test_a_folder_named_by_a_relative_variable_is_none_of_the_project_s(places: Places) -> None:
+def test_a_folder_named_by_a_relative_variable_is_none_of_the_project_s(places: Locations) -> None:
     """State that the project brings would say that the project is trusted."""
     found = replace(places, environment={"XDG_STATE_HOME": ".state", "XDG_CACHE_HOME": "cache"})
     assert found.state() == places.home / ".local/state/skillhouse"
@@ -405,7 +405,7 @@ def test_a_folder_named_by_a_relative_variable_is_none_of_the_project_s(places: 
 
 @pytest.mark.slow
 def test_a_server_whose_skills_are_used_is_not_started_in_the_project(
-    places: Places, tmp_path: Path
+    places: Locations, tmp_path: Path
 ) -> None:
     """`python -m`, npx and a relative program are what lies where they are started."""
     mark = tmp_path / "marks"

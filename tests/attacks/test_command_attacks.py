@@ -19,7 +19,7 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
-    Places,
+    PathPolicy,
     Rule,
     command_resource,
     judge_command,
@@ -138,10 +138,10 @@ def test_always_for_git_status_covers_nothing_else(line: str) -> None:
         name="grants",
         rules=tuple(Rule(effect=Effect.ALLOW, action="exec", pattern=p) for p in patterns),
     )
-    found = judge_line(line, LayerRules([grants]), Places())
+    found = judge_line(line, LayerRules([grants]), PathPolicy())
     assert found.effect is not Effect.ALLOW
     assert naive or line.startswith(("GIT_DIR", "env"))
-    assert judge_line("git status -s", LayerRules([grants]), Places()).effect is Effect.ALLOW
+    assert judge_line("git status -s", LayerRules([grants]), PathPolicy()).effect is Effect.ALLOW
 
 
 def test_a_line_is_more_than_the_text_that_a_pattern_matches() -> None:
@@ -149,7 +149,7 @@ def test_a_line_is_more_than_the_text_that_a_pattern_matches() -> None:
     line = "git status ; rm -rf build"
     assert matches("git status *", line)
     rule = Rule(effect=Effect.ALLOW, action="exec", pattern="git status *")
-    verdict = judge_line(line, LayerRules([Layer(name="user", rules=(rule,))]), Places())
+    verdict = judge_line(line, LayerRules([Layer(name="user", rules=(rule,))]), PathPolicy())
     assert verdict.effect is Effect.ASK
 
 
@@ -178,7 +178,7 @@ def test_ten_thousand_stars_do_not_stop_the_judge() -> None:
     )
     layers = [Layer(name="user", rules=rules)]
     began = time.process_time()
-    verdict = judge_line(f"echo {'a' * 8_000}", LayerRules(layers), Places())
+    verdict = judge_line(f"echo {'a' * 8_000}", LayerRules(layers), PathPolicy())
     assert verdict.effect is Effect.ASK
     # Some tens of milliseconds; trying every way to share the text between the stars never ends.
     assert time.process_time() - began < 2
@@ -190,7 +190,7 @@ def test_deny_of_the_operator_holds_against_allow_of_the_project() -> None:
         rules = (Rule(effect=Effect.ALLOW, action="exec", pattern="*"),)
         project = Layer(name="project", rules=rules, trusted=trusted)
         for line in ("curl x", "ls | curl x", "env curl x", "sh -c 'curl x'", "(curl x)"):
-            verdict = judge_line(line, LayerRules([deny, project]), Places())
+            verdict = judge_line(line, LayerRules([deny, project]), PathPolicy())
             assert verdict.effect is Effect.DENY
 
 

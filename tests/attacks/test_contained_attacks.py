@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox import leftovers
+from skillhouse.sandbox import scratch_cleanup
+from skillhouse.sandbox.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.housing import make_room_for_descriptors
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.seccomp_alone import alone_program
 
@@ -23,7 +23,7 @@ from skillhouse.sandbox.seccomp_alone import alone_program
 pytestmark = pytest.mark.slow
 
 MACHINE = platform.machine()
-INSIDE = Path(leftovers.__file__).with_name("contained_inside.py")
+INSIDE = Path(scratch_cleanup.__file__).with_name("contained_inside.py")
 NEEDS_LINUX = pytest.mark.skipif(
     sys.platform != "linux" or MACHINE not in ARCHITECTURES, reason="no system call filter here"
 )
@@ -174,15 +174,15 @@ def test_what_is_deeper_than_a_path_is_removed(tmp_path: Path):
     dug(place, 5_000)
     with pytest.raises(OSError, match="too long"):
         os.stat(f"{place}/{'d/' * 5_000}file")
-    leftovers.remove(str(place))
+    scratch_cleanup.remove(str(place))
     assert not place.exists()
 
 
 @NEEDS_LINUX
 def test_what_is_deep_counts_as_too_many_files(tmp_path: Path):
-    dug(tmp_path, leftovers.DEPTH_MAX)
-    count, _ = leftovers.files_of(str(tmp_path))
-    assert count > leftovers.FILES_MAX
+    dug(tmp_path, scratch_cleanup.DEPTH_MAX)
+    count, _ = scratch_cleanup.files_of(str(tmp_path))
+    assert count > scratch_cleanup.FILES_MAX
 
 
 @NEEDS_LINUX
@@ -193,10 +193,10 @@ def test_removing_follows_no_link(tmp_path: Path):
     (place / "below").mkdir(parents=True)
     (place / "link").symlink_to(outside)
     (place / "below/link").symlink_to(outside)
-    assert leftovers.files_of(str(place))[0] == 3
-    leftovers.remove(str(place))
+    assert scratch_cleanup.files_of(str(place))[0] == 3
+    scratch_cleanup.remove(str(place))
     assert not place.exists()
     assert (outside / "kept").is_dir()
     (tmp_path / "place").symlink_to(outside)
-    leftovers.remove(str(place))
+    scratch_cleanup.remove(str(place))
     assert (outside / "kept").is_dir()

@@ -26,7 +26,7 @@ from tests.profiles.houses import house_under, rule
 from tests.remote.mcp_liar import Liar
 from tests.runtime.places import write_skill
 from tests.tools.houses import Person
-from tests.tools.test_elsewhere import FILES, house_with
+from tests.tools.test_remote_skills import FILES, house_with
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
@@ -178,17 +178,17 @@ def test_unloading_a_skill_of_another_server_does_not_free_commands(tmp_path: Pa
         assert house.call_sync("skill", {"name": "docs:pdf"}, call_id="c1").status == "ok"
         data = house.conversation().as_data()
         session = house.conversation().session()
-        assert len(session.acting) == 1
+        assert len(session.active_remote_requests) == 1
         # A client that counts loaded skills would take it for gone now.
         house.conversation().unload("docs:pdf")
-        assert (session.loaded, len(session.acting)) == ({}, 1)
+        assert (session.loaded, len(session.active_remote_requests)) == ({}, 1)
         # Nor does going on with the transcript elsewhere.
         other = house.conversation(session_id="resumed")
         other.restore(data)
-        assert len(other.session().acting) == 1
+        assert len(other.session().active_remote_requests) == 1
         assert other.session().loaded == {}
         other.unload("docs:pdf", texts_removed=True)
-        assert other.session().acting == {}
+        assert other.session().active_remote_requests == {}
 
 
 def test_a_flood_of_conversations_pushes_out_the_oldest(tmp_path: Path) -> None:

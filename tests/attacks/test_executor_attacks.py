@@ -35,8 +35,8 @@ from skillhouse.sandbox import (
     SandboxStatus,
     SandboxUnavailableError,
 )
+from skillhouse.sandbox.call_channel import MESSAGES
 from skillhouse.sandbox.cell import CELL_LIMITS
-from skillhouse.sandbox.dialogue import MESSAGES
 from skillhouse.sandbox.guard import OPEN_FILES
 from tests.attacks.naive import (
     fate,
@@ -905,7 +905,7 @@ def test_58_no_sandbox_means_no_code(tmp_path: Path, lab: Lab, monkeypatch):
     fallback = wanted if shutil.which("no-bwrap") else wanted[3:]
     subprocess.run(fallback, check=True)
     assert (tmp_path / "made").exists(), "and without one the code runs all the same"
-    monkeypatch.setattr("skillhouse.sandbox.means.find_program", lambda around: fake)
+    monkeypatch.setattr("skillhouse.sandbox.capabilities.find_program", lambda around: fake)
     done = lab.call(make(lab.place, body("found.append(1)")), timeout=5.0)
     assert (done.kind, done.value) == ("crashed", None)
     assert "bubblewrap did not start" in done.error

@@ -32,7 +32,7 @@ from skillhouse.runtime.export import (
 )
 from skillhouse.runtime.export.copying import copy_tree
 from skillhouse.runtime.export.folders import resolved
-from skillhouse.runtime.export.placing import Hands
+from skillhouse.runtime.export.install import FolderHandle
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 
@@ -229,20 +229,20 @@ def test_a_folder_swapped_for_a_link_after_it_was_looked_at_is_not_followed(plac
     (place.home / ".agents/skills").rmdir()
     (place.home / ".agents/skills").symlink_to(place.secret.parent)
     with pytest.raises(ExportError) as caught:
-        Hands(folder, create=True)
+        FolderHandle(folder, create=True)
     assert caught.value.code == "path-link"
     (place.home / ".agents/skills").unlink()
     (place.home / ".agents").rmdir()
     (place.home / ".agents").symlink_to(place.secret.parent)
     with pytest.raises(ExportError):
-        Hands(folder, create=True)
+        FolderHandle(folder, create=True)
     assert os.listdir(place.secret.parent) == ["id"]
 
 
 def test_what_comes_between_the_look_and_the_swap_is_put_back(place: Place) -> None:
     path = str(place.home / ".agents/skills")
     folder = resolved(path, place.places, place.project, where="user")
-    with Hands(folder, create=True) as hands:
+    with FolderHandle(folder, create=True) as hands:
         mine = write_skill(place.home / ".agents/skills/notes", "Came meanwhile.")
         with hands.staging() as staged:
             staged.copy(place.source)

@@ -31,10 +31,10 @@ from skillhouse.permission import (
 from skillhouse.sandbox import Completed, Level, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
+    EvaluatedPermission,
     ExecTool,
     Gate,
-    Judged,
-    Need,
+    PermissionRequest,
     Session,
     ToolCall,
     Workspace,
@@ -127,8 +127,8 @@ def test_deny_is_final(
     again = decide([*policy, grants], wanted, default=default)
     assert again.effect is Effect.DENY
     gate = WriteGate(enabled=enabled, allow_users=("mika",), confirmation=confirmation)
-    need = Need(permission=wanted, default=default, why="")
-    judged = gate.judged(Judged(need=need, decision=again, reason=""), "mika", "/w")
+    need = PermissionRequest(permission=wanted, default=default, why="")
+    judged = gate.judged(EvaluatedPermission(need=need, decision=again, reason=""), "mika", "/w")
     assert judged.decision.effect is Effect.DENY
 
 
@@ -332,7 +332,7 @@ def asked_and_run(
             user="local",
             channel="test",
             visible=SkillIndex(()),
-            skill_need=lambda _: Need(
+            skill_need=lambda _: PermissionRequest(
                 permission=Permission(action="skill", resource="x"), default=Effect.ASK, why=""
             ),
         )
@@ -356,7 +356,7 @@ def asked_and_run(
             decide=lambda need, _: (Decision(effect=Effect.ASK, layer="default"), need.why),
             approvals=ApprovalBroker(Path(base, "state"), matches=matches, channels=[person]),
             audit=AuditLog(Path(base, "audit.jsonl")),
-            place=str(root),
+            workspace_root=str(root),
         )
         result = anyio.run(gate.call, ToolCall(name="exec", arguments={"command": line}), session)
         (entry,) = read_records(Path(base, "audit.jsonl"), limit=1)

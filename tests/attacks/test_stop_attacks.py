@@ -186,7 +186,7 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any) -> None:
             said = await anyio.to_thread.run_sync(stop, peer)
         await until(lambda: not house.skill_code.background.is_busy)  # type: ignore[union-attr]
         results["over MCP"] = await anyio.to_thread.run_sync(received, pipe)
-        await house.let_go()
+        await house.release_loop()
         house.close()
         return said
 
@@ -259,7 +259,7 @@ def test_code_of_skills_runs_again_after_a_resume(peer: Peer) -> None:
         found.append((await house.call("short:works", {})).status)
         house.safeguards.resume("local", "terminal")
         found.append((await house.call("short:works", {})).content)
-        await house.let_go()
+        await house.release_loop()
         house.close()
         return found
 

@@ -121,7 +121,7 @@ def test_many_small_amounts_pass_no_more_than_a_large_one(desk: Desk) -> None:
     verdicts = []
     for _ in range(41):
         verdict = desk.judge("tip", arguments={"amount": 5})
-        desk.tiers.settle(verdict.reservation, Outcome.SUCCESS)
+        desk.tiers.request_approval(verdict.reservation, Outcome.SUCCESS)
         verdicts.append(verdict.reason)
     assert verdicts == [""] * 40 + ["daily-limit-exceeded"]
 
@@ -157,7 +157,7 @@ def test_a_restart_forgets_nothing(desk: Desk) -> None:
     assert [naive.use(REFUEL, 2) for _ in range(3)] == [True, True, False]
     assert NaivePolicy(desk.clock).use(REFUEL, 2)
     for _ in range(2):
-        desk.tiers.settle(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
+        desk.tiers.request_approval(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
     desk.tiers.close()
     desk.tiers = desk.opened()
     assert desk.judge(REFUEL).reason == "cooldown-hour"
@@ -168,7 +168,7 @@ def test_setting_the_clock_moves_no_window(desk: Desk, off_ms: int) -> None:
     naive = NaivePolicy(desk.clock)
     assert [naive.use(REFUEL, 2) for _ in range(3)] == [True, True, False]
     for _ in range(2):
-        desk.tiers.settle(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
+        desk.tiers.request_approval(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
     desk.clock.is_set(off_ms)
     assert naive.use(REFUEL, 2) is (off_ms > 0)
     assert desk.judge(REFUEL).reason == "cooldown-hour"
@@ -178,7 +178,7 @@ def test_setting_the_clock_moves_no_window(desk: Desk, off_ms: int) -> None:
 
 def test_a_clock_set_back_over_a_reboot_opens_nothing_and_locks_nothing(desk: Desk) -> None:
     for _ in range(2):
-        desk.tiers.settle(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
+        desk.tiers.request_approval(desk.judge(REFUEL).reservation, Outcome.SUCCESS)
     desk.clock.reboots(-30 * DAY_MS)
     assert desk.judge(REFUEL).reason == "cooldown-hour"
     desk.clock.passes(HOUR_MS)
@@ -193,7 +193,7 @@ def test_a_hostile_model_cannot_lock_its_owner_out(desk: Desk) -> None:
     # The model asks for what its owner denies, again and again, and after the halt goes on asking.
     for _ in range(50):
         verdict = desk.judge("exec")
-        desk.tiers.settle(verdict.reservation, Outcome.DENIED)
+        desk.tiers.request_approval(verdict.reservation, Outcome.DENIED)
     assert desk.judge("exec").reason == "consecutive-denials-halt"
     # Reads and other tools go on, other users' too, and silence is not a no.
     assert desk.judge("read", level=Level.READ).effect is Effect.ALLOW
@@ -202,7 +202,7 @@ def test_a_hostile_model_cannot_lock_its_owner_out(desk: Desk) -> None:
     desk.clock.passes(15 * MINUTE_MS)
     for _ in range(50):
         verdict = desk.judge("exec")
-        desk.tiers.settle(verdict.reservation, Outcome.TIMEOUT)
+        desk.tiers.request_approval(verdict.reservation, Outcome.TIMEOUT)
         assert verdict.effect is Effect.ASK
     # Refusals by a cooldown do not halt.
     for _ in range(10):
@@ -298,8 +298,8 @@ def test_a_common_reader_takes_the_second_of_two_equal_keys() -> None:
 
 def test_a_settlement_that_is_made_up_changes_nothing(desk: Desk) -> None:
     verdict = desk.judge(SWAP, arguments={"amount": 40})
-    desk.tiers.settle(verdict.reservation, Outcome.SUCCESS, Decimal(-1_000))
+    desk.tiers.request_approval(verdict.reservation, Outcome.SUCCESS, Decimal(-1_000))
     for token in ("", "%", "' OR 1=1 --", "0" * 32):
-        assert not desk.tiers.settle(token, Outcome.WITHDRAWN)
+        assert not desk.tiers.request_approval(token, Outcome.WITHDRAWN)
     left = [desk.judge(SWAP, arguments={"amount": 40}).reason for _ in range(5)]
     assert left == ["", "", "", "", "daily-limit-exceeded"]

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from skillhouse.frontends.http.patience import patient_protocol
+from skillhouse.frontends.http.header_timeout import header_timeout_protocol
 from skillhouse.sandbox import Capabilities, RpcClient, RpcError, RpcServer, core_methods
 from tests.sandbox.cells import Core
 from tests.sandbox.test_rpc_server import TOKEN, ping, raw, request
@@ -111,7 +111,7 @@ def trickled(stream: socket.socket) -> None:
 def test_who_never_ends_a_request_is_not_waited_for(kind: str):
     for protocol, ends in (
         (H11Protocol, False),
-        (patient_protocol(seconds=PATIENCE_SECONDS), True),
+        (header_timeout_protocol(seconds=PATIENCE_SECONDS), True),
     ):
         with served(protocol) as port, socket.create_connection(("127.0.0.1", port)) as stream:
             if kind == "head":
@@ -122,7 +122,10 @@ def test_who_never_ends_a_request_is_not_waited_for(kind: str):
 
 
 def test_many_that_wait_do_not_hold_all_descriptors():
-    with served(patient_protocol(seconds=60, most=4)) as port, contextlib.ExitStack() as stack:
+    with (
+        served(header_timeout_protocol(seconds=60, most=4)) as port,
+        contextlib.ExitStack() as stack,
+    ):
         held = []
         for _ in range(8):
             held.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer, ApprovalBroker, State
 from skillhouse.approval.webhook import question_value
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.mcp.eliciting import Client as ElicitingClient
 from skillhouse.frontends.mcp.eliciting import elicitation
@@ -105,13 +105,13 @@ def test_an_approval_is_not_for_the_client_that_repeats_the_call_first(
     peer: Peer, ways: tuple[str, str], mode: str, names: tuple[str, str]
 ) -> None:
     async def work() -> None:
-        async with two_clients(peer, ways, mode, names) as (asker, other):
-            assert not await wrote(asker)
+        async with two_clients(peer, ways, mode, names) as (origin_digest, other):
+            assert not await wrote(origin_digest)
             approve(state_of(peer), question_of(peer))
             assert not await wrote(other)
             assert not (peer.project / "a.txt").exists()
-            assert await wrote(asker)
-            assert not await wrote(asker, "b.txt")
+            assert await wrote(origin_digest)
+            assert not await wrote(origin_digest, "b.txt")
 
     anyio.run(work)
 
@@ -123,12 +123,12 @@ def test_a_session_answer_is_for_the_connection_that_asked_alone(
     peer: Peer, ways: tuple[str, str], mode: str, names: tuple[str, str]
 ) -> None:
     async def work() -> None:
-        async with two_clients(peer, ways, mode, names) as (asker, other):
-            assert not await wrote(asker)
+        async with two_clients(peer, ways, mode, names) as (origin_digest, other):
+            assert not await wrote(origin_digest)
             approve(state_of(peer), question_of(peer), Answer.SESSION)
             assert not await wrote(other)
-            assert await wrote(asker)
-            assert await wrote(asker, "b.txt")
+            assert await wrote(origin_digest)
+            assert await wrote(origin_digest, "b.txt")
             assert not await wrote(other, "c.txt")
 
     anyio.run(work)
@@ -143,7 +143,7 @@ def test_a_question_s_state_is_of_no_use_to_another_client(peer: Peer, way: str)
     async def work() -> None:
         async with AsyncExitStack() as stack:
             place = stack.enter_context(up(peer)) if way == "http" else ("", "")
-            asker, other = [
+            origin_digest, other = [
                 await stack.enter_async_context(
                     connected(
                         peer, place, "auto", client_info=named(name), elicitation_callback=whose
@@ -151,11 +151,11 @@ def test_a_question_s_state_is_of_no_use_to_another_client(peer: Peer, way: str)
                 )
                 for name, whose in (("editor", person), ("viewer", thief))
             ]
-            state = (await asked(asker, "write", **WRITE)).request_state
+            state = (await asked(origin_digest, "write", **WRITE)).request_state
             with pytest.raises(MCPError, match="Invalid or expired requestState"):
                 await retried(other, "write", state, **WRITE)
             assert not (peer.project / "a.txt").exists()
-            assert not (await retried(asker, "write", state, **WRITE)).is_error
+            assert not (await retried(origin_digest, "write", state, **WRITE)).is_error
 
     anyio.run(work)
 
@@ -177,17 +177,17 @@ def piped(pipe: Pipe, number: int, name: str) -> str:
 
 @pytest.mark.slow
 def test_an_approval_of_a_killed_client_goes_to_its_next_connection_alone(peer: Peer) -> None:
-    with Pipe(peer) as older, Pipe(peer) as asker:
+    with Pipe(peer) as older, Pipe(peer) as origin_digest:
         # Another window of the same program, there before.
         assert piped(older, 1, "editor").startswith("not approved yet: ")
-        assert piped(asker, 1, "editor").startswith("not approved yet: ")
+        assert piped(origin_digest, 1, "editor").startswith("not approved yet: ")
         question = question_of(peer)
         approve(state_of(peer), question)
         with Pipe(peer) as next_one:
             # The asker is alive.
             assert piped(next_one, 1, "editor").startswith("not approved yet: ")
-        asker.process.send_signal(signal.SIGKILL)
-        asker.process.wait()
+        origin_digest.process.send_signal(signal.SIGKILL)
+        origin_digest.process.wait()
         assert piped(older, 2, "editor").startswith("not approved yet: ")
         with Pipe(peer) as other, Pipe(peer) as successor:
             assert piped(other, 1, "viewer").startswith("not approved yet: ")
@@ -199,8 +199,10 @@ def test_an_approval_of_a_killed_client_goes_to_its_next_connection_alone(peer: 
 def test_an_approval_of_a_session_that_ended_goes_to_the_next_one(peer: Peer) -> None:
     async def work(address: str, token: str) -> None:
         async with http_client(address, token, LEGACY, client_info=named("editor")) as older:
-            async with http_client(address, token, LEGACY, client_info=named("editor")) as asker:
-                assert not await wrote(asker)
+            async with http_client(
+                address, token, LEGACY, client_info=named("editor")
+            ) as origin_digest:
+                assert not await wrote(origin_digest)
                 approve(state_of(peer), question_of(peer))
             # The SDK's client ends its session with DELETE.
             assert not await wrote(older)
@@ -234,33 +236,33 @@ def test_an_approval_outlives_a_killed_server_over_http(peer: Peer) -> None:
 
 def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
     config = configured(peer.places)
-    with Skillhouse(config) as asker, Skillhouse(config) as other:
+    with Skillhouse(config) as origin_digest, Skillhouse(config) as other:
 
         def call(house: Skillhouse, **who: str) -> ToolResult:
             return house.call_sync("write", WRITE, **who)
 
-        asked = call(asker)
+        asked = call(origin_digest)
         assert asked.approval_id is not None
         approve(config.state_directory, asked.approval_id)
         assert call(other).status == "pending"
         # Neither a name nor the approval's id makes another client the one that asked.
         stolen = call(other, approval_id=asked.approval_id)
         assert (stolen.status, "another client" in stolen.content) == ("denied", True)
-        assert call(asker, client="other").status == "pending"
-        assert call(asker, channel="cli").status == "pending"
-        assert asker.approvals.get(asked.approval_id).state is State.APPROVED
-        assert call(asker).status == "ok"
+        assert call(origin_digest, client="other").status == "pending"
+        assert call(origin_digest, channel="cli").status == "pending"
+        assert origin_digest.approvals.get(asked.approval_id).state is State.APPROVED
+        assert call(origin_digest).status == "ok"
 
 
 def test_a_connection_that_names_itself_after_another_is_not_that_one(peer: Peer) -> None:
     """An id says when a connection began; that alone opens nothing while the asker lives."""
     config = configured(peer.places)
-    with Skillhouse(config) as asker, Skillhouse(config) as other:
-        asked = asker.call_sync("write", WRITE)
+    with Skillhouse(config) as origin_digest, Skillhouse(config) as other:
+        asked = origin_digest.call_sync("write", WRITE)
         approve(config.state_directory, asked.approval_id or "")
         late = "9999999999999-00"
         assert other.call_sync("write", WRITE, connection=late).status == "pending"
-        asker.close()
+        origin_digest.close()
         # The name of no connection, or one that began before, is no successor.
         for connection in ("", "mine", "0000000000001-00"):
             told = other.call_sync("write", WRITE, connection=connection)
@@ -277,7 +279,7 @@ def test_a_question_has_the_title_of_all_its_commands_wherever_it_is_shown(
     peer: Peer,
 ) -> None:
     with Skillhouse(configured(peer.places)) as house:
-        desk = Desk(house=house, channel="some-framework")
+        desk = FrameworkBridge(house=house, channel="some-framework")
         result = desk.call_sync("exec", {"command": " && ".join([*MANY, "rm -rf src"])})
         found = house.approvals.get(result.approval_id or "")
         title = found.request.title.removeprefix("not bound to files: ")

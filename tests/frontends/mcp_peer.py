@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 from skillhouse.sandbox import Level, self_test
 from tests.runtime.places import make_places
 
@@ -50,7 +50,7 @@ class Peer:
     """A place with a home and a project, and the servers started there."""
 
     def __init__(self, base: Path) -> None:
-        self.places: Places = make_places(base)
+        self.places: Locations = make_places(base)
         self.home, self.project = base / "home", base / "project"
         self.environment = environment_of(self.home)
         self.log = self.home / ".local/state/skillhouse/audit.jsonl"

@@ -12,11 +12,11 @@ import pytest
 from mcp.client import Client
 
 from skillhouse.approval import Answer, ApprovalBroker
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.permission import matches
-from skillhouse.runtime import Places, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_peer import LEGACY, Peer, http_client, text_of, up
@@ -24,7 +24,7 @@ from tests.runtime.places import make_places
 
 Write = Callable[[str], Awaitable[bool]]
 """Writes to a path, and whether that ran; else it waits for an answer."""
-Connect = Callable[[Places], AbstractAsyncContextManager[Write]]
+Connect = Callable[[Locations], AbstractAsyncContextManager[Write]]
 """A new connection of the same client, in the place."""
 
 
@@ -38,7 +38,7 @@ def arguments(path: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def library(places: Places) -> AsyncIterator[Write]:
+async def library(places: Locations) -> AsyncIterator[Write]:
     with Skillhouse(configured(places)) as house:
 
         async def write(path: str) -> bool:
@@ -48,7 +48,7 @@ async def library(places: Places) -> AsyncIterator[Write]:
 
 
 @asynccontextmanager
-async def command_line(places: Places) -> AsyncIterator[Write]:
+async def command_line(places: Locations) -> AsyncIterator[Write]:
     async def write(path: str) -> bool:
         # Each `skillhouse call` is a process, and so a connection.
         with Skillhouse(configured(places)) as house:
@@ -59,9 +59,9 @@ async def command_line(places: Places) -> AsyncIterator[Write]:
 
 def framework(channel: str) -> Connect:
     @asynccontextmanager
-    async def connect(places: Places) -> AsyncIterator[Write]:
+    async def connect(places: Locations) -> AsyncIterator[Write]:
         with Skillhouse(configured(places)) as house:
-            desk = Desk(house=house, channel=channel)
+            desk = FrameworkBridge(house=house, channel=channel)
 
             async def write(path: str) -> bool:
                 return ran(await desk.call("write", arguments(path)))
@@ -72,7 +72,7 @@ def framework(channel: str) -> Connect:
 
 
 @asynccontextmanager
-async def stdio(places: Places) -> AsyncIterator[Write]:
+async def stdio(places: Locations) -> AsyncIterator[Write]:
     with Skillhouse(configured(places)) as house:
         server = HouseServer(house, Listing(house, "default"), agent="default", user="local")
         async with Client(server.sdk, mode=LEGACY) as client:
@@ -80,7 +80,7 @@ async def stdio(places: Places) -> AsyncIterator[Write]:
 
 
 @asynccontextmanager
-async def http(places: Places) -> AsyncIterator[Write]:
+async def http(places: Locations) -> AsyncIterator[Write]:
     peer = Peer(places.start.parent)
     peer.project = places.start
     with up(peer) as place:
@@ -122,7 +122,7 @@ def expected(entry: str, answer: Answer) -> set[str]:
     return HOLDS[answer]
 
 
-async def holds(connect: Connect, places: Places, answer: Answer) -> set[str]:
+async def holds(connect: Connect, places: Locations, answer: Answer) -> set[str]:
     """Approve one call, and return where calls like it then run unasked."""
     other = dataclasses.replace(places, start=places.start.parent / "other")
     other.start.mkdir()

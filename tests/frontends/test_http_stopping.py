@@ -66,7 +66,7 @@ def test_the_button_stops_everything_and_says_what_it_ended(
 
 
 @pytest.mark.parametrize(
-    ("headers", "proof", "status"),
+    ("headers", "csrf_token", "status"),
     [
         (OURS, "", 403),
         (OURS, "x" * 43, 403),
@@ -77,11 +77,15 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     ],
 )
 def test_no_other_page_presses_it(
-    house: Skillhouse, client: TestClient, headers: dict[str, str], proof: str | None, status: int
+    house: Skillhouse,
+    client: TestClient,
+    headers: dict[str, str],
+    csrf_token: str | None,
+    status: int,
 ) -> None:
     fields = form_on(client, "/")
-    if proof is not None:
-        fields["proof"] = proof
+    if csrf_token is not None:
+        fields["csrf_token"] = csrf_token
     client.cookies.clear()
     assert client.post(STOP, data=fields, headers=headers).status_code == status
     assert not house.safeguards.tiers.is_stopped

@@ -23,7 +23,7 @@ from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.greeting import HANDSHAKE_VERSIONS, Greeter
+from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
@@ -279,7 +279,7 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
     house = Skillhouse(configured(peer.places))
     listing = Listing(house, "default")
     server = HouseServer(house, listing, agent="default", user="local")
-    greeter = Greeter()
+    greeter = FastHandshake()
     greeter.introduce(listing.instructions())
     greeter.learn(listing.tools())
     requests = [
@@ -343,7 +343,7 @@ def test_the_versions_of_the_greeter_are_those_of_the_sdk() -> None:
     ],
 )
 def test_other_first_messages_are_left_to_the_sdk(line: bytes) -> None:
-    greeter = Greeter()
+    greeter = FastHandshake()
     assert greeter.answer(line) is None
     assert greeter.handshake == []
 

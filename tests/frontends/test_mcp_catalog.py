@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from skillhouse.discovery import Root, discover
-from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.listing import Listing
-from skillhouse.frontends.mcp.offer import Offer
+from skillhouse.frontends.mcp.skill_resources import Offer
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill
@@ -129,7 +129,7 @@ def test_without_skills_there_are_no_instructions(peer: Peer) -> None:
         assert "instructions" not in pipe.shake_hands()["result"]
 
 
-def greeted(greeter: Greeter) -> dict[str, Any]:
+def greeted(greeter: FastHandshake) -> dict[str, Any]:
     """Return what a greeter says to `initialize`."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake("2025-06-18")}
     answer = greeter.answer(json.dumps(message).encode())
@@ -139,7 +139,7 @@ def greeted(greeter: Greeter) -> dict[str, Any]:
 
 
 def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None:
-    greeter = Greeter("find them")
+    greeter = FastHandshake("find them")
     finding = threading.Thread(target=greeter.introduce, args=("here they are",))
     finding.start()
     assert greeted(greeter)["instructions"] == "here they are"
@@ -149,9 +149,9 @@ def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None
 def test_a_client_does_not_wait_for_ever_and_learns_how_to_find_skills(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("skillhouse.frontends.mcp.greeting.INSTRUCTIONS_SECONDS", 0)
-    assert greeted(Greeter("find them"))["instructions"] == "find them"
-    assert "instructions" not in greeted(Greeter())
+    monkeypatch.setattr("skillhouse.frontends.mcp.handshake.INSTRUCTIONS_SECONDS", 0)
+    assert greeted(FastHandshake("find them"))["instructions"] == "find them"
+    assert "instructions" not in greeted(FastHandshake())
 
 
 def test_instructions_change_with_the_skills(tmp_path: Path) -> None:

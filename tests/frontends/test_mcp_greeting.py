@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from skillhouse.frontends.mcp.greeting import MODERN_VERSIONS, Greeter
+from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse, configured
@@ -54,7 +54,7 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     house = Skillhouse(configured(peer.places))
     listing = Listing(house, "default")
     server = HouseServer(house, listing, agent="default", user="local")
-    greeter = Greeter()
+    greeter = FastHandshake()
     greeter.introduce(listing.instructions())
     greeter.learn(listing.tools())
     requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
@@ -95,7 +95,7 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     ],
 )
 def test_other_requests_of_2026_07_28_are_left_to_the_sdk(message: dict[str, Any]) -> None:
-    greeter = Greeter()
+    greeter = FastHandshake()
     greeter.learn([])
     assert greeter.answer(json.dumps(message).encode()) is None
 

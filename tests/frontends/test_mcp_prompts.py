@@ -14,7 +14,7 @@ from mcp_types import INVALID_PARAMS, Prompt, PromptArgument, TextContent
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.listing import CHECK_SECONDS, Listing
-from skillhouse.frontends.mcp.offer import PAGE_MAX
+from skillhouse.frontends.mcp.skill_resources import PAGE_MAX
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import ExtensionSettings

@@ -24,8 +24,8 @@ from skillhouse.audit import read_records
 from skillhouse.floor import digest
 from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
-from skillhouse.frontends.mcp.offer import PAGE_MAX, CursorError, Offer, paged
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, CursorError, Offer, paged
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
@@ -98,8 +98,8 @@ async def asking(house: Skillhouse, **options: Any) -> AsyncIterator[Asker]:
 
 def talk(house: Skillhouse, work: Callable[[Asker], Awaitable[None]], **options: Any) -> None:
     async def main() -> None:
-        async with asking(house, **options) as asker:
-            await work(asker)
+        async with asking(house, **options) as origin_digest:
+            await work(origin_digest)
 
     with house:
         anyio.run(main)

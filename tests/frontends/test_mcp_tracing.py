@@ -11,8 +11,8 @@ import pytest
 from mcp.client import Client
 from opentelemetry import trace
 
-from skillhouse.frontends.mcp.caller import trace_of
 from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.request_ids import trace_of
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.permission import Decision, Effect, Layer, Permission, Rule, Spoke, decide, explain
+from skillhouse.permission import (
+    Decision,
+    Effect,
+    Layer,
+    MatchedRule,
+    Permission,
+    Rule,
+    decide,
+    explain,
+)
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "decisions.jsonl"
 CASES = [json.loads(line) for line in VECTORS.read_text(encoding="utf-8").splitlines()]
@@ -169,13 +178,13 @@ def test_an_explanation_lists_every_rule_that_matched_and_marks_what_counted() -
         Layer(name="grants", rules=(ask_all, git)),
     ]
     wanted = Permission(action="exec", resource="git status")
-    decision, spoke = explain(policy, wanted)
+    decision, matched = explain(policy, wanted)
     assert decision == Decision(effect=Effect.ALLOW, layer="grants", rule_index=1)
-    assert spoke == (
-        Spoke(layer="managed", rule_index=1, rule=ask_all, is_verdict=True, decided=False),
-        Spoke(layer="project", rule_index=0, rule=ask_all, is_verdict=True, decided=False),
-        Spoke(layer="grants", rule_index=0, rule=ask_all, is_verdict=False, decided=False),
-        Spoke(layer="grants", rule_index=1, rule=git, is_verdict=True, decided=True),
+    assert matched == (
+        MatchedRule(layer="managed", rule_index=1, rule=ask_all, is_verdict=True, decided=False),
+        MatchedRule(layer="project", rule_index=0, rule=ask_all, is_verdict=True, decided=False),
+        MatchedRule(layer="grants", rule_index=0, rule=ask_all, is_verdict=False, decided=False),
+        MatchedRule(layer="grants", rule_index=1, rule=git, is_verdict=True, decided=True),
     )
 
 
@@ -183,8 +192,8 @@ def test_an_explanation_lists_every_rule_that_matched_and_marks_what_counted() -
 def test_an_explanation_has_the_decision_and_marks_its_rule(
     policy: list[Layer], wanted: Permission, default: Effect
 ) -> None:
-    decision, spoke = explain(policy, wanted, default=default)
+    decision, matched = explain(policy, wanted, default=default)
     assert decision == decide(policy, wanted, default=default)
-    marked = [found for found in spoke if found.decided]
+    marked = [found for found in matched if found.decided]
     assert bool(marked) == (decision.rule_index is not None)
     assert all(found.is_verdict and found.rule.effect is decision.effect for found in marked)

@@ -18,7 +18,7 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
-    Places,
+    PathPolicy,
     Rule,
     judge_argv,
     judge_command,
@@ -198,7 +198,7 @@ def test_the_strictest_of_all_layer_rules_wins_for_commands() -> None:
         return Layer(name=name, rules=made, trusted=trusted)
 
     def effect(line: str, *layers: Layer) -> Effect:
-        return judge_line(line, LayerRules(layers), Places()).effect
+        return judge_line(line, LayerRules(layers), PathPolicy()).effect
 
     allow, ask, deny = Effect.ALLOW, Effect.ASK, Effect.DENY
     assert effect("ls x", layer("user", (deny, "ls *"), (allow, "ls x"))) is deny
@@ -215,10 +215,10 @@ def test_words_that_no_shell_reads_are_judged_as_they_are() -> None:
     rules = LayerRules(
         [Layer(name="u", rules=(Rule(effect=Effect.ALLOW, action="exec", pattern="echo *"),))]
     )
-    assert judge_argv(["echo", "$(id)", "; rm -rf /", "~", "*"], rules, Places()).effect is (
+    assert judge_argv(["echo", "$(id)", "; rm -rf /", "~", "*"], rules, PathPolicy()).effect is (
         Effect.ALLOW
     )
-    assert judge_argv(["env", "rm", "-rf", "/"], rules, Places()).effect is Effect.DENY
+    assert judge_argv(["env", "rm", "-rf", "/"], rules, PathPolicy()).effect is Effect.DENY
 
 
 # Pieces that mean something to a shell, so that lines often parse and seldom mean what they seem.

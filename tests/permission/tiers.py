@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from skillhouse.permission import Level, TierPolicy, Tiers, TierVerdict, read_tier_policy
+from skillhouse.permission import Level, TierEngine, TierPolicy, TierVerdict, read_tier_policy
 from tests.signer.places import FakeClock
 
 PUBLISHED = """\
@@ -77,9 +77,9 @@ class Desk:
         self.steps = steps
         self.tiers = self.opened()
 
-    def opened(self) -> Tiers:
+    def opened(self) -> TierEngine:
         """Return tiers as another process, or a later one, has them."""
-        return Tiers(self.policy, self.path, clock=self.clock, **self.steps)
+        return TierEngine(self.policy, self.path, clock=self.clock, **self.steps)
 
     def judge(
         self,

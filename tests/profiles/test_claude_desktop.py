@@ -10,7 +10,7 @@ import pytest
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import AmbiguousSkillError
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 from skillhouse.skill import RootRule, ScopeRule, SkillContent, load
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write
@@ -102,7 +102,7 @@ def test_the_start_is_the_working_directory_of_the_process(
     desk: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(desk.work)
-    here = Places.here()
+    here = Locations.here()
     assert here.start == desk.work
     roots = default_roots(start=here.start, home=desk.home, environment={}, profile=desk.profile)
     assert roots[1].path == desk.work / ".claude" / "skills"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
-from skillhouse.runtime.lens.near import TRAITS
+from skillhouse.runtime.lens.misplaced import TRAITS
 from skillhouse.skill import Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 

@@ -11,7 +11,7 @@ from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import Skill
-from skillhouse.tools import Need
+from skillhouse.tools import PermissionRequest
 from tests.runtime.places import make_places, write_skill
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -81,11 +81,11 @@ def test_the_permission_system_governs_loading(
 
 @pytest.mark.req("S004-89")
 def test_a_further_check_can_be_put_before_the_tool(tmp_path: Path) -> None:
-    def not_at_night(skill: Skill) -> Need | None:
+    def not_at_night(skill: Skill) -> PermissionRequest | None:
         if skill.name != "weather":
             return None
         late = Permission(action="at-night", resource=skill.name)
-        return Need(permission=late, default=Effect.DENY, why="it is late")
+        return PermissionRequest(permission=late, default=Effect.DENY, why="it is late")
 
     with Skillhouse(configured(make_places(tmp_path)), checks=[not_at_night]) as house:
         assert not house.call_sync("skill", {"name": "github"}).is_error

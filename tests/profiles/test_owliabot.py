@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.discovery import Root, discover, render_catalog
-from skillhouse.runtime import Places, Skillhouse, load_config
+from skillhouse.runtime import Locations, Skillhouse, load_config
 from skillhouse.skill import load, parse
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write
@@ -153,7 +153,7 @@ def test_markdown_and_the_built_in_tools_suffice(
     file = write(bot.home / ".owliabot" / "skills" / "hello" / "SKILL.md", text)
     # Without programs there is no sandbox either.
     monkeypatch.setenv("PATH", "")
-    places = Places(
+    places = Locations(
         start=bot.work, home=bot.home, environment={}, managed_file=bot.base / "none.toml"
     )
     with Skillhouse(load_config(places), profile="owliabot") as house:

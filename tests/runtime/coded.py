@@ -140,7 +140,7 @@ async def letting_go(house: Skillhouse) -> AsyncIterator[Skillhouse]:
         yield house
     finally:
         with anyio.CancelScope(shield=True):
-            await house.let_go()
+            await house.release_loop()
         house.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 
 
 def write_skill(directory: Path, description: str = "Does things.", body: str = "Body.\n") -> Path:
@@ -16,12 +16,12 @@ def write_skill(directory: Path, description: str = "Does things.", body: str = 
     return directory
 
 
-def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Places:
+def make_places(base: Path, environment: Mapping[str, str] | None = None) -> Locations:
     """Return places below `base`: a home, and a project that is a git repository."""
     home, project = base / "home", base / "project"
     home.mkdir(exist_ok=True)
     (project / ".git").mkdir(parents=True, exist_ok=True)
-    return Places(
+    return Locations(
         start=project,
         home=home,
         environment=environment or {},

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skillhouse.audit import AuditLog, read_records
 from skillhouse.floor import ConfigError
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 from skillhouse.runtime.client_config import CLIENTS, ClientConfigs, Standing, jsonc, toml_text
 from skillhouse.runtime.client_config.jsonc import NotEditableError
 from tests.runtime.places import make_places
@@ -23,12 +23,12 @@ ENTRY = {"command": "skillhouse", "args": ["mcp"]}
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> Locations:
     return make_places(tmp_path, {"PATH": ""})
 
 
 @pytest.fixture
-def configs(places: Places, tmp_path: Path) -> ClientConfigs:
+def configs(places: Locations, tmp_path: Path) -> ClientConfigs:
     return ClientConfigs(
         places=places,
         project=places.start,
@@ -236,7 +236,7 @@ def test_toml_that_cannot_take_a_table_is_not_edited(text: str) -> None:
 @pytest.mark.parametrize("client", [config.client for config in CLIENTS])
 @pytest.mark.parametrize("where", ["user", "project"])
 def test_install_and_uninstall_leave_nothing_behind(
-    configs: ClientConfigs, places: Places, client: str, where: str, tmp_path: Path
+    configs: ClientConfigs, places: Locations, client: str, where: str, tmp_path: Path
 ) -> None:
     before = sorted(places.home.rglob("*")) + sorted(places.start.rglob("*"))
     done = configs.install(client, where=where)
@@ -254,7 +254,7 @@ def test_install_and_uninstall_leave_nothing_behind(
 
 
 def test_a_file_with_comments_keeps_them_and_is_backed_up_once(
-    configs: ClientConfigs, places: Places, tmp_path: Path
+    configs: ClientConfigs, places: Locations, tmp_path: Path
 ) -> None:
     file = places.home / ".gemini/settings.json"
     file.parent.mkdir()
@@ -273,7 +273,7 @@ def test_a_file_with_comments_keeps_them_and_is_backed_up_once(
 
 
 def test_a_dry_run_shows_the_difference_and_changes_nothing(
-    configs: ClientConfigs, places: Places, tmp_path: Path
+    configs: ClientConfigs, places: Locations, tmp_path: Path
 ) -> None:
     change = configs.install("codex", dry_run=True)
     assert (change.action, change.done) == ("install", False)
@@ -282,7 +282,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(
     assert not (tmp_path / "audit.jsonl").exists()
 
 
-def test_what_we_did_not_write_is_left_alone(configs: ClientConfigs, places: Places) -> None:
+def test_what_we_did_not_write_is_left_alone(configs: ClientConfigs, places: Locations) -> None:
     file = places.home / ".claude.json"
     for entry, standing in (
         ({"command": "other", "args": []}, Standing.FOREIGN),
@@ -303,7 +303,7 @@ def test_what_we_did_not_write_is_left_alone(configs: ClientConfigs, places: Pla
 
 
 def test_an_entry_of_ours_that_somebody_changed_needs_force(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     configs.install("codex")
     file = places.home / ".codex/config.toml"
@@ -317,7 +317,7 @@ def test_an_entry_of_ours_that_somebody_changed_needs_force(
 
 
 def test_an_entry_is_written_anew_when_it_would_be_another(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     configs.install("opencode")
     again = configs.install("opencode-cli", arguments=("mcp", "--agent", "b"))
@@ -329,7 +329,7 @@ def test_an_entry_is_written_anew_when_it_would_be_another(
 
 
 def test_of_several_files_the_one_with_the_entry_is_meant_else_the_first(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     folder = places.home / ".config/opencode"
     folder.mkdir(parents=True)
@@ -342,7 +342,7 @@ def test_of_several_files_the_one_with_the_entry_is_meant_else_the_first(
 
 
 def test_a_file_that_the_client_itself_cannot_read_is_refused_with_the_entry_to_paste(
-    configs: ClientConfigs, places: Places
+    configs: ClientConfigs, places: Locations
 ) -> None:
     (places.start / ".mcp.json").write_text("{ // comment\n}")
     change = configs.install("claude-code", where="project")

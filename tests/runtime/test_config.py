@@ -9,11 +9,11 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Places, Settings, load_config
+from skillhouse.runtime import Locations, Settings, load_config
 from tests.runtime.places import make_places
 
 
-def write_user(places: Places, text: str) -> Path:
+def write_user(places: Locations, text: str) -> Path:
     places.user_file.parent.mkdir(parents=True, exist_ok=True)
     places.user_file.write_text(text, encoding="utf-8")
     return places.user_file
@@ -34,7 +34,7 @@ def test_managed_beats_flags_beats_environment_beats_project_beats_user(tmp_path
     flags = Settings(catalog_budget_tokens=4)
     silent = replace(places, environment={})
 
-    def budget(at: Places, given: Settings | None, project: Path | None) -> int | None:
+    def budget(at: Locations, given: Settings | None, project: Path | None) -> int | None:
         return load_config(at, given, project=project).catalog_budget_tokens
 
     assert budget(silent, None, None) == 1

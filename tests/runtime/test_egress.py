@@ -11,7 +11,7 @@ from skillhouse.net import EgressDecision, NetError
 from skillhouse.permission import Decision, Effect
 from skillhouse.runtime.egress import REQUESTS_MAX, EgressReport
 from skillhouse.skill import SkillIndex
-from skillhouse.tools import Need, Session
+from skillhouse.tools import PermissionRequest, Session
 
 ALLOWED = EgressDecision(
     allowed=True, method="GET", origin="https://shop.test", addresses=("192.0.2.1", "2001:db8::1")
@@ -32,7 +32,7 @@ def reporting(base: Path, effect: Effect) -> tuple[EgressReport, AuditLog]:
         skill_need=lambda skill: pytest.fail("no skill is asked for"),
     )
 
-    def decide(need: Need, _: Session) -> tuple[Decision, str]:
+    def decide(need: PermissionRequest, _: Session) -> tuple[Decision, str]:
         return Decision(effect=effect, layer="user", rule_index=0), f"rule {effect}"
 
     return EgressReport("curl https://shop.test", session, decide, log), log

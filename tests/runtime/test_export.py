@@ -12,7 +12,7 @@ import pytest
 from skillhouse.audit import read_records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.runtime import Places, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.runtime.export import (
     Action,
     Exporter,
@@ -40,7 +40,7 @@ class Place:
     """A home with a house in it."""
 
     def __init__(self, base: Path) -> None:
-        self.places: Places = make_places(base)
+        self.places: Locations = make_places(base)
         self.home = self.places.home
         self.project = self.places.start
         self.source = write_skill(self.home / ".config/skillhouse/skills/notes", "Takes notes.")

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk, description_chars
+from skillhouse.frontends.adapters.framework_bridge import (
+    OPENAI_CHARS,
+    FrameworkBridge,
+    description_chars,
+)
 from skillhouse.frontends.adapters.openai import skillhouse_tools
 from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.runtime import Skillhouse, configured
@@ -57,7 +61,7 @@ def test_a_provider_like_openai_gets_no_longer_description_than_it_takes(tmp_pat
     with house_with(tmp_path, 60) as house:
         for tool in skillhouse_tools(house):
             assert len(tool["description"]) <= OPENAI_CHARS
-        desk = Desk(house=house, channel="test")
+        desk = FrameworkBridge(house=house, channel="test")
         short, whole = (
             {t.name: t.description for t in desk.tools(n)} for n in (OPENAI_CHARS, None)
         )

@@ -86,11 +86,11 @@ def test_a_skill_that_is_new_since_is_asked_about(tmp_path: Path) -> None:
 def test_a_copy_of_a_trusted_project_is_not_trusted(tmp_path: Path) -> None:
     project_skill(tmp_path)
     house_at(tmp_path).trusting.trust()
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(tmp_path / "project", elsewhere)
+    remote_skills = tmp_path / "elsewhere"
+    shutil.copytree(tmp_path / "project", remote_skills)
     store = TrustStore(tmp_path / "home/.local/state/skillhouse")
     assert store.is_trusted(tmp_path / "project") is True
-    assert store.is_trusted(elsewhere) is False
+    assert store.is_trusted(remote_skills) is False
 
 
 def test_a_link_to_a_trusted_project_is_that_project(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from skillhouse.sandbox import (
     SandboxProfile,
     SandboxStatus,
     bubblewrap,
+    bubblewrap_cell,
     detect,
-    namespaced,
     python_cell,
     self_test,
 )
@@ -170,7 +170,7 @@ def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
 ):
     need(anyio.run(detect).level is Level.CGROUP, "no control groups")
     need("javascript" in installed(), "no Node.js")
-    monkeypatch.setattr(namespaced, "node_program", lambda: "/usr/bin/false")
+    monkeypatch.setattr(bubblewrap_cell, "node_program", lambda: "/usr/bin/false")
     status = anyio.run(self_test)
     assert status.level is Level.CGROUP
     assert [probe.name for probe in status.probes if not probe.passed] == ["javascript_cell_starts"]

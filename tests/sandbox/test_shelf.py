@@ -14,7 +14,7 @@ from skillhouse.floor import tree_digest
 from skillhouse.sandbox import (
     CellResult,
     CellSpec,
-    DirectoryShelf,
+    DirectorySource,
     RpcError,
     executor_methods,
 )
@@ -45,7 +45,7 @@ class Quiet:
         """Nothing was kept back."""
 
 
-def asked(shelf: DirectoryShelf, method: str, params: Any, runs: Any, **more: Any) -> Any:
+def asked(shelf: DirectorySource, method: str, params: Any, runs: Any, **more: Any) -> Any:
     """Return the answer of a method, after the skills were read."""
 
     async def scene() -> Any:
@@ -55,8 +55,8 @@ def asked(shelf: DirectoryShelf, method: str, params: Any, runs: Any, **more: An
     return anyio.run(scene)
 
 
-def read(*roots: Path) -> tuple[DirectoryShelf, Any]:
-    shelf = DirectoryShelf(roots, shared={})
+def read(*roots: Path) -> tuple[DirectorySource, Any]:
+    shelf = DirectorySource(roots, shared={})
     return shelf, anyio.run(shelf.reload)
 
 

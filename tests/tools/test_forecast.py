@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skillhouse
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http.status import Reader
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, explain_loading, rehearse
-from skillhouse.tools import Need, UnknownToolError, WriteGate
+from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
 from tests.runtime.places import make_places, write_skill
 
 HIDDEN = "# Notes\n\nHello\U000e0041\U000e0042.\n"
@@ -150,7 +150,7 @@ def test_a_forecast_is_what_the_gate_then_answers(
                 request = house.approvals.get(result.approval_id).request
                 assert request.reasons == found.reasons
                 assert request.title.removeprefix("not bound to files: ") == found.title
-                assert (request.level, request.is_for_page) == (
+                assert (request.level, request.out_of_band_only) == (
                     found.level,
                     found.on_page or found.level == "sign",
                 )
@@ -170,7 +170,7 @@ def test_a_forecast_names_the_rule_of_each_permission(tmp_path: Path) -> None:
 def test_a_need_alone_meets_the_tiers_as_a_call_does(tmp_path: Path) -> None:
     with house_at(tmp_path, (), TIERS[1], WriteGate(enabled=True)) as house:
         wanted = Permission(action="write", resource="")
-        need = Need(permission=wanted, default=Effect.ALLOW, why="a test")
+        need = PermissionRequest(permission=wanted, default=Effect.ALLOW, why="a test")
         found = house.forecast("write", {}, need=need)
         assert (found.effect, found.layer) == (Effect.DENY, "write gate")
     (tmp_path / "other").mkdir()
@@ -180,11 +180,11 @@ def test_a_need_alone_meets_the_tiers_as_a_call_does(tmp_path: Path) -> None:
 
 
 def test_adapters_ask_where_a_tier_does(tmp_path: Path) -> None:
-    """`Desk.may_ask` judged by itself, and did not know the tiers (G20)."""
+    """`FrameworkBridge.may_ask` judged by itself, and did not know the tiers (G20)."""
     allow = Rule(effect=Effect.ALLOW, action="write", pattern="*")
     write = ("write", {"path": "docs/b.txt", "content": "x"})
     with house_at(tmp_path, (allow,), TIERS[1], WriteGate()) as house:
-        desk = Desk(house=house, channel="some-framework")
+        desk = FrameworkBridge(house=house, channel="some-framework")
         assert desk.may_ask(*write)
         assert desk.call_sync(*write).status == "pending"
         assert not desk.may_ask("list", {"path": "."})

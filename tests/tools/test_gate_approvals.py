@@ -22,7 +22,7 @@ from skillhouse.approval import (
 from skillhouse.audit import read_records
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.tools import Gate, Need, Output, Plan, Session, ToolCall, ToolResult
+from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
 from skillhouse.tools.call import object_schema
 from skillhouse.tools.command_inputs import CommandInputs
 from tests.runtime.places import make_places, write_skill
@@ -191,7 +191,7 @@ class Transfer:
 
         values = dict(self._values())
         permission = Permission(action="sign", resource=arguments["to"])
-        need = Need(
+        need = PermissionRequest(
             permission=permission, default=Effect.ASK, why="signing", level=values.pop("level")
         )
         return Plan(needs=(need,), run=run, **values)
@@ -204,7 +204,7 @@ def caller_of(house: Skillhouse, tool: Transfer) -> Callable[..., ToolResult]:
         decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
         approvals=house.approvals,
         audit=house.audit_log,
-        place=house.policy.place,
+        workspace_root=house.policy.place,
     )
     session = Session(
         agent="default",

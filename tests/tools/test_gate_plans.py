@@ -18,7 +18,15 @@ from skillhouse.audit import AuditLog
 from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
 from skillhouse.sandbox import Completed, SandboxProfile
 from skillhouse.skill import SkillIndex
-from skillhouse.tools import ExecTool, Gate, Need, Session, ToolCall, ToolResult, Workspace
+from skillhouse.tools import (
+    ExecTool,
+    Gate,
+    PermissionRequest,
+    Session,
+    ToolCall,
+    ToolResult,
+    Workspace,
+)
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]
@@ -36,7 +44,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
     ("echo $HOME", None, frozenset(FILES)),
     ("ls", None, frozenset()),
 )
-"""A command, its params, and the files that its meaning depends on: a shell may load any of them."""
+"""A command, its params, and the files that its meaning depends on: a shell may load any."""
 CHANGES = ("nothing", *FILES, "deny", "ask", "network", "place", "timeout", "loaded")
 
 
@@ -83,7 +91,7 @@ class Desk:
         def layers(_: str) -> tuple[Layer, ...]:
             return (Layer(name="user", rules=tuple(self.rules)),)
 
-        def decided(need: Need, _: Session) -> tuple[Decision, str]:
+        def decided(need: PermissionRequest, _: Session) -> tuple[Decision, str]:
             return decide(layers(""), need.permission, default=need.default), need.why
 
         tool = ExecTool(
@@ -95,7 +103,9 @@ class Desk:
             environment={},
         )
         log = AuditLog(self.base / "audit.jsonl")
-        gate = Gate([tool], decide=decided, approvals=self.broker, audit=log, place=str(self.place))
+        gate = Gate(
+            [tool], decide=decided, approvals=self.broker, audit=log, workspace_root=str(self.place)
+        )
         approval_id = more.pop("approval_id", "")
         arguments = {"command": command, **({"params": list(params)} if params else {}), **more}
         wanted = ToolCall(name="exec", arguments=arguments, approval_id=approval_id)

@@ -1,4 +1,4 @@
-"""Tests of the tier policy at the door: tools/tier_gate.py and runtime/safeguards.py."""
+"""Tests of the tier policy at the door: tools/tier_gate.py and runtime/enforcement.py."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Unatt
 from skillhouse.audit import read_records, write_gate_lines
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, load_config
-from skillhouse.tools import Judged, Need, WriteGate
+from skillhouse.tools import EvaluatedPermission, PermissionRequest, WriteGate
 from tests.runtime.places import make_places
 from tests.tools.houses import Person
 
@@ -144,13 +144,13 @@ def test_what_signs_passes_the_same_gate_and_is_never_unasked(
     user: str, confirmation: bool, effect: str
 ) -> None:
     gate = WriteGate(enabled=True, allow_users=("mika",), confirmation=confirmation)
-    need = Need(
+    need = PermissionRequest(
         permission=Permission(action="sign", resource="tx"),
         default=Effect.ASK,
         why="signing",
         level="sign",
     )
-    asked = Judged(
+    asked = EvaluatedPermission(
         need=need, decision=Decision(effect=Effect.ASK, layer="default"), reason="signing"
     )
     assert gate.judged(asked, user).decision.effect.value == effect

@@ -73,8 +73,8 @@ def test_a_lasting_yes_to_a_skills_command_is_one_to_its_bytes(tmp_path: Path) -
         askers = ("", tree_digest(place))
         (place / "notes.md").write_text("Other bytes, another skill.\n")
         effects = [
-            decide(house.policy.layers("default", asker), wanted).effect
-            for asker in (*askers, tree_digest(place))
+            decide(house.policy.layers("default", origin_digest), wanted).effect
+            for origin_digest in (*askers, tree_digest(place))
         ]
         assert effects == [Effect.ASK, Effect.ALLOW, Effect.ASK]
         assert commands(house, "fix") == [("git status", "pending")]

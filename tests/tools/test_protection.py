@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES, spelled
-from skillhouse.permission.places import is_protected
+from skillhouse.permission.path_policy import is_protected
 from skillhouse.sandbox import fits
 from skillhouse.tools import protection
 from skillhouse.tools.call import RefusedError

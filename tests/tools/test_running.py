@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from skillhouse.permission import Tiers
+from skillhouse.permission import TierEngine
 from skillhouse.permission.call_table import lines
 from skillhouse.tools.running import RunningCalls
 from tests.permission.tiers import policy_of
@@ -32,8 +32,8 @@ class Cells:
         self.is_busy = False
 
 
-def tiers_at(base: Path) -> Tiers:
-    return Tiers(policy_of(), base / "state.sqlite3")
+def tiers_at(base: Path) -> TierEngine:
+    return TierEngine(policy_of(), base / "state.sqlite3")
 
 
 async def hangs(calls: RunningCalls, told: list[str], begun: anyio.Event | None = None) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import Skill, SkillIndex
-from skillhouse.tools import Need, Sessions
+from skillhouse.tools import PermissionRequest, Sessions
 from skillhouse.tools.session import SESSIONS_MAX
 
 NOTHING = SkillIndex((), shadowed=(), diagnostics=())
 
 
 def sessions() -> Sessions:
-    def no_need(_: Skill) -> Need:
+    def no_need(_: Skill) -> PermissionRequest:
         raise AssertionError
 
     return Sessions(no_need)
@@ -44,9 +44,13 @@ def test_the_conversation_that_was_used_longest_ago_goes_first() -> None:
 def test_a_conversation_with_a_skill_of_another_server_stays_longest() -> None:
     """Its commands need a yes for that skill; a conversation that began anew would not ask."""
     kept = sessions()
-    acting = kept.get("default", "local", "mcp", NOTHING, session_id="acting")
+    active_remote_requests = kept.get("default", "local", "mcp", NOTHING, session_id="acting")
     wanted = Permission(action="skill_code", resource="docs:a")
-    acting.acting["f"] = Need(permission=wanted, default=Effect.ASK, why="w", level="write")
+    active_remote_requests.active_remote_requests["f"] = PermissionRequest(
+        permission=wanted, default=Effect.ASK, why="w", level="write"
+    )
     for number in range(SESSIONS_MAX + 5):
         kept.get("default", "local", "mcp", NOTHING, session_id=str(number))
-    assert kept.get("default", "local", "mcp", NOTHING, session_id="acting") is acting
+    assert (
+        kept.get("default", "local", "mcp", NOTHING, session_id="acting") is active_remote_requests
+    )

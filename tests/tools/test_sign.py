@@ -39,10 +39,10 @@ from skillhouse.signer.service import Service
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     TRANSACTION_PAGE,
-    Agreed,
     Gate,
-    Need,
+    PermissionRequest,
     Plan,
+    RedeemedApprovals,
     RefusedError,
     Session,
     SignTool,
@@ -70,7 +70,7 @@ class Desk:
     tool: SignTool
     keys: dict[str, KeyInfo]
     yeses: dict[str, str] = field(default_factory=dict)
-    agreed: Agreed = field(default_factory=Agreed)
+    agreed: RedeemedApprovals = field(default_factory=RedeemedApprovals)
 
     def plan(self, **arguments: Any) -> Plan:
         return self.tool.plan(arguments, NOBODY)
@@ -87,7 +87,7 @@ def at_desk(base: Path, work: Callable[[Desk], Awaitable[None]]) -> None:
 
 def desk_of(base: Path, signer: Signer, clock: Clock) -> Desk:
     yeses: dict[str, str] = {}
-    agreed = Agreed()
+    agreed = RedeemedApprovals()
 
     def approval(binding: Digest) -> str:
         return agreed.take(binding) or yeses.pop(binding, "")
@@ -282,7 +282,7 @@ def test_a_session_key_that_ended_is_refused_early_and_leads_to_a_person(tmp_pat
 def gate_of(desk: Desk, base: Path, channel: Any, *rules: Rule) -> Gate:
     layers = (Layer(name="user", rules=rules),)
 
-    def decided(need: Need, _: Session) -> tuple[Decision, str]:
+    def decided(need: PermissionRequest, _: Session) -> tuple[Decision, str]:
         return decide(layers, need.permission, default=need.default), need.why
 
     return Gate(
@@ -290,7 +290,7 @@ def gate_of(desk: Desk, base: Path, channel: Any, *rules: Rule) -> Gate:
         decide=decided,
         approvals=ApprovalBroker(base, matches=matches, channels=[channel]),
         audit=AuditLog(base / "audit.jsonl"),
-        place=str(base),
+        workspace_root=str(base),
         agreed=desk.agreed,
     )
 
@@ -323,7 +323,7 @@ def test_through_the_gate_a_person_sees_the_truth_then_the_signer_signs(tmp_path
             # What was decoded here stands before what the model wrote.
             labels = [label for label, _ in asked.facts]
             assert labels.index("to") < labels.index("data")
-            assert (asked.always, asked.patterns, asked.is_for_page) == ((), (), True)
+            assert (asked.always, asked.patterns, asked.out_of_band_only) == ((), (), True)
             assert dict(asked.facts)["content"] == json.loads(asked.content)["binding"]
             assert (await gate.call(call, NOBODY)).status == "denied"
 
@@ -346,7 +346,7 @@ def test_a_rule_that_allows_is_no_persons_yes(tmp_path: Path) -> None:
             result = await gate.call(ToolCall(name="sign", arguments=arguments), NOBODY)
             assert result.status == status
         # The caller's own channel was asked about the main key, and its yes did not count.
-        assert [request.is_for_page for request in person.asked] == [True]
+        assert [request.out_of_band_only for request in person.asked] == [True]
 
     at_desk(tmp_path, work)
 

@@ -260,7 +260,7 @@ def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     async def scene(house: Skillhouse) -> list[tuple[str, bool]]:
         asked = [await house.call(f"{name}:look", {}) for name in ("low", "high")]
         requests = [house.approvals.get(one.approval_id or "").request for one in asked]
-        return [(request.level, request.is_for_page) for request in requests]
+        return [(request.level, request.out_of_band_only) for request in requests]
 
     # A rule that allows lets what may write start, as it does any other; what signs, never.
     assert played(house, scene) == [("write", False), ("sign", True)]
@@ -544,7 +544,7 @@ def test_a_signature_for_a_skill_is_decided_on_the_page_too(
         assert refused.status == "error"
         assert "not approved yet" in refused.content
         (asked,) = house.approvals.pending()
-        assert (asked.request.tool, asked.request.is_for_page) == ("sign", True)
+        assert (asked.request.tool, asked.request.out_of_band_only) == ("sign", True)
         answer(house, asked.id, Answer.ONCE, channel="page")
         signed = await started()
         assert signed.status == "ok"

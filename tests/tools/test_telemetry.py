@@ -17,8 +17,8 @@ from skillhouse.audit import read_records
 from skillhouse.floor import conventions as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.config import NetSettings
+from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.sandbox import CellResult, Completed, Level, SandboxError, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
@@ -29,7 +29,7 @@ from tests.remote.mcp_liar import Liar, skill_file
 from tests.runtime.coded import best_sandbox, coded_house, write_code
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person
-from tests.tools.test_elsewhere import house_with
+from tests.tools.test_remote_skills import house_with
 
 SECRET = "sk-0123456789abcdefghij"
 RULES = (
@@ -57,7 +57,7 @@ class FixedLauncher:
         return answer
 
 
-class FixedCells(Cells):
+class FixedCells(SandboxProvider):
     """Cells of a house that has such a launcher."""
 
     def __init__(self, launcher: FixedLauncher) -> None:
@@ -120,7 +120,7 @@ def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
             for number, (name, arguments) in enumerate(calls, 1):
                 ids: dict[str, Any] = {"call_id": f"call-{number}", "session_id": "talk-1"}
                 await house.call(name, arguments, **ids)
-            await house.let_go()
+            await house.release_loop()
             house.close()
 
     anyio.run(main)

@@ -25,7 +25,15 @@ from skillhouse.net import (
 )
 from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
 from skillhouse.skill import SkillIndex, parse, validate
-from skillhouse.tools import FetchTool, Gate, Need, Session, ToolCall, ToolResult, WebSearchTool
+from skillhouse.tools import (
+    FetchTool,
+    Gate,
+    PermissionRequest,
+    Session,
+    ToolCall,
+    ToolResult,
+    WebSearchTool,
+)
 from skillhouse.tools.web import NO_PROVIDER
 from tests.net.servers import LOOPBACK, fixed, ok, redirect, serving
 from tests.tools.houses import Person
@@ -69,10 +77,10 @@ class Door:
             decide=self._decide,
             approvals=ApprovalBroker(base, matches=matches, channels=[self.person]),
             audit=self.log,
-            place=str(base),
+            workspace_root=str(base),
         )
 
-    def _decide(self, need: Need, session: Session) -> tuple[Decision, str]:
+    def _decide(self, need: PermissionRequest, session: Session) -> tuple[Decision, str]:
         return decide(self._layers, need.permission, default=need.default), need.why
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:

@@ -6,6 +6,7 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.approval.answer_policy import allowed_answers as allowed_answers
     from skillhouse.approval.broker import ApprovalBroker as ApprovalBroker
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
     from skillhouse.approval.connections import Connections as Connections
@@ -39,30 +40,10 @@ if TYPE_CHECKING:
     from skillhouse.approval.signing import verified_id as verified_id
     from skillhouse.approval.tokens import Issuer as Issuer
     from skillhouse.approval.tokens import Tokens as Tokens
-    from skillhouse.approval.waiting import Settled as Settled
+    from skillhouse.approval.waiting import ApprovalOutcome as ApprovalOutcome
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
     from skillhouse.approval.webhook import checked_url as checked_url
-    from skillhouse.approval.who import offered as offered
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "broker": "ApprovalBroker ApprovalEvent",
-            "connections": "Connections new_connection",
-            "devices": "Device DeviceAnswer Devices Unpaired",
-            "grants": "OWNER Grant GrantStore grant_patterns may_last",
-            "record": "Approval State",
-            "request": (
-                "Answer ApprovalError ApprovalRequest Asked Channel Level "
-                "Pattern Reply Unattended canonical content_digest session_key"
-            ),
-            "settings": "ApprovalSettings",
-            "signing": "SignatureError signed_headers verified_id",
-            "tokens": "Issuer Tokens",
-            "waiting": "Settled",
-            "webhook": "WebhookChannel checked_url",
-            "who": "offered",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from skillhouse.approval.answer_policy import allowed_answers, rejection
 from skillhouse.approval.connections import Connections
 from skillhouse.approval.grants import Grant, GrantStore
 from skillhouse.approval.ledger import Ledger
@@ -25,9 +26,8 @@ from skillhouse.approval.request import (
     Reply,
     session_key,
 )
-from skillhouse.approval.settings import TIRED_SECONDS, ApprovalSettings
-from skillhouse.approval.waiting import Settled, Turns, heard, settled
-from skillhouse.approval.who import offered, refusal
+from skillhouse.approval.settings import DENIAL_COOLDOWN_SECONDS, ApprovalSettings
+from skillhouse.approval.waiting import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -75,7 +75,7 @@ class ApprovalBroker:
         self._ledger = Ledger(state_directory, self.settings, clock)
         self._matches = matches
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
-        self._turns = Turns()
+        self._turns = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
@@ -176,10 +176,10 @@ class ApprovalBroker:
             device=device,
             device_name=device_name,
         )
-        why_not = refusal(found.request, reply)
+        why_not = rejection(found.request, reply)
         if why_not:
             raise ApprovalError("not-allowed", f"the answer does not count: {why_not}")
-        if answer not in offered(found.request):
+        if answer not in allowed_answers(found.request):
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
         if not self._ledger.answer(found, reply, self._lasting(found.request, reply)):
             now = self._ledger.get(approval_id) or found
@@ -233,7 +233,7 @@ class ApprovalBroker:
             raise ApprovalError("clock", "the clock went back since the question was asked")
         raise ApprovalError(*closed(found))
 
-    async def settle(self, request: ApprovalRequest, given: str = "") -> Settled:
+    async def request_approval(self, request: ApprovalRequest, given: str = "") -> ApprovalOutcome:
         """Return how a question stands: answered before, answered now, or still open.
 
         Calls of one conversation are asked about one after the other.
@@ -248,12 +248,14 @@ class ApprovalBroker:
                 if is_new:
                     self._tell("asked", found)
                 if found.state is State.OPEN and not given:
-                    found = await heard(self, self._ledger, found, waits=bool(self._subscribers))
+                    found = await wait_for_answer(
+                        self, self._ledger, found, waits=bool(self._subscribers)
+                    )
             except ApprovalError as error:
-                return Settled(status="denied", reason=str(error))
+                return ApprovalOutcome(status="denied", reason=str(error))
             if found.state is State.DENIED:
                 await in_thread(lambda: self._ledger.delivered(found.id))
-            return settled(found)
+            return outcome_of(found)
 
     def _question(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
         """Return the question about a call, and whether it was not there before."""
@@ -266,7 +268,7 @@ class ApprovalBroker:
             raise another_client(found)
         if found is not None:
             return found, False
-        self._refuse_tired(request)
+        self._refuse_in_cooldown(request)
         return self._opened(request), True
 
     def revoke(self, grant_id: str) -> bool:
@@ -340,25 +342,25 @@ class ApprovalBroker:
             if not self.settings.reject_all:
                 return
             word = "another call of this conversation was refused"
-            settled = dataclasses.replace(reply, message=word)
+            outcome_of = dataclasses.replace(reply, message=word)
         elif reply.answer in LASTING:
-            settled = dataclasses.replace(
+            outcome_of = dataclasses.replace(
                 reply, answer=Answer.ONCE, message=f"covered by the answer to {answered.id}"
             )
         else:
             return
         for other in self._ledger.open_ones():
             if self._is_settled(other.request, request, reply) and self._ledger.answer(
-                other, settled, ()
+                other, outcome_of, ()
             ):
                 self._tell("answered", self._ledger.get(other.id) or other)
 
     def _is_settled(self, other: ApprovalRequest, request: ApprovalRequest, reply: Reply) -> bool:
-        if refusal(other, reply):
+        if rejection(other, reply):
             return False
         if reply.answer is Answer.NO:
             return other.connection_key == request.connection_key
-        if other.is_for_page or (other.user, other.agent) != (request.user, request.agent):
+        if other.out_of_band_only or (other.user, other.agent) != (request.user, request.agent):
             return False
         if reply.answer is Answer.SESSION and other.connection_key != request.connection_key:
             return False
@@ -374,9 +376,9 @@ class ApprovalBroker:
             for asked in other.asked
         )
 
-    def _refuse_tired(self, request: ApprovalRequest) -> None:
-        last_ms = self._ledger.noes(request.session, request.tool)
-        left = last_ms + TIRED_SECONDS * 1000 - self._ledger.now_ms()
+    def _refuse_in_cooldown(self, request: ApprovalRequest) -> None:
+        last_ms = self._ledger.repeated_denial_ms(request.session, request.tool)
+        left = last_ms + DENIAL_COOLDOWN_SECONDS * 1000 - self._ledger.now_ms()
         if last_ms and left > 0:
             raise ApprovalError(
                 "denied",

@@ -15,10 +15,10 @@ from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, 
 from skillhouse.approval.settings import (
     CLOCK_BACK_SECONDS,
     CONTENT_SECONDS,
+    DENIAL_COOLDOWN_AFTER,
     KEPT_MAX,
     KEPT_SECONDS,
     RATE_SECONDS,
-    TIRED_AFTER,
     YES_SECONDS,
     ApprovalSettings,
 )
@@ -220,16 +220,16 @@ class Ledger:
         """Return questions of any state, newest first."""
         return self._select("ORDER BY rowid DESC LIMIT ?", limit)
 
-    def noes(self, session: str, tool: str) -> int:
-        """Return when a person said the last of `TIRED_AFTER` noes in a row, or 0."""
+    def repeated_denial_ms(self, session: str, tool: str) -> int:
+        """Return when a person said the last of `DENIAL_COOLDOWN_AFTER` noes in a row, or 0."""
         found = self._select(
             "WHERE session = ? AND tool = ? AND answer <> '' AND answered_by <> '' "
             "ORDER BY closed_ms DESC, rowid DESC LIMIT ?",
             session,
             tool,
-            TIRED_AFTER,
+            DENIAL_COOLDOWN_AFTER,
         )
-        if len(found) < TIRED_AFTER or any(f.answer != Answer.NO.value for f in found):
+        if len(found) < DENIAL_COOLDOWN_AFTER or any(f.answer != Answer.NO.value for f in found):
             return 0
         return found[0].closed_ms
 

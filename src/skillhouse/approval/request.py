@@ -109,7 +109,7 @@ class ApprovalRequest:
         return session_key(self.agent, self.user, self.channel, self.client, self.connection)
 
     @property
-    def is_for_page(self) -> bool:
+    def out_of_band_only(self) -> bool:
         """Whether only the transaction page and paired devices decide it."""
         return self.on_page or self.level == "sign"
 

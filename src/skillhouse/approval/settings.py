@@ -38,9 +38,9 @@ class ApprovalSettings:
 
 
 RATE_SECONDS = 600
-TIRED_AFTER = 3
+DENIAL_COOLDOWN_AFTER = 3
 """Noes in a row to one kind of call in a conversation, after which it is not asked about."""
-TIRED_SECONDS = 300
+DENIAL_COOLDOWN_SECONDS = 300
 """How long that lasts from the latest no; then a person is asked again, so nobody is locked out."""
 KEPT_SECONDS = 30 * 86_400
 """How long closed questions are kept."""

@@ -49,7 +49,7 @@ class Tokens:
         """
         if question.state is not State.OPEN:
             raise ApprovalError("answered", f"approval `{question.id}` is not open")
-        if question.request.is_for_page:
+        if question.request.out_of_band_only:
             raise ApprovalError("not-offered", "such a call is decided on the page itself")
         token = secrets.token_hex(TOKEN_BYTES)
         now = int(self._clock() * 1000)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from anyio.lowlevel import RunVar
 
+from skillhouse.approval.answer_policy import allowed_answers
 from skillhouse.approval.record import Approval, State, closed
 from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
-from skillhouse.approval.who import offered
 from skillhouse.floor import StateError
 from skillhouse.floor.threads import in_thread
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class ApprovalOutcome:
     """How a question stands."""
 
     status: Literal["approved", "denied", "pending"]
@@ -37,7 +37,7 @@ class Settled:
     """None when the question was not even asked."""
 
 
-class Turns:
+class SessionLocks:
     """Lets one question of a conversation be asked at a time; the others wait in line (S000-81)."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Turns:
                 del locks[session]
 
 
-async def heard(
+async def wait_for_answer(
     broker: ApprovalBroker, ledger: Ledger, question: Approval, *, waits: bool
 ) -> Approval:
     """Ask all channels at once and return the question with the first valid answer.
@@ -131,7 +131,7 @@ async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval
     if isinstance(reply, Answer):
         reply = Reply(answer=reply, by=request.user, channel=request.channel)
     answer = reply.answer
-    if answer in LASTING and answer not in offered(request):
+    if answer in LASTING and answer not in allowed_answers(request):
         answer = Answer.ONCE
     try:
         await in_thread(
@@ -151,10 +151,10 @@ async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval
     return True
 
 
-def settled(found: Approval) -> Settled:
+def outcome_of(found: Approval) -> ApprovalOutcome:
     """Return how a question stands after it was asked."""
     if found.state is State.APPROVED:
-        return Settled(status="approved", reason="", approval=found)
+        return ApprovalOutcome(status="approved", reason="", approval=found)
     if found.state is State.OPEN:
-        return Settled(status="pending", reason="waits for an answer", approval=found)
-    return Settled(status="denied", reason=closed(found)[1], approval=found)
+        return ApprovalOutcome(status="pending", reason="waits for an answer", approval=found)
+    return ApprovalOutcome(status="denied", reason=closed(found)[1], approval=found)

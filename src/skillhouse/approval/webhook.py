@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
+from skillhouse.approval.answer_policy import allowed_answers
 from skillhouse.approval.request import ApprovalRequest
 from skillhouse.approval.signing import secret_bytes, signed_headers
-from skillhouse.approval.who import offered
 from skillhouse.floor import ConfigError, SkillhouseError
 
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
@@ -83,7 +83,7 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
         "reasons": list(request.reasons),
         "level": request.level,
         "user": request.user,
-        "answers": [answer.value for answer in offered(request)],
+        "answers": [answer.value for answer in allowed_answers(request)],
         "always": list(request.always),
         "expires_ms": request.expires_ms,
         "page": f"{page}/approvals/{request.id}" if page else "",

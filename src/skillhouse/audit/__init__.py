@@ -5,7 +5,6 @@ from skillhouse.audit.health import Trouble, stuck, troubles
 from skillhouse.audit.keys import checkpoint_key
 from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.log import AuditLog
-from skillhouse.audit.moment import timestamp
 from skillhouse.audit.reading import AuditEntry, Query, entries_of, find_record, read_records
 from skillhouse.audit.record import (
     AuditDraft,
@@ -18,6 +17,7 @@ from skillhouse.audit.record import (
 from skillhouse.audit.redaction import is_secret_name, redacted, without_secrets
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.stats import Stats, stats_of
+from skillhouse.audit.timestamps import timestamp
 from skillhouse.audit.verify import Verification, verify_log
 from skillhouse.audit.waiting import Degraded
 from skillhouse.audit.walk import Problem

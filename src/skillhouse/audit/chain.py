@@ -15,11 +15,11 @@ from skillhouse.audit.files import identity, open_file, read_at, stat_at, sync_d
 from skillhouse.audit.head import Head, HeadFile, head_of
 from skillhouse.audit.keys import KEY_BYTES, Keys, make_keys, read_keys
 from skillhouse.audit.known import KnownSecrets
-from skillhouse.audit.line import Said, opened, said, sealed
+from skillhouse.audit.line import EncodedRecord, encode_record, opened, sealed
 from skillhouse.audit.lines import chunks, split
-from skillhouse.audit.moment import DAY_MILLISECONDS, day_number, day_of, timestamp, ulid
 from skillhouse.audit.record import AuditDraft, AuditError
 from skillhouse.audit.tail import Tail, read_tail
+from skillhouse.audit.timestamps import DAY_MILLISECONDS, day_number, day_of, timestamp, ulid
 from skillhouse.audit.unreadable import LineError
 from skillhouse.floor import make_private, opened_problem
 from skillhouse.floor.lock import try_lock, unlock
@@ -112,7 +112,9 @@ class ChainFile:
         if self._handle != -1:
             unlock(self._handle)
 
-    def append(self, told: Said, milliseconds: int, *, record_id: str = "", durable: bool) -> bytes:
+    def append(
+        self, told: EncodedRecord, milliseconds: int, *, record_id: str = "", durable: bool
+    ) -> bytes:
         """Write a record, between `begin` and `end`; return its line.
 
         Raises:
@@ -374,5 +376,5 @@ def _end_of_day(milliseconds: int) -> int:
     return (milliseconds // DAY_MILLISECONDS + 1) * DAY_MILLISECONDS
 
 
-def _own(draft: AuditDraft) -> Said:
-    return said(draft, KnownSecrets())
+def _own(draft: AuditDraft) -> EncodedRecord:
+    return encode_record(draft, KnownSecrets())

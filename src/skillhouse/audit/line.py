@@ -68,7 +68,7 @@ _PLAIN = {str, int, bool, type(None)}
 _encoded = msgspec.json.Encoder(order="sorted").encode
 
 
-class Said(NamedTuple):
+class EncodedRecord(NamedTuple):
     """What a draft puts into a record: secrets hidden, texts cut, arguments digested."""
 
     front: bytes
@@ -77,7 +77,7 @@ class Said(NamedTuple):
     """JSON members behind the hash, whose digest is hashed."""
 
 
-def said(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> Said:
+def encode_record(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> EncodedRecord:
     """Return what the draft puts into a record.
 
     Raises:
@@ -104,7 +104,7 @@ def said(draft: AuditDraft, known: KnownSecrets, *, boot: str = "") -> Said:
     ).encode()
     permissions, behind = _fitted(draft, known, MAX_LINE - _PLACE - len(front))
     preview = hashlib.sha256(behind).hexdigest().encode()
-    return Said(
+    return EncodedRecord(
         b'%b,"permissions":%b,"preview_digest":"%b"' % (front, permissions, preview), behind
     )
 
@@ -131,7 +131,7 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
 
 
 def sealed(
-    told: Said, keys: Keys, *, record_id: str, seq: int, ts: str, prev: str
+    told: EncodedRecord, keys: Keys, *, record_id: str, seq: int, ts: str, prev: str
 ) -> tuple[bytes, str]:
     """Return the line of a record at its place in the chain, and its hash."""
     body = b'{"id":"%b","seq":%d,"ts":"%b",%b,"prev":"%b"' % (
@@ -145,7 +145,7 @@ def sealed(
     return b'%b%b%b",%b}\n' % (body, HASH, found.encode(), told.behind), found
 
 
-def unsealed(told: Said, *, record_id: str, ts: str) -> AuditRecord:
+def unsealed(told: EncodedRecord, *, record_id: str, ts: str) -> AuditRecord:
     """Return a record that has no place in the chain yet."""
     line = b'{"id":"%b","seq":0,"ts":"%b",%b,"prev":"","hash":"",%b}'
     return record_of(line % (record_id.encode(), ts.encode(), told.front, told.behind))

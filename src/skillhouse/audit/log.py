@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from skillhouse.audit.archive_compactor import ArchiveCompactor
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.audit.known import KnownSecrets, Secrets
-from skillhouse.audit.line import id_of, record_of, said, unsealed
-from skillhouse.audit.moment import timestamp, ulid
+from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
 from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
 from skillhouse.audit.redaction import LONG_TEXT, clean_text, redacted
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.tail import torn_facts
-from skillhouse.audit.tidier import Tidier
+from skillhouse.audit.timestamps import timestamp, ulid
 from skillhouse.audit.verify import Progress, Verification, verify_log
 from skillhouse.audit.waiting import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
 from skillhouse.floor import lock as locks
@@ -42,7 +42,7 @@ class AuditLog:
     _chain: ChainFile
     _mutex: threading.Lock
     _timer: threading.Timer | None
-    _tidier: Tidier
+    _tidier: ArchiveCompactor
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class AuditLog:
         self._mutex = threading.Lock()
         self._timer = None
         self._is_tidied = False
-        self._tidier = Tidier(self.path, self._retention, self._clock, self.append_read)
+        self._tidier = ArchiveCompactor(self.path, self._retention, self._clock, self.append_read)
         self._chain = ChainFile(
             self.path,
             key=self.key,
@@ -260,7 +260,7 @@ class AuditLog:
         try:
             milliseconds = round(self._clock() * 1_000)
             ts = timestamp(milliseconds)
-            told = said(draft, self._known_secrets(), boot=self._boot)
+            told = encode_record(draft, self._known_secrets(), boot=self._boot)
             return Pending(milliseconds, ts, told)
         except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
             message = f"arguments of `{draft.tool}` cannot be recorded"

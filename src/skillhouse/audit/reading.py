@@ -12,7 +12,7 @@ from skillhouse.audit.keys import Keys, read_keys
 from skillhouse.audit.line import opened
 from skillhouse.audit.lines import backwards
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
-from skillhouse.audit.reduced import archive_lines
+from skillhouse.audit.redacted_archive import archive_lines
 from skillhouse.audit.snapshot import Snapshot, take_snapshot
 from skillhouse.audit.unreadable import LineError
 

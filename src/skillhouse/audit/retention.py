@@ -16,9 +16,9 @@ from skillhouse.audit.archives import (
 )
 from skillhouse.audit.keys import Keys
 from skillhouse.audit.line import opened
-from skillhouse.audit.moment import day_number, day_of
 from skillhouse.audit.record import AuditDraft, AuditError
-from skillhouse.audit.reduced import archive_lines, is_permanent, reduced_lines
+from skillhouse.audit.redacted_archive import archive_lines, is_permanent, reduced_lines
+from skillhouse.audit.timestamps import day_number, day_of
 from skillhouse.audit.unreadable import LineError
 from skillhouse.audit.verify import archive_problem
 

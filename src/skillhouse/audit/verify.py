@@ -14,7 +14,7 @@ from skillhouse.audit.head import Head, head_of
 from skillhouse.audit.keys import Keys, read_keys
 from skillhouse.audit.lines import chunks, split
 from skillhouse.audit.record import AuditError, AuditRecord
-from skillhouse.audit.reduced import archive_lines
+from skillhouse.audit.redacted_archive import archive_lines
 from skillhouse.audit.snapshot import take_snapshot
 from skillhouse.audit.walk import Problem, Walk
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.audit.known import KnownSecrets
-from skillhouse.audit.line import Said, said
+from skillhouse.audit.line import EncodedRecord, encode_record
 from skillhouse.audit.record import AuditDraft
 
 
@@ -33,7 +33,7 @@ class Pending(NamedTuple):
 
     milliseconds: int
     ts: str
-    told: Said
+    told: EncodedRecord
     id: str = ""
     """Given while the record waits, so that its outcome can name it."""
 
@@ -52,7 +52,7 @@ def boot_id() -> str:
         return ""
 
 
-def gap_note(since: str, dropped: int, refused: int, boot: str) -> Said:
+def gap_note(since: str, dropped: int, refused: int, boot: str) -> EncodedRecord:
     """Return the record of how long the log was down, and what that cost."""
     detail: dict[str, object] = {"since": since}
     if dropped:
@@ -62,7 +62,7 @@ def gap_note(since: str, dropped: int, refused: int, boot: str) -> Said:
     return repair_note("the log was down", detail, boot)
 
 
-def repair_note(reason: str, detail: dict[str, object], boot: str) -> Said:
+def repair_note(reason: str, detail: dict[str, object], boot: str) -> EncodedRecord:
     """Return the record of something that was wrong with the log and is over."""
     draft = AuditDraft(kind="repair", tool="audit", reason=reason, detail=detail)
-    return said(draft, KnownSecrets(), boot=boot)
+    return encode_record(draft, KnownSecrets(), boot=boot)

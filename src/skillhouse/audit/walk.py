@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from skillhouse.audit.keys import Keys
 from skillhouse.audit.line import MAX_LINE, opened
 from skillhouse.audit.record import ZEROS, AuditRecord
-from skillhouse.audit.reduced import Gap, gap_of
+from skillhouse.audit.redacted_archive import Gap, gap_of
 from skillhouse.audit.tail import torn_facts
 from skillhouse.audit.unreadable import LineError
 

@@ -7,25 +7,16 @@ neither watches.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.discovery.build_index import discover as discover
     from skillhouse.discovery.catalog import Catalog as Catalog
     from skillhouse.discovery.catalog import catalog_under as catalog_under
     from skillhouse.discovery.catalog import render_catalog as render_catalog
     from skillhouse.discovery.compact import within as within
-    from skillhouse.discovery.discovering import discover as discover
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
     from skillhouse.discovery.roots import git_root as git_root
     from skillhouse.discovery.watching import watch as watch
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "catalog": "Catalog catalog_under render_catalog",
-            "compact": "within",
-            "discovering": "discover",
-            "roots": "Root default_roots git_root",
-            "watching": "watch",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

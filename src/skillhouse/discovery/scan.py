@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import skillhouse.skill as skill_room
-from skillhouse.discovery.observed import (
+from skillhouse.discovery.cached_scan import (
     FIELDS,
     NOT_TRUSTED,
     PART_FILES,

@@ -6,11 +6,11 @@ from typing import Any
 
 from skillhouse.discovery import Catalog
 from skillhouse.frontends.text import counted
-from skillhouse.runtime import View
+from skillhouse.runtime import AgentView
 from skillhouse.tools import list_room
 
 
-def catalog_report(view: View) -> dict[str, Any]:
+def catalog_report(view: AgentView) -> dict[str, Any]:
     """Return the bounds of an agent's catalogs, and how many skills are in each and left out.
 
     `tool` is the list in the skill tool's description; null where the profile has none there.
@@ -29,7 +29,7 @@ def catalog_report(view: View) -> dict[str, Any]:
     }
 
 
-def catalog_notes(report: dict[str, Any], view: View) -> list[str]:
+def catalog_notes(report: dict[str, Any], view: AgentView) -> list[str]:
     """Return a line for people about each catalog of a report that leaves out skills."""
     if view.profile.catalog.exposure == "search":
         # Skills are found by search alone there, and nothing is left out of a list.

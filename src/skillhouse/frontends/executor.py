@@ -21,8 +21,7 @@ import anyio
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.sandbox import (
-    CallContext,
-    DirectoryShelf,
+    DirectorySource,
     Executor,
     Method,
     RemoteHost,
@@ -30,6 +29,7 @@ from skillhouse.sandbox import (
     RpcError,
     RpcServer,
     SandboxStatus,
+    ServedCall,
     executor_methods,
 )
 from skillhouse.sandbox.rpc import UNAVAILABLE
@@ -75,10 +75,10 @@ async def run_executor(
         OSError: the address cannot be had.
         ValueError: the token or the core's address is none.
     """
-    shelf = DirectoryShelf(settings.skills, shared=settings.shared)
+    shelf = DirectorySource(settings.skills, shared=settings.shared)
     clients: dict[int, RpcClient] = {}
 
-    def host(context: CallContext) -> RemoteHost:
+    def host(context: ServedCall) -> RemoteHost:
         if context.port not in clients:
             clients[context.port] = RpcClient(at_port(settings.core, context.port), settings.token)
         return RemoteHost(clients[context.port], context.capability)

@@ -76,16 +76,16 @@ def explanation_value(found: Explanation) -> dict[str, Any]:
         "reason": found.reason,
         "rules": [
             {
-                "layer": spoke.layer,
-                "rule_index": spoke.rule_index,
-                "effect": spoke.rule.effect.value,
-                "action": spoke.rule.action,
-                "pattern": spoke.rule.pattern,
-                "reason": spoke.rule.reason,
-                "is_verdict": spoke.is_verdict,
-                "decided": spoke.decided,
+                "layer": matched.layer,
+                "rule_index": matched.rule_index,
+                "effect": matched.rule.effect.value,
+                "action": matched.rule.action,
+                "pattern": matched.rule.pattern,
+                "reason": matched.rule.reason,
+                "is_verdict": matched.is_verdict,
+                "decided": matched.decided,
             }
-            for spoke in found.spoke
+            for matched in found.matched
         ],
     }
 

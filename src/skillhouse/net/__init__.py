@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from skillhouse.net.url import Target as Target
     from skillhouse.net.url import parse_url as parse_url
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "client": "Response fetch open_stream",
-            "errors": "NetError",
-            "methods": "METHODS",
-            "policy": "HostRule NetLimits NetPolicy host_rule",
-            "proxy": "EgressDecision EgressProxy",
-            "route": "Route",
-            "search": "BraveSearch Found SearchProvider SearxngSearch",
-            "secret": "SecretBinding leaked masked names_in",
-            "url": "Target parse_url",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

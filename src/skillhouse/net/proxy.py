@@ -14,9 +14,9 @@ import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 from skillhouse.floor.threads import in_thread
+from skillhouse.net.client_hello import client_hello
 from skillhouse.net.errors import NetError
 from skillhouse.net.exchange import CHUNK, Exchange, end_to_end, received
-from skillhouse.net.hello import client_hello
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.server import Incoming, text_answer

@@ -12,9 +12,9 @@ from skillhouse.permission.rules import STRICTNESS as STRICTNESS
 from skillhouse.permission.rules import Decision as Decision
 from skillhouse.permission.rules import Effect as Effect
 from skillhouse.permission.rules import Layer as Layer
+from skillhouse.permission.rules import MatchedRule as MatchedRule
 from skillhouse.permission.rules import Permission as Permission
 from skillhouse.permission.rules import Rule as Rule
-from skillhouse.permission.rules import Spoke as Spoke
 from skillhouse.permission.rules import strictest as strictest
 from skillhouse.permission.wildcard import Dialect as Dialect
 from skillhouse.permission.wildcard import covers as covers
@@ -22,14 +22,20 @@ from skillhouse.permission.wildcard import matches as matches
 from skillhouse.permission.wildcard import matches_in as matches_in
 
 if TYPE_CHECKING:
+    from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
+    from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
+    from skillhouse.permission.command_rules import CommandRules as CommandRules
+    from skillhouse.permission.command_rules import Cover as Cover
+    from skillhouse.permission.command_rules import LayerRules as LayerRules
+    from skillhouse.permission.command_rules import Ruling as Ruling
     from skillhouse.permission.git_operands import git_paths as git_paths
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
     from skillhouse.permission.lint import RuleFinding as RuleFinding
     from skillhouse.permission.lint import lint_rules as lint_rules
-    from skillhouse.permission.places import Places as Places
-    from skillhouse.permission.places import is_protected as is_protected
+    from skillhouse.permission.path_policy import PathPolicy as PathPolicy
+    from skillhouse.permission.path_policy import is_protected as is_protected
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict
     from skillhouse.permission.plan import JudgedCommand as JudgedCommand
@@ -40,53 +46,23 @@ if TYPE_CHECKING:
     from skillhouse.permission.programs import loads_code as loads_code
     from skillhouse.permission.programs import only_reads as only_reads
     from skillhouse.permission.programs import use_of as use_of
-    from skillhouse.permission.rulebook import ArgumentRules as ArgumentRules
-    from skillhouse.permission.rulebook import CommandRuleError as CommandRuleError
-    from skillhouse.permission.rulebook import Cover as Cover
-    from skillhouse.permission.rulebook import LayerRules as LayerRules
-    from skillhouse.permission.rulebook import Rulebook as Rulebook
-    from skillhouse.permission.rulebook import Ruling as Ruling
     from skillhouse.permission.stopping import StopNotice as StopNotice
     from skillhouse.permission.stopping import StopReport as StopReport
+    from skillhouse.permission.tier_engine import ResumeError as ResumeError
+    from skillhouse.permission.tier_engine import TierEngine as TierEngine
+    from skillhouse.permission.tier_engine import is_stop_command as is_stop_command
+    from skillhouse.permission.tier_file import load_tier_policy as load_tier_policy
+    from skillhouse.permission.tier_file import read_tier_policy as read_tier_policy
     from skillhouse.permission.tier_ledger import Outcome as Outcome
-    from skillhouse.permission.tier_policy import load_tier_policy as load_tier_policy
-    from skillhouse.permission.tier_policy import read_tier_policy as read_tier_policy
+    from skillhouse.permission.tier_policy import TierPolicy as TierPolicy
     from skillhouse.permission.tier_values import Level as Level
     from skillhouse.permission.tier_values import Tier as Tier
     from skillhouse.permission.tier_values import TierCall as TierCall
     from skillhouse.permission.tier_values import TierState as TierState
     from skillhouse.permission.tier_values import TierVerdict as TierVerdict
     from skillhouse.permission.tier_values import ToolPolicy as ToolPolicy
-    from skillhouse.permission.tiering import ResumeError as ResumeError
-    from skillhouse.permission.tiering import Tiers as Tiers
-    from skillhouse.permission.tiering import is_stop_command as is_stop_command
-    from skillhouse.permission.tiers import TierPolicy as TierPolicy
     from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "git_operands": "git_paths",
-            "judge": "judge_argv judge_command judge_line",
-            "lint": "RuleFinding lint_rules",
-            "places": "Places is_protected",
-            "plan": (
-                "CommandPlan CommandVerdict JudgedCommand Pipeline Redirect SimpleCommand plan_text"
-            ),
-            "programs": "loads_code only_reads use_of",
-            "rulebook": "ArgumentRules CommandRuleError Cover LayerRules Rulebook Ruling",
-            "tier_ledger": "Outcome",
-            "tier_policy": "load_tier_policy read_tier_policy",
-            "tier_values": "Level Tier TierCall TierState TierVerdict ToolPolicy",
-            "stopping": "StopNotice StopReport",
-            "tiering": "ResumeError Tiers is_stop_command",
-            "tiers": "TierPolicy",
-            "wrappers": "unwrapped",
-        },
-        loaded=(
-            "STRICTNESS Decision Dialect Effect Layer Permission Rule Spoke "
-            "command_resource covers decide explain matches matches_in strictest"
-        ),
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillhouse.floor import ONE_TIME
-from skillhouse.permission.rules import Decision, Effect, Layer, Permission, Rule, Spoke
+from skillhouse.permission.rules import Decision, Effect, Layer, MatchedRule, Permission, Rule
 from skillhouse.permission.wildcard import matches, matches_in
 
 
@@ -25,12 +25,12 @@ def decide(
 
 def explain(
     layers: Sequence[Layer], permission: Permission, *, default: Effect = Effect.ASK
-) -> tuple[Decision, tuple[Spoke, ...]]:
+) -> tuple[Decision, tuple[MatchedRule, ...]]:
     """Return the decision and every rule that matched, farthest layer first."""
     verdicts = [_verdict(layer, permission) for layer in layers]
     deciding = _deciding(layers, verdicts, default)
-    spoke = tuple(
-        Spoke(
+    matched = tuple(
+        MatchedRule(
             layer=layer.name,
             rule_index=index,
             rule=rule,
@@ -41,23 +41,23 @@ def explain(
         for index, rule in enumerate(layer.rules)
         if _applies(layer, rule, permission)
     )
-    return _decision(layers, verdicts, deciding, default), spoke
+    return _decision(layers, verdicts, deciding, default), matched
 
 
 def _deciding(
     layers: Sequence[Layer], verdicts: Sequence[int | None], default: Effect
 ) -> int | None:
     """Return the place of the layer that decides, or None when the default does."""
-    spoke = [at for at, verdict in enumerate(verdicts) if verdict is not None]
+    matched = [at for at, verdict in enumerate(verdicts) if verdict is not None]
     # INVARIANT: deny is looked for in every layer before the nearest one answers, so that no
     # grant and no project can lift what another layer forbids.
-    for at in spoke:
+    for at in matched:
         if _decision(layers, verdicts, at, default).effect is Effect.DENY:
             return at
     # INVARIANT: an untrusted layer that speaks alone cannot loosen a default of deny.
-    if default is Effect.DENY and not any(layers[at].trusted for at in spoke):
+    if default is Effect.DENY and not any(layers[at].trusted for at in matched):
         return None
-    return spoke[-1] if spoke else None
+    return matched[-1] if matched else None
 
 
 def _decision(

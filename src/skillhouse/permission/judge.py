@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillhouse.permission.places import Places
+from skillhouse.permission.command_rules import ArgumentRules, CommandRules
+from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import (
     CommandPlan,
     CommandVerdict,
@@ -21,7 +22,6 @@ from skillhouse.permission.plan import (
     SimpleCommand,
 )
 from skillhouse.permission.raw import UnreadableError
-from skillhouse.permission.rulebook import ArgumentRules, Rulebook
 from skillhouse.permission.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.simple import CommandJudge
 
@@ -56,10 +56,10 @@ def judge_command(
     >>> judge_command("git status; rm -rf build", allow=["git status"]).effect.value
     'ask'
     """
-    return judge_line(command, ArgumentRules(allow, deny), Places(cwd, writable=writable))
+    return judge_line(command, ArgumentRules(allow, deny), PathPolicy(cwd, writable=writable))
 
 
-def judge_line(line: str, rules: Rulebook, places: Places) -> CommandVerdict:
+def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVerdict:
     """Return what is said about a line by any rulebook and places."""
     fault = _text_fault(line)
     if fault:
@@ -105,7 +105,7 @@ def judge_line(line: str, rules: Rulebook, places: Places) -> CommandVerdict:
     return judged.verdict(tuple(plan), structure=structure)
 
 
-def judge_argv(argv: Sequence[str], rules: Rulebook, places: Places) -> CommandVerdict:
+def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> CommandVerdict:
     """Return what is said about one program with its arguments, which no shell has read."""
     found = CommandJudge(rules, places).words(tuple(argv))
     judged = _Verdicts()

@@ -78,7 +78,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoke:
+class MatchedRule:
     """One rule that matched a permission, for explaining a decision."""
 
     layer: str

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from skillhouse.permission import hazards
+from skillhouse.permission.command_rules import CommandRules, Cover, Ruling
 from skillhouse.permission.git_operands import git_paths
-from skillhouse.permission.places import Places
+from skillhouse.permission.hard_denies import HardDenies
+from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.programs import use_of
 from skillhouse.permission.raw import RawCommand, RawRedirect
-from skillhouse.permission.refusal import Refusals
-from skillhouse.permission.rulebook import Cover, Rulebook, Ruling
 from skillhouse.permission.rules import Effect
 from skillhouse.permission.words import Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
@@ -40,10 +40,10 @@ class Found:
 class CommandJudge:
     """Judges commands one after the other by the same rules and places."""
 
-    def __init__(self, rules: Rulebook, places: Places) -> None:
+    def __init__(self, rules: CommandRules, places: PathPolicy) -> None:
         self._rules = rules
         self._places = places
-        self._refusals = Refusals(rules, places)
+        self._refusals = HardDenies(rules, places)
 
     def refusal(self, raw: RawCommand) -> Remark:
         """Return what denies a command of a line that only a shell can run, or an allow."""

@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 
+from skillhouse.permission.tier_policy import DAY_MS, DENIALS_MAX
 from skillhouse.permission.tier_values import TierCall, TierState
-from skillhouse.permission.tiers import DAY_MS, DENIALS_MAX
 
 HALT_MS = 900_000
 """How long a tool waits after the last of too many denials: 15 minutes, so that no model can lock
@@ -100,7 +100,7 @@ def begin(connection: sqlite3.Connection, token: str) -> bool:
     return changed.rowcount == 1
 
 
-def settle(
+def request_approval(
     connection: sqlite3.Connection,
     token: str,
     outcome: Outcome,

@@ -1,334 +1,311 @@
-"""Reads `policy.yml` as published: every scalar is text, and each is converted strictly here."""
+"""Decides by the tier policy, purely: which tier a call has, and whether somebody is asked."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any
 
-from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
-from skillhouse.permission.amounts import ETH, USD
+from skillhouse.permission.amounts import ETH, USD, Amount, read_amount
+from skillhouse.permission.rules import Effect
 from skillhouse.permission.tier_values import (
-    ASSIGNEE_ONLY,
-    CHANNELS,
     COMPANION_APP,
+    FALLBACK,
+    INLINE,
+    LEVEL_TIERS,
+    TIER_ORDER,
+    TIMEOUT_SECONDS,
     Cooldown,
     EmergencyStop,
+    Level,
     Thresholds,
     Tier,
+    TierCall,
+    TierState,
+    TierVerdict,
     ToolPolicy,
 )
-from skillhouse.permission.tiers import DAY_MS, TierPolicy
-from skillhouse.permission.wildcard import covers
-from skillhouse.skill.source import FIRST_LINE, RefusedError, decoded, normalise
-from skillhouse.skill.yaml_text import read_mapping
+from skillhouse.permission.wildcard import matches
 
-POLICY_FILE_MAX = 65_536
-"""Bytes of a policy file, as of a frontmatter."""
-TOOLS_MAX, WILDCARDS_MAX = 1_000, 200
-"""Entries of one file; each wildcard is held against each other one."""
-TIMEOUT_MAX_SECONDS = 3_600
-ACTIONS = ("revoke-all-session-keys", "pause-all", "shutdown")
+DENIALS_MAX = 3
+"""Noes of a person, one after another, after which a tool halts for that user (S000-98)."""
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
-_SHOWN_MAX = 60
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
-_AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,18})?")
-_WHOLE = re.compile(r"[1-9][0-9]{0,8}")
-
-_Read = Callable[["_Place", Any], Any]
+_WILDCARD = "wildcards "
+_NOTHING: Mapping[str, ToolPolicy] = MappingProxyType({})
 
 
-def load_tier_policy(
-    path: Path, *, assignees: Collection[str], tier1_channel: str = COMPANION_APP
-) -> TierPolicy:
-    """Return the policy of a file; one that cannot be used gives a policy of reads only.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierPolicy:
+    """What a `policy.yml` says; as it stands, what holds in a house that has none."""
 
-    Such a policy has a `fault`, which whoever builds the house shows to its owner. No file at all
-    is no fault: levels and the published fallback hold then.
+    defaults: ToolPolicy = field(default_factory=ToolPolicy)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    emergency_stop: EmergencyStop = field(default_factory=EmergencyStop)
+    tools: Mapping[str, ToolPolicy] = field(default_factory=lambda: _NOTHING)
+    wildcards: tuple[tuple[str, ToolPolicy], ...] = ()
+    """Patterns with `*` in their order; the first that matches counts."""
+    fallback: ToolPolicy | None = None
+    """For tools that nothing names; None leaves those of a known level to their level."""
+    assignees: frozenset[str] = frozenset()
+    """The users for whom the house works, which is whom `assignee-only` means."""
+    tier1_channel: str = COMPANION_APP
+    """Where tier 1 is confirmed: the companion app, or the transaction page of a house without."""
+    fault: str = ""
+    """Why the policy file cannot be used; then everything but reads is refused."""
+    warnings: tuple[str, ...] = ()
+    """What in the file can have no effect."""
 
-    Args:
-        path: The policy file.
-        assignees: The users for whom the house works.
-        tier1_channel: Where tier 1 is confirmed: `companion-app`, or `page` in a house without.
-    """
-    house: dict[str, Any] = {"assignees": frozenset(assignees), "tier1_channel": tier1_channel}
-    try:
-        if problem := file_problem(path):
-            raise ConfigError(problem, path=path)
-        return read_tier_policy(read_regular(path, POLICY_FILE_MAX), path, **house)
-    except FileNotFoundError:
-        if path.is_symlink():
-            return TierPolicy(fault=f"the policy file is a link to nothing: `{path}`", **house)
-        return TierPolicy(**house)
-    except (OSError, ConfigError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return TierPolicy(fault=f"the policy file cannot be used: {reason}", **house)
+    def resolve(
+        self, tool: str, level: Level | None, *, is_vouched: bool
+    ) -> tuple[ToolPolicy, str]:
+        """Return what holds for a tool, with no field open but bounds and users, and who said so.
 
+        An exact name is preferred to the first wildcard that matches, and that to the fallback;
+        then defaults fill each open field (S000-88 to 90).
+        """
+        found, source = self._entry(tool)
+        if found is None:
+            found, source = self._unnamed(level, is_vouched=is_vouched)
+        policy = _filled(found, self.defaults)
+        of_level = Tier.ONE if level is None else LEVEL_TIERS[level]
+        tier = policy.tier or of_level
+        if source.startswith(_WILDCARD) and "*" in source[len(_WILDCARD) :].partition("__")[0]:
+            # A skill chooses its names: `x__get_all` must not become a read by its name alone.
+            tier = strictest_tier(tier, of_level)
+        if level is Level.SIGN and tier is Tier.NONE:
+            # No amount is counted in tier none, and no signature is a read.
+            tier = Tier.THREE
+        return replace(policy, tier=tier), source
 
-def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
-    """Return the policy that `data` holds; `house` are fields of `TierPolicy` that no file has.
+    def decide(self, call: TierCall, state: TierState) -> TierVerdict:
+        """Return what is to become of a call; docs/decisions/0111-tier-policy.md gives the order.
 
-    Raises:
-        ConfigError: it is no policy; the message has the file, the key and, where known, the line.
-    """
-    if len(data) > POLICY_FILE_MAX:
-        raise ConfigError(f"expected at most {POLICY_FILE_MAX} bytes of policy", path=path)
-    try:
-        text = decoded(normalise(data, []))
-        # Not the quick parser: its answers are the same, and nobody waits for this file.
-        found = read_mapping(text, fast=False)
-    except RefusedError as error:
-        finding = error.finding
-        # The reader counts from the second line, as a frontmatter begins there.
-        off = 0 if finding.code == "encoding" else FIRST_LINE - 1
-        where = f"line {finding.line - off}: " if finding.line else ""
-        raise ConfigError(f"{where}{finding.message}", path=path) from None
-    place = _Place(path, text, ())
-    fields = _fields(place, found, _TOP)
-    if fields.get("version") != "1":
-        place.at("version").fail(f'expected version "1", got {found.get("version", "none")!r}')
-    del fields["version"]
-    policy = TierPolicy(**fields, **house)
-    return replace(policy, warnings=(*_unreachable(policy), *_without_effect(policy)))
-
-
-class _Place:
-    """A key of the file, for errors that say where."""
-
-    def __init__(self, path: Path, text: str, keys: tuple[str, ...]) -> None:
-        self._path, self._text, self.keys = path, text, keys
-
-    def at(self, key: str) -> _Place:
-        """Return the place of a key below this one."""
-        return _Place(self._path, self._text, (*self.keys, key))
-
-    def fail(self, message: str, *, suggestion: str = "") -> NoReturn:
-        """Raise the error of this place."""
-        key = ".".join(self.keys)
-        where = f"line {self._line()}, `{key}`: " if key else ""
-        raise ConfigError(where + message, path=self._path, key=key, suggestion=suggestion)
-
-    def _line(self) -> int:
-        """Return the line of the innermost key that can be found, each after the one around it."""
-        at = 0
-        for key in self.keys:
-            name = re.escape(key.partition(" ")[2] or key)
-            found = re.compile(rf"""(?<![\w*.-])["']?{name}["']?(?![\w*.-])""").search(
-                self._text, at
-            )
-            if found:
-                at = found.start()
-        return self._text.count("\n", 0, at) + 1
-
-
-def _fields(place: _Place, value: Any, known: Mapping[str, tuple[str, _Read]]) -> dict[str, Any]:
-    """Return the fields of a mapping, converted; a key that is not known is an error."""
-    if not isinstance(value, dict):
-        place.fail(f"expected `key: value` lines, got {_shown(value)}")
-    found = {}
-    for key, item in value.items():
-        if key not in known:
-            close = nearest(key, known)
-            place.at(key).fail(
-                f"unknown key `{key}`, known are {', '.join(known)}",
-                suggestion=close[0] if close else "",
-            )
-        name, read = known[key]
-        found[name] = read(place.at(key), item)
-    return found
-
-
-def _text(place: _Place, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        place.fail(f"expected a text, got {_shown(value)}")
-    return value
-
-
-def _one_of(*choices: str) -> _Read:
-    def read(place: _Place, value: Any) -> str:
-        if not isinstance(value, str) or value not in choices:
-            close = nearest(value, choices) if isinstance(value, str) else ()
-            place.fail(
-                f"expected one of {', '.join(choices)}, got {_shown(value)}",
-                suggestion=close[0] if close else "",
-            )
-        return value
-
-    return read
-
-
-def _tier(place: _Place, value: Any) -> Tier:
-    return Tier(_one_of("none", "3", "2", "1")(place, value))
-
-
-def _flag(place: _Place, value: Any) -> bool:
-    return bool(_one_of("true", "false")(place, value) == "true")
-
-
-def _whole(most: int) -> _Read:
-    def read(place: _Place, value: Any) -> int:
-        if not isinstance(value, str) or not _WHOLE.fullmatch(value) or int(value) > most:
-            place.fail(f"expected a whole number from 1 to {most}, got {_shown(value)}")
-        return int(value)
-
-    return read
-
-
-def _amount(place: _Place, value: Any) -> Decimal:
-    if not isinstance(value, str) or not _AMOUNT.fullmatch(value) or not Decimal(value):
-        place.fail(f"expected an amount above 0 such as 12.50, got {_shown(value)}")
-    return Decimal(value)
-
-
-def _amounts(place: _Place, value: Any) -> dict[str, Decimal]:
-    found = _fields(place, value, {name: (name, _amount) for name in (USD, ETH, "token")})
-    if not found:
-        place.fail("expected at least one of usd, eth, token")
-    return found
-
-
-def _cooldown(place: _Place, value: Any) -> Cooldown:
-    return Cooldown(**_fields(place, value, _COOLDOWN))
-
-
-def _users(place: _Place, value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_text(place, user) for user in value)
-    if value != ASSIGNEE_ONLY:
-        place.fail(f"expected `{ASSIGNEE_ONLY}` or a list of users, got {_shown(value)}")
-    return value
-
-
-def _texts(place: _Place, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        place.fail(f"expected a list, got {_shown(value)}")
-    return tuple(_text(place, item).strip() for item in value)
-
-
-def _tool(place: _Place, value: Any) -> ToolPolicy:
-    policy = ToolPolicy(**_fields(place, value, _TOOL))
-    if policy.tier is Tier.NONE and policy.require_confirmation:
-        place.fail("expected tier 3, 2 or 1 with requireConfirmation: tier none asks nobody")
-    return policy
-
-
-def _fallback(place: _Place, value: Any) -> ToolPolicy:
-    policy = _tool(place, value)
-    if policy.tier is None:
-        place.fail("expected a tier: it is for tools that nothing else is said of")
-    return policy
-
-
-def _tools(place: _Place, value: Any) -> dict[str, ToolPolicy]:
-    if not isinstance(value, dict) or len(value) > TOOLS_MAX:
-        place.fail(f"expected at most {TOOLS_MAX} lines `name: policy`, got {_shown(value)}")
-    for name in value:
-        if "*" in name:
-            place.at(name).fail("expected an exact name; names with `*` go to `wildcards`")
-        if not _NAME.fullmatch(name):
-            place.at(name).fail("expected a tool's name of A-Z, a-z, 0-9, `_`, `-` and `.`")
-    return {name: _tool(place.at(name), item) for name, item in value.items()}
-
-
-def _wildcards(place: _Place, value: Any) -> tuple[tuple[str, ToolPolicy], ...]:
-    if not isinstance(value, list) or len(value) > WILDCARDS_MAX:
-        place.fail(f"expected a list of at most {WILDCARDS_MAX} policies, got {_shown(value)}")
-    return tuple(_wildcard(place, number, item) for number, item in enumerate(value))
-
-
-def _wildcard(place: _Place, number: int, value: Any) -> tuple[str, ToolPolicy]:
-    if not isinstance(value, dict) or not isinstance(value.get("pattern"), str):
-        place.at(str(number)).fail("expected a `pattern` and a policy")
-    pattern = value["pattern"]
-    here = place.at(f"{number} {pattern}")
-    if not _PATTERN.fullmatch(pattern) or "**" in pattern:
-        here.fail(
-            "expected a name with single `*`, got "
-            f"{_shown(pattern)}: braces, `!`, `?`, `[…]`, `**` and extglobs are not read"
+        Pure: what happened before comes in `state`, and whoever runs the call keeps account of it.
+        """
+        policy, source = self.resolve(call.tool, call.level, is_vouched=call.is_vouched)
+        is_read = call.is_vouched and call.level is Level.READ
+        amount = read_amount(call.arguments, call.spends)
+        tier = policy.tier or Tier.ONE
+        if tier is Tier.NONE and not read_amount({}, call.spends).is_none:
+            # What the house itself sees spending is counted, whatever the policy calls it.
+            tier = Tier.THREE
+        verdict = TierVerdict(
+            effect=Effect.ALLOW,
+            tier=tier,
+            effective_tier=tier,
+            source=source,
+            amount_usd=amount.usd,
+            timeout_seconds=0,
         )
-    rest = {key: item for key, item in value.items() if key != "pattern"}
-    return pattern, _tool(here, rest)
+        refused = (
+            self._closed(call, state, is_read=is_read, tier=tier)
+            or self._wrong_user(call, policy, tier)
+            or _halted(call, state, tier)
+            or _cooling(policy.cooldown, state)
+            or _over_maximum(policy.max_amount, amount)
+        )
+        if refused:
+            return replace(verdict, effect=Effect.DENY, reason=refused[0], message=refused[1])
+        return self._tiered(call, state, policy, amount, verdict)
+
+    def _entry(self, tool: str) -> tuple[ToolPolicy | None, str]:
+        exact = self.tools.get(tool)
+        if exact is not None:
+            return exact, f"tools.{tool}"
+        for pattern, policy in self.wildcards:
+            if matches(pattern, tool):
+                return policy, _WILDCARD + pattern
+        return None, ""
+
+    def _unnamed(self, level: Level | None, *, is_vouched: bool) -> tuple[ToolPolicy, str]:
+        """Return what holds for a tool that the policy does not name."""
+        if is_vouched and level is Level.READ:
+            # Reads inside the allowed places are no effects (decision 9): no fallback is needed.
+            return ToolPolicy(tier=Tier.NONE), "level"
+        if is_vouched and level is not None and self.fallback is None:
+            return ToolPolicy(tier=LEVEL_TIERS[level]), "level"
+        fallback = self.fallback or FALLBACK
+        if is_vouched and level is not None and fallback.tier is not None:
+            # What nobody named is never milder than what its level asks for.
+            tier = strictest_tier(fallback.tier, LEVEL_TIERS[level])
+            fallback = replace(fallback, tier=tier)
+        return fallback, "fallback"
+
+    def _closed(
+        self, call: TierCall, state: TierState, *, is_read: bool, tier: Tier
+    ) -> tuple[str, str] | None:
+        """Refuse where nothing, or nothing but reads, goes on."""
+        if state.stopped:
+            message = (
+                f"everything is stopped: {state.stopped}; only the owner can resume it, at a "
+                "terminal: ask the user"
+            )
+            return "emergency-stopped", message
+        if self.fault and not is_read:
+            return "policy-unreadable", f"only reads go on: {self.fault}"
+        if state.is_companion_lost and not is_read and tier is not Tier.NONE:
+            return (
+                "companion-app-offline",
+                "the companion app has been away for 30 minutes: only reads go on until it is back",
+            )
+        return None
+
+    def _wrong_user(self, call: TierCall, policy: ToolPolicy, tier: Tier) -> tuple[str, str] | None:
+        allowed = policy.allowed_users
+        if isinstance(allowed, tuple):
+            who, users = "whom the policy lists", frozenset(allowed)
+        elif allowed is None and tier is Tier.NONE:
+            # Who may read is for the scope to say, unless the policy does.
+            return None
+        else:
+            who, users = "whom the house works for", self.assignees
+        if call.user in users:
+            return None
+        return "user-not-allowed", f"`{call.tool}` is for users {who}, got `{call.user}`"
+
+    def _tiered(
+        self,
+        call: TierCall,
+        state: TierState,
+        policy: ToolPolicy,
+        amount: Amount,
+        verdict: TierVerdict,
+    ) -> TierVerdict:
+        """Move the call up where it must, and say who is asked."""
+        limits, tier, reason = self.thresholds, verdict.tier, ""
+        if tier is Tier.NONE:
+            return verdict
+        if tier is Tier.THREE and amount.usd > limits.tier3_max_usd:
+            tier, reason = Tier.TWO, "tier3-max-exceeded"
+        if tier is not Tier.ONE:
+            above = self._above(call, state, policy, amount, tier)
+            if above:
+                tier, reason = Tier.ONE, above
+        verdict = replace(
+            verdict, effective_tier=tier, reason=reason, message=_MESSAGES.get(reason, "")
+        )
+        if tier is not Tier.ONE and not policy.require_confirmation:
+            return verdict
+        # INVARIANT: tier 1 always asks, and never in the chat (S000-99, 100).
+        channel = self.tier1_channel if tier is Tier.ONE else policy.confirmation_channel or INLINE
+        timeout = policy.timeout_seconds or TIMEOUT_SECONDS
+        if channel not in call.reachable:
+            reason = "companion-app-unreachable" if channel == COMPANION_APP else "nobody-reachable"
+            message = f"this needs a yes by `{channel}`, which cannot be reached now"
+            return replace(verdict, effect=Effect.DENY, reason=reason, message=message)
+        return replace(
+            verdict,
+            effect=Effect.ASK,
+            channel=channel,
+            timeout_seconds=timeout,
+            message=verdict.message or f"`{verdict.source}` of the tier policy asks",
+        )
+
+    def _above(
+        self, call: TierCall, state: TierState, policy: ToolPolicy, amount: Amount, tier: Tier
+    ) -> str:
+        """Return why a call of tier 3 or 2 belongs to tier 1, or "".
+
+        At a bound a call stays; only above it does it move. The bounds that are published for
+        tier 2 hold in tier 3 too, or many small amounts would pass where one large does not.
+        """
+        limits, bounds = self.thresholds, policy.escalate_above or {}
+        if amount.unknown:
+            return "amount-unknown"
+        if tier is Tier.TWO and amount.usd > limits.tier2_max_usd:
+            return "tier2-max-exceeded"
+        if USD in bounds and amount.usd > bounds[USD]:
+            return "escalate-above-threshold"
+        for currency, value, is_decoded in amount.others:
+            bound = bounds.get(ETH if currency == ETH else "token")
+            if bound is not None and value > bound:
+                return "escalate-above-threshold"
+            # A label in the arguments is the model's word; `token` does not say which token.
+            if bound is None or currency != ETH or not is_decoded:
+                return "currency-unknown"
+        if amount.usd and state.spent_usd + amount.usd > limits.tier2_daily_usd:
+            return "daily-limit-exceeded"
+        if call.level is Level.SIGN and call.session_key != "active":
+            return "session-key-unavailable"
+        return ""
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(f"{value[:_SHOWN_MAX]}…" if len(value) > _SHOWN_MAX else value)
-    return "a list" if isinstance(value, list) else "a mapping"
+def strictest_tier(*tiers: Tier) -> Tier:
+    """Return the tier in which a person has most to do.
+
+    >>> strictest_tier(Tier.NONE, Tier.TWO)
+    <Tier.TWO: '2'>
+    """
+    return max(tiers, key=TIER_ORDER.index)
 
 
-def _unreachable(policy: TierPolicy) -> tuple[str, ...]:
-    """Return a warning for each wildcard that an earlier one takes everything from."""
-    patterns = [pattern for pattern, _ in policy.wildcards]
-    return tuple(
-        f"wildcard `{pattern}` never counts: `{earlier}` comes first and covers it"
-        for number, pattern in enumerate(patterns)
-        for earlier in patterns[:number]
-        if covers(earlier, pattern)
-    )[:100]
+_MESSAGES = {
+    "tier3-max-exceeded": "the amount is more than tier 3 may spend",
+    "tier2-max-exceeded": "the amount is more than tier 2 may spend",
+    "escalate-above-threshold": "the amount is more than the tool may spend without a yes",
+    "daily-limit-exceeded": "with this, more than a day's allowance would be spent",
+    "amount-unknown": "it is not known what this spends",
+    "currency-unknown": "it spends another currency, whose worth in dollars is not known",
+    "session-key-unavailable": "no session key is active that could sign by itself",
+}
 
 
-def _without_effect(policy: TierPolicy) -> tuple[str, ...]:
-    """Return a warning for each amount that another bound makes pointless."""
-    named = [*((f"tools.{name}", item) for name, item in policy.tools.items())]
-    named += [(f"wildcards {pattern}", item) for pattern, item in policy.wildcards]
-    return tuple(
-        f"`{name}`: nothing above maxAmount {most[unit]} is done, so escalateAbove {above[unit]} "
-        "never asks anybody"
-        for name, item in named
-        for most, above in [(item.max_amount or {}, item.escalate_above or {})]
-        for unit in most.keys() & above.keys()
-        if above[unit] >= most[unit]
+def _halted(call: TierCall, state: TierState, tier: Tier) -> tuple[str, str] | None:
+    """Refuse a tool to which its user said no again and again; reads never halt."""
+    if tier is Tier.NONE or state.denials < DENIALS_MAX:
+        return None
+    message = (
+        f"`{call.tool}` was denied {state.denials} times in a row and waits; "
+        "it goes on by itself in a while, or when the owner resumes it: ask the user"
     )
+    return "consecutive-denials-halt", message
 
 
-_COOLDOWN: Mapping[str, tuple[str, _Read]] = {
-    "maxPerHour": ("max_per_hour", _whole(100_000)),
-    "maxPerDay": ("max_per_day", _whole(1_000_000)),
-    "minIntervalMs": ("min_interval_ms", _whole(DAY_MS)),
-}
-_TOOL: Mapping[str, tuple[str, _Read]] = {
-    "tier": ("tier", _tier),
-    "requireConfirmation": ("require_confirmation", _flag),
-    "confirmationChannel": ("confirmation_channel", _one_of(*CHANNELS)),
-    "maxAmount": ("max_amount", _amounts),
-    "cooldown": ("cooldown", _cooldown),
-    "allowedUsers": ("allowed_users", _users),
-    "escalateAbove": ("escalate_above", _amounts),
-    "timeout": ("timeout_seconds", _whole(TIMEOUT_MAX_SECONDS)),
-}
-_THRESHOLDS: Mapping[str, tuple[str, _Read]] = {
-    "tier2MaxUsd": ("tier2_max_usd", _amount),
-    "tier2DailyUsd": ("tier2_daily_usd", _amount),
-    "tier3MaxUsd": ("tier3_max_usd", _amount),
-    "sessionKeyTtlHours": ("session_key_ttl_hours", _whole(8_760)),
-    "sessionKeyMaxBalance": ("session_key_max_balance", _amount),
-}
-_EMERGENCY: Mapping[str, tuple[str, _Read]] = {
-    "enabled": ("enabled", _flag),
-    "commands": ("commands", _texts),
-    "channels": ("channels", _texts),
-    "action": ("action", _one_of(*ACTIONS)),
-}
+def _cooling(cooldown: Cooldown | None, state: TierState) -> tuple[str, str] | None:
+    """Refuse what comes too often; the messages are the published ones."""
+    if cooldown is None:
+        return None
+    hour, day, gap = cooldown.max_per_hour, cooldown.max_per_day, cooldown.min_interval_ms
+    if hour is not None and sum(ago < HOUR_MS for ago in state.uses_ms) >= hour:
+        return "cooldown-hour", f"Hourly limit exceeded ({hour} per hour)"
+    if day is not None and sum(ago < DAY_MS for ago in state.uses_ms) >= day:
+        return "cooldown-day", f"Daily limit exceeded ({day} per day)"
+    last = min(state.uses_ms, default=DAY_MS)
+    if gap is not None and last < gap:
+        return "cooldown-interval", f"Please wait {-(-(gap - last) // 1000)}s before retrying"
+    return None
 
 
-def _thresholds(place: _Place, value: Any) -> Thresholds:
-    return Thresholds(**_fields(place, value, _THRESHOLDS))
+def _over_maximum(maximum: Mapping[str, Decimal] | None, amount: Amount) -> tuple[str, str] | None:
+    """Refuse what is over a tool's maximum, or cannot be held against it."""
+    if not maximum or amount.is_none:
+        return None
+    limit = maximum.get(USD)
+    if limit is not None and amount.usd > limit:
+        return "amount-exceeds-limit", f"Amount exceeds tool limit (max: ${limit})"
+    for currency, value, is_decoded in amount.others:
+        bound = maximum.get(ETH if currency == ETH else "token")
+        if bound is not None and value > bound:
+            return "amount-exceeds-limit", f"Amount exceeds tool limit (max: {bound} {currency})"
+        if bound is None or currency != ETH or not is_decoded:
+            return (
+                "amount-exceeds-limit",
+                f"the tool has a maximum, and an amount in `{currency}` cannot be held against it",
+            )
+    if amount.unknown or (amount.usd and limit is None):
+        why = amount.unknown or "it has none in dollars"
+        return "amount-exceeds-limit", f"the tool has a maximum, and the amount is not known: {why}"
+    return None
 
 
-def _emergency(place: _Place, value: Any) -> EmergencyStop:
-    return EmergencyStop(**_fields(place, value, _EMERGENCY))
-
-
-_TOP: Mapping[str, tuple[str, _Read]] = {
-    "version": ("version", _text),
-    "defaults": ("defaults", _tool),
-    "thresholds": ("thresholds", _thresholds),
-    "emergencyStop": ("emergency_stop", _emergency),
-    "tools": ("tools", _tools),
-    "wildcards": ("wildcards", _wildcards),
-    "fallback": ("fallback", _fallback),
-}
+def _filled(policy: ToolPolicy, defaults: ToolPolicy) -> ToolPolicy:
+    """Return `policy` with each open field taken from `defaults`."""
+    found: dict[str, Any] = {
+        part.name: getattr(defaults, part.name)
+        for part in fields(ToolPolicy)
+        if getattr(policy, part.name) is None
+    }
+    return replace(policy, **found)

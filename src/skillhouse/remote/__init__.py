@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from skillhouse.remote.versions import cached as cached
     from skillhouse.remote.versions import skills_place as skills_place
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "archive": "ArchiveError unpack",
-            "mcp_cache": "McpCache",
-            "mcp_entry": "McpFile McpServer McpSkill",
-            "mcp_host": "McpHost McpReport VerificationError",
-            "mcp_source": "Dial Peer connected",
-            "source": "RemoteError RemoteSource",
-            "syncing": "Fetch Fetched SyncReport sync",
-            "versions": "cached skills_place",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

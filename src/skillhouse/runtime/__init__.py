@@ -1,28 +1,29 @@
 """Builds one house from one configuration."""
 
 from skillhouse.runtime.agent_file import agent_skills
-from skillhouse.runtime.away import McpServerSettings
+from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.config import (
     Config,
     ExtensionSettings,
+    Locations,
     MemorySettings,
     NetSettings,
-    Places,
     SecretSettings,
     Settings,
     SkillCodeSettings,
     load_config,
 )
+from skillhouse.runtime.config.resolve import configured
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
+from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.health import audit_troubles, file_troubles
 from skillhouse.runtime.house import Skillhouse
-from skillhouse.runtime.look import Difference, Look
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
-from skillhouse.runtime.placing import configured
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.rehearsal import (
@@ -33,35 +34,35 @@ from skillhouse.runtime.rehearsal import (
     rehearse,
 )
 from skillhouse.runtime.remotes import Remotes, RemoteState, Synced
-from skillhouse.runtime.safeguards import Safeguards
 from skillhouse.runtime.serving import read_skill_file
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
+from skillhouse.runtime.snapshot import Difference, HouseSnapshot
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
-from skillhouse.runtime.view import View
 
 __all__ = [
+    "AgentView",
     "Config",
     "Conversation",
     "Difference",
+    "EnforcementServices",
     "Explanation",
     "ExtensionSettings",
+    "HouseSnapshot",
     "Invocable",
     "JudgedLine",
-    "Look",
+    "Locations",
     "Management",
     "McpServerSettings",
     "MemorySettings",
     "MentionVerdict",
     "NetSettings",
     "Network",
-    "Places",
     "Policy",
     "Prompts",
     "Rehearsal",
     "RemoteState",
     "Remotes",
-    "Safeguards",
     "SecretSettings",
     "Settings",
     "SettingsStore",
@@ -75,7 +76,6 @@ __all__ = [
     "TrustReport",
     "TrustStore",
     "TrustedSkill",
-    "View",
     "agent_skills",
     "audit_troubles",
     "configured",

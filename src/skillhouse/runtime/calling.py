@@ -31,8 +31,8 @@ def forecast(
     name: str,
     arguments: Mapping[str, Any],
     *,
-    need: toolbox.Need | None = None,
-    asker: str = "",
+    need: toolbox.PermissionRequest | None = None,
+    origin_digest: str = "",
     **who: str,
 ) -> toolbox.Forecast:
     """Return what the gate would answer to a call now; nothing is run, recorded, asked or reserved.
@@ -50,7 +50,9 @@ def forecast(
         ConfigError: no agent has that name.
     """
     wanted = toolbox.ToolCall(name=name, arguments=arguments, **caller(house, **who))
-    session = house.sessions.of(wanted, house.view(wanted.agent).visible, asker=asker)
+    session = house.sessions.of(
+        wanted, house.view(wanted.agent).visible, origin_digest=origin_digest
+    )
     return house.look.gate(wanted.agent).forecast(wanted, session, need=need)
 
 

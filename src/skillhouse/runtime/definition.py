@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from skillhouse.runtime.away import load_known
+from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.skill import Profile, Skill, list_resources, revealed
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from skillhouse import net
 from skillhouse.audit import AuditDraft, AuditLog, DecidedPermission
 from skillhouse.permission import Decision, Effect, Permission
-from skillhouse.tools import Need, Session
+from skillhouse.tools import PermissionRequest, Session
 
 REQUESTS_MAX = 1_000
 """Requests of one command that are recorded; further ones are refused, so that no command can fill
@@ -26,7 +26,7 @@ class EgressReport:
         self,
         command: str,
         session: Session,
-        decide: Callable[[Need, Session], tuple[Decision, str]],
+        decide: Callable[[PermissionRequest, Session], tuple[Decision, str]],
         audit: AuditLog,
     ) -> None:
         """Take whose command it is, the rules and the log."""
@@ -47,7 +47,7 @@ class EgressReport:
         count = next(self._counter)
         if count > REQUESTS_MAX:
             raise net.NetError("host-refused", f"more than {REQUESTS_MAX} requests of one command")
-        need = Need(
+        need = PermissionRequest(
             permission=Permission(action="fetch", resource=f"{decision.method} {decision.origin}"),
             default=Effect.ALLOW,
             why="the list of hosts allows it",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.runtime.config import Config
+from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.own_files import OwnFiles
-from skillhouse.runtime.safeguards import AUDIT_FILE
 
 
 def audit_troubles(config: Config) -> tuple[Trouble, ...]:

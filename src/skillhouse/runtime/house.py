@@ -14,28 +14,28 @@ from skillhouse.audit import AuditLog
 from skillhouse.discovery import Catalog, Root
 from skillhouse.floor.once import once
 from skillhouse.retrieval import Hit
-from skillhouse.runtime.away import load_for_person, mcp_host_of
+from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.calling import caller, forecast
-from skillhouse.runtime.cells import Cells
 from skillhouse.runtime.code.skill_code import Found, SkillCode
-from skillhouse.runtime.config import Config, Places
+from skillhouse.runtime.config import Config, Locations
+from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
 from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.look import Difference, Look
+from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.management import Management
+from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
 from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.own_files import check_directories
-from skillhouse.runtime.placing import configured, overridden, profile_of, project_of
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import Remotes
-from skillhouse.runtime.safeguards import Safeguards
+from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.snapshot import Difference, HouseSnapshot
+from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.trusting import ProjectTrust
-from skillhouse.runtime.view import View
 from skillhouse.runtime.watching import watch
-from skillhouse.runtime.worked import WorkedFiles
 from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -68,7 +68,7 @@ class Skillhouse:
             StateError: the trust store cannot be read, or others can use the state's directory.
         """
         if config is None:
-            config = configured(Places.here())
+            config = configured(Locations.here())
         self.config = overridden(config, overrides)
         check_directories(self.config)
         self.profile = profile_of(self.config)
@@ -78,7 +78,7 @@ class Skillhouse:
         parts = (self.config, self.profile, self.trust_store, self.project)
         self.policy = Policy(*parts, self._session_grants, self.mcp_host)
         self.network = Network(self.config)
-        self.safeguards = Safeguards(
+        self.safeguards = EnforcementServices(
             self.config,
             channels=lambda: self.network.channels(self._channel),
             secrets=lambda: self.network.secret_values,
@@ -86,9 +86,9 @@ class Skillhouse:
         )
         self._channel = channel
         self._checks = tuple(checks)
-        self._worked = WorkedFiles(self.config.places.start, self.project)
+        self._worked = TouchedFiles(self.config.places.start, self.project)
         self._recent = RecentSkills(self.config.cache_directory)
-        self.cells = Cells(self.config.state_directory / "sandbox")
+        self.cells = SandboxProvider(self.config.state_directory / "sandbox")
         self.connection = approval.new_connection()
         """This house as a client: whoever calls here and names no connection of its own."""
         self.skill_code = SkillCode(self.config, self.profile, self.policy, self.cells, self.call)
@@ -117,7 +117,7 @@ class Skillhouse:
         return self._look.roots
 
     @property
-    def look(self) -> Look:
+    def look(self) -> HouseSnapshot:
         """What was found when this house last looked."""
         return self._look
 
@@ -131,7 +131,7 @@ class Skillhouse:
         """Which skills a person switched off."""
         return self._look.settings
 
-    def view(self, agent: str = "default") -> View:
+    def view(self, agent: str = "default") -> AgentView:
         """Return what an agent sees.
 
         Raises:
@@ -196,8 +196,8 @@ class Skillhouse:
         user: str = "local",
         channel: str = "library",
         approval_id: str = "",
-        listener: toolbox.Listener | None = None,
-        asker: str = "",
+        listener: toolbox.ProgressHandler | None = None,
+        origin_digest: str = "",
         **ids: str,
     ) -> toolbox.ToolResult:
         """Let one tool call through the gate, or refuse it.
@@ -218,11 +218,11 @@ class Skillhouse:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
-        await self.skill_code.as_told(self.refresh)
+        await self.skill_code.reload_if_signalled(self.refresh)
         look = self._now()
         who = caller(self, agent=agent, user=user, channel=channel, **ids)
         wanted = toolbox.ToolCall(name=name, arguments=arguments, approval_id=approval_id, **who)
-        session = self.sessions.of(wanted, look.view(agent).visible, asker=asker)
+        session = self.sessions.of(wanted, look.view(agent).visible, origin_digest=origin_digest)
         result = await look.gate(agent).call(wanted, session, listener=listener)
         look.note(wanted, result)
         return result
@@ -265,12 +265,12 @@ class Skillhouse:
         with self._portal_lock:
             portal, self._portal = self._portal, None
         if portal is not None:
-            portal.call(self.let_go)
+            portal.call(self.release_loop)
             portal.close()
         self._look.close()
         self.safeguards.close()
 
-    async def let_go(self) -> None:
+    async def release_loop(self) -> None:
         """End what belongs to the event loop that calls came on, before that ends."""
         await self.skill_code.close()
 
@@ -361,14 +361,14 @@ class Skillhouse:
         """
         watch(self, announce, stop=stop, poll=poll)
 
-    def _now(self) -> Look:
+    def _now(self) -> HouseSnapshot:
         """Return the look that holds, a new one where the profile keeps none."""
         if self.profile.cache == "none":
             self.refresh()
         return self._look
 
-    def _new_look(self) -> Look:
-        return Look(
+    def _new_look(self) -> HouseSnapshot:
+        return HouseSnapshot(
             self.config,
             self.profile,
             self.policy,
@@ -380,7 +380,7 @@ class Skillhouse:
             self._recent,
         )
 
-    def _open_gate(self, view: View, code: Found) -> toolbox.Gate:
+    def _open_gate(self, view: AgentView, code: Found) -> toolbox.Gate:
         tools = self.skill_code.tools(code, view)
         return view.gate(self.cells.launcher, self.safeguards, self.network, tools)
 

@@ -81,7 +81,7 @@ class PersonMenu:
         except (UnknownSkillError, AmbiguousSkillError):
             return ""
 
-    def need(self, skill: Skill) -> toolbox.Need:
+    def need(self, skill: Skill) -> toolbox.PermissionRequest:
         """Return what starting a skill needs.
 
         The person who calls has answered the question by calling, unless it is about bytes of the
@@ -90,14 +90,14 @@ class PersonMenu:
         wanted = Permission(action=toolbox.INVOKE, resource=skill.name)
         loading = self._policy.skill_need(skill)
         if skill.scope == "project" and loading.default is Effect.ASK:
-            return toolbox.Need(
+            return toolbox.PermissionRequest(
                 permission=wanted,
                 default=Effect.ASK,
                 why=loading.why,
                 skill_digest=loading.skill_digest,
                 level="read",
             )
-        return toolbox.Need(
+        return toolbox.PermissionRequest(
             permission=wanted, default=Effect.ALLOW, why="a person starts it", level="read"
         )
 
@@ -132,10 +132,10 @@ async def invoke(
     """
     who = calling.caller(house, **caller)
 
-    def run_command(wanted: Mapping[str, Any], asker: str) -> Awaitable[toolbox.ToolResult]:
+    def run_command(wanted: Mapping[str, Any], origin_digest: str) -> Awaitable[toolbox.ToolResult]:
         # Each command is a call of its own.
         own = {**who, "call_id": ""}
-        return house.call("exec", wanted, listener=None, asker=asker, **own)
+        return house.call("exec", wanted, listener=None, origin_digest=origin_digest, **own)
 
     view = house.view(who["agent"])
     gate = view.person_gate(run_command, house.safeguards)

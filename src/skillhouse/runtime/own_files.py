@@ -9,8 +9,8 @@ from pathlib import Path
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.floor import StateError, check_private, directory_problem, file_problem, trail
 from skillhouse.runtime.config import PROJECT_FILE, Config
-from skillhouse.runtime.placing import project_of
-from skillhouse.runtime.safeguards import AUDIT_FILE
+from skillhouse.runtime.config.resolve import project_of
+from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.trust import STATE_FILE
 from skillhouse.skill import Skill
 

@@ -16,9 +16,9 @@ from skillhouse.permission import (
     Dialect,
     Effect,
     Layer,
+    MatchedRule,
     Permission,
     Rule,
-    Spoke,
     explain,
     matches,
     matches_in,
@@ -26,10 +26,10 @@ from skillhouse.permission import (
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, Skill, SkillContent, hidden_text
-from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, Need, caution_of
+from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest, caution_of
 
 if TYPE_CHECKING:
-    from skillhouse.tools import Elsewhere
+    from skillhouse.tools import RemoteSkillProvider
 
 
 GRANTS = "grants"
@@ -42,7 +42,7 @@ class Explanation:
 
     permission: Permission
     decision: Decision
-    spoke: tuple[Spoke, ...]
+    matched: tuple[MatchedRule, ...]
     """Every rule that matched, farthest layer first."""
     reason: str
     """The deciding rule, or why the default is what it is."""
@@ -58,17 +58,17 @@ class Policy:
         trust: TrustStore,
         project: Path,
         session_grants: Callable[[str], tuple[Grant, ...]] = lambda _: (),
-        elsewhere: Elsewhere | None = None,
+        remote_skills: RemoteSkillProvider | None = None,
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Take the rules, and what gives the yeses that hold for the rest of a conversation.
 
-        `elsewhere` knows the skills of other servers: a yes to one of them is bound to what its
+        `remote_skills` knows the skills of other servers: a yes to one of them is bound to what its
         server listed, as its files are not here. `clock` gives seconds since 1970.
         """
         self._clock = clock or SteadyClock()
-        self.elsewhere = elsewhere
+        self.remote_skills = remote_skills
         self._config = config
         self.profile = profile
         self._trust = trust
@@ -149,9 +149,9 @@ class Policy:
             caution_layer: The layer that asks; of `PERSISTENCE` no earlier approval holds.
         """
         layers = self.layers(agent, skill_digest, user=user, session=session)
-        decision, spoke = explain(layers, permission, default=default)
+        decision, matched = explain(layers, permission, default=default)
         reason = why or f"no rule speaks, and {permission.action} is {default} by default"
-        for found in spoke:
+        for found in matched:
             if found.decided:
                 rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
                 reason = f"{rule}: {found.rule.reason}" if found.rule.reason else rule
@@ -160,13 +160,13 @@ class Policy:
                 decision, reason = _asked_each_time(decision, reason, caution)
             else:
                 decision, reason = _cautious(decision, reason, caution, skill_digest)
-        return Explanation(permission=permission, decision=decision, spoke=spoke, reason=reason)
+        return Explanation(permission=permission, decision=decision, matched=matched, reason=reason)
 
-    def skill_need(self, skill: Skill) -> Need:
+    def skill_need(self, skill: Skill) -> PermissionRequest:
         """Return what loading a skill needs; a skill that is asked about is read for its digest."""
         default, why = self._skill_default(skill)
         asks = default is Effect.ASK or self._is_asked_about(skill)
-        return Need(
+        return PermissionRequest(
             permission=Permission(action="skill", resource=skill.name),
             default=default,
             why=why,
@@ -187,7 +187,7 @@ class Policy:
             caution=need.caution,
         )
 
-    def loading_need(self, skill: Skill, content: SkillContent | None) -> Need:
+    def loading_need(self, skill: Skill, content: SkillContent | None) -> PermissionRequest:
         """Return what loading a skill needs, also by what its content hides where that is known."""
         need = self.skill_need(skill)
         found = None if content is None else hidden_text(content.text)
@@ -199,7 +199,7 @@ class Policy:
         )
 
     def _binding(self, skill: Skill) -> str:
-        told = None if self.elsewhere is None else self.elsewhere.binding(skill)
+        told = None if self.remote_skills is None else self.remote_skills.binding(skill)
         return told or _digest(skill)
 
     def _is_asked_about(self, skill: Skill) -> bool:

@@ -10,20 +10,20 @@ from skillhouse.permission import (
     CommandVerdict,
     Effect,
     LayerRules,
+    MatchedRule,
+    PathPolicy,
     Permission,
-    Places,
-    Spoke,
     command_resource,
     judge_line,
 )
 from skillhouse.retrieval import Hit
-from skillhouse.runtime.away import load_known
 from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.policy import Explanation
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
-from skillhouse.tools import Need, UnknownToolError
+from skillhouse.tools import PermissionRequest, UnknownToolError
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,
@@ -126,7 +126,7 @@ class JudgedLine:
     reason: str
     reasons: tuple[str, ...]
     verdict: CommandVerdict
-    spoke: tuple[tuple[str, tuple[Spoke, ...]], ...]
+    matched: tuple[tuple[str, tuple[MatchedRule, ...]], ...]
     """Each command as rules see it, and every rule that matched it."""
 
 
@@ -137,8 +137,8 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
     workspace = house.config.places.start
     # What the gate decided is above; this is how the line is read, to show it.
     paths = PersistentPaths(house.config.protection.asked)
-    verdict = judge_line(line, rules, Places(workspace, writable=(workspace,), paths=paths))
-    spoke = [
+    verdict = judge_line(line, rules, PathPolicy(workspace, writable=(workspace,), paths=paths))
+    matched = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv)), agent=agent
         )
@@ -156,7 +156,7 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
         reason=reasons[0],
         reasons=tuple(dict.fromkeys(reasons)),
         verdict=verdict,
-        spoke=tuple((each.permission.resource, each.spoke) for each in spoke),
+        matched=tuple((each.permission.resource, each.matched) for each in matched),
     )
 
 
@@ -172,7 +172,7 @@ def _verdict(house: Skillhouse, mention: Mention) -> MentionVerdict:
             argv=plan[0] if plan is not None and len(plan) == 1 else None,
             reasons=judged.reasons,
         )
-    need = Need(
+    need = PermissionRequest(
         permission=Permission(action=mention.text, resource=""),
         default=TOOL_DEFAULTS.get(mention.text, Effect.ASK),
         why="",

@@ -75,7 +75,7 @@ class SkillsManager:
             return str(error)
         except SkillError as error:
             messages = self._profile.messages
-            return toolbox.said(messages, "skill_unreadable", name=name, reason=error)
+            return toolbox.render(messages, "skill_unreadable", name=name, reason=error)
 
     def search_skills(self, query: str, n: int = 5) -> list[dict[str, str]]:
         """Return name and description of at most `n` skills, best first; bodies are not read."""

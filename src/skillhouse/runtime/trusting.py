@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skillhouse.approval import OWNER
-from skillhouse.runtime.safeguards import Safeguards
+from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.trust import TrustReport, TrustStore
 from skillhouse.skill import Skill
 
@@ -20,7 +20,7 @@ class ProjectTrust:
         store: TrustStore,
         project: Path,
         skills: Callable[[], tuple[Skill, ...]],
-        safeguards: Safeguards,
+        safeguards: EnforcementServices,
         refresh: Callable[[], bool],
     ) -> None:
         """Take the project, what reads its skills, and what makes the house look anew."""

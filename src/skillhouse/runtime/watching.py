@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse import discovery
 from skillhouse.floor import SkillhouseError
-from skillhouse.runtime.look import Difference
+from skillhouse.runtime.snapshot import Difference
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.cell import wrap_failure as wrap_failure
     from skillhouse.sandbox.cell import wrap_result as wrap_result
     from skillhouse.sandbox.contained_testing import contained_test as contained_test
+    from skillhouse.sandbox.directory_source import DirectorySource as DirectorySource
     from skillhouse.sandbox.environment_tools import installer_variables as installer_variables
     from skillhouse.sandbox.environments import Environment as Environment
     from skillhouse.sandbox.environments import EnvironmentRules as EnvironmentRules
@@ -47,14 +48,13 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.rpc_server import check_token as check_token
     from skillhouse.sandbox.rpc_server import is_loopback as is_loopback
     from skillhouse.sandbox.self_testing import self_test as self_test
-    from skillhouse.sandbox.service import CallContext as CallContext
+    from skillhouse.sandbox.service import ServedCall as ServedCall
     from skillhouse.sandbox.service import ServedTool as ServedTool
-    from skillhouse.sandbox.service import Shelf as Shelf
+    from skillhouse.sandbox.service import SkillSource as SkillSource
     from skillhouse.sandbox.service import core_methods as core_methods
     from skillhouse.sandbox.service import executor_methods as executor_methods
     from skillhouse.sandbox.serving import Method as Method
     from skillhouse.sandbox.serving import respond as respond
-    from skillhouse.sandbox.shelf import DirectoryShelf as DirectoryShelf
     from skillhouse.sandbox.status import Level as Level
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
@@ -62,36 +62,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.survey import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.survey import Survey as Survey
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "abandoned": "kill_sandboxes",
-            "cell": (
-                "CELL_LIMITS Capabilities CellResult CellSpec HostCalls TOOL_SECONDS wrap_failure "
-                "wrap_result"
-            ),
-            "contained_testing": ("contained_test"),
-            "environment_tools": "installer_variables",
-            "environments": "Environment EnvironmentRules prepare",
-            "errors": ("SandboxError SandboxUnavailableError"),
-            "executor": ("Executor"),
-            "git_changes": "GitChanges find_git_changes",
-            "in_process": ("InProcessRunner"),
-            "launcher": ("BubblewrapLauncher Launcher launcher_for"),
-            "nested": "covered_paths",
-            "persistence": "Opened",
-            "plans": ("plan_argv plan_readable"),
-            "profile": ("Completed Limits SandboxProfile fits"),
-            "rpc": ("FRAME_BYTES RpcError"),
-            "rpc_client": ("NoAnswerError RemoteExecutor RemoteHost RpcClient"),
-            "rpc_server": ("RpcServer check_token is_loopback"),
-            "self_testing": ("self_test"),
-            "service": ("CallContext ServedTool Shelf core_methods executor_methods"),
-            "serving": ("Method respond"),
-            "shelf": ("DirectoryShelf"),
-            "survey": "CoveredPaths Survey",
-            "status": ("Level ProbeResult SandboxStatus detect"),
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 from skillhouse.sandbox import bridge
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits, SandboxProfile
-from skillhouse.sandbox.shield import Cover
+from skillhouse.sandbox.protected_mounts import Cover
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for inside, whatever the caller's PATH says."""

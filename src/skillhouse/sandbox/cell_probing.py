@@ -13,9 +13,9 @@ import anyio
 
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox.cell import CellResult, CellSpec
+from skillhouse.sandbox.cell_environment import node_program
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.executor import Executor, NoHost
-from skillhouse.sandbox.housing import node_program
 from skillhouse.sandbox.status import CELL_STARTS, Level, SandboxStatus
 
 Language = Literal["python", "javascript"]

@@ -16,7 +16,7 @@ import anyio
 
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox.cell import CellSpec
-from skillhouse.sandbox.contained import INSIDE
+from skillhouse.sandbox.container_cell import INSIDE
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.executor import Executor, NoHost
 from skillhouse.sandbox.plans import interpreter

@@ -20,6 +20,7 @@ from skillhouse.floor.conventions import (
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
+from skillhouse.sandbox.call_queue import QUEUE_MAX, CallQueue
 from skillhouse.sandbox.cell import (
     CELL_LIMITS,
     EXECUTE,
@@ -29,12 +30,11 @@ from skillhouse.sandbox.cell import (
     CellSpec,
     HostCalls,
 )
+from skillhouse.sandbox.cell_environment import CellEnvironment, cell_environment_for
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.housing import Housing, housing_for
 from skillhouse.sandbox.node_cell import NodeCell
 from skillhouse.sandbox.profile import Limits
 from skillhouse.sandbox.python_cell import PythonCell
-from skillhouse.sandbox.queues import QUEUE_MAX, Queues
 from skillhouse.sandbox.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.sandbox.snapshot import Snapshots
 from skillhouse.sandbox.status import Level, SandboxStatus, untested
@@ -95,11 +95,11 @@ class Executor:
         Raises:
             SandboxUnavailableError: no level of the sandbox works here.
         """
-        self._housing: Housing = housing_for(status, limits)
+        self._housing: CellEnvironment = cell_environment_for(status, limits)
         self._level: Level = status.level
         self._untested = untested(status)
         self._snapshots = Snapshots(state)
-        self._queues = Queues(most=max_waiting)
+        self._queues = CallQueue(most=max_waiting)
         self._max_cells = max_cells
         self._idle_seconds = idle_seconds
         self._capabilities = Capabilities()

@@ -14,16 +14,16 @@ import anyio
 
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
+from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
-from skillhouse.sandbox.means import means_of
+from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.placeholder import Stash
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
+from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.shield import Shield, shield
 from skillhouse.sandbox.status import Level, SandboxStatus
 
 
@@ -118,7 +118,7 @@ class BubblewrapLauncher:
         return CgroupGuard(self._place, profile.limits)
 
     def _command(
-        self, argv: Sequence[str], profile: SandboxProfile, covers: Shield, cwd: Path
+        self, argv: Sequence[str], profile: SandboxProfile, covers: ProtectedMounts, cwd: Path
     ) -> Command:
         texts = bubblewrap.etc_files(profile)
 
@@ -191,7 +191,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
     Raises:
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
-    around, program, place = means_of(status)
+    around, program, place = capabilities_of(status)
     return BubblewrapLauncher(
         program,
         filter_program(around.machine),

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from skillhouse.sandbox.call_channel import CallChannel
 from skillhouse.sandbox.cell import (
     CALLS_PER_CELL,
     EXECUTE,
@@ -24,11 +25,10 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
-from skillhouse.sandbox.contained import habitat_for
-from skillhouse.sandbox.dialogue import Dialogue
+from skillhouse.sandbox.cell_environment import CellEnvironment
+from skillhouse.sandbox.cell_process import CellProcess
+from skillhouse.sandbox.container_cell import habitat_for
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.habitat import Habitat
-from skillhouse.sandbox.housing import Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
@@ -41,7 +41,7 @@ class NodeCell:
     """See the module; made by `Executor` only."""
 
     def __init__(
-        self, housing: Housing, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
     ) -> None:
         self._housing = housing
         self._spec = spec
@@ -76,7 +76,7 @@ class NodeCell:
         worker = self._spare()
         try:
             with self._capabilities.of(host) as token:
-                dialogue = Dialogue(
+                dialogue = CallChannel(
                     worker.link,
                     capabilities=self._capabilities,
                     token=token,
@@ -138,7 +138,7 @@ class NodeCell:
 class Worker:
     """One process, for one call."""
 
-    def __init__(self, habitat: Habitat) -> None:
+    def __init__(self, habitat: CellProcess) -> None:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 
+from skillhouse.sandbox.call_channel import CallChannel, GoneError
 from skillhouse.sandbox.cell import Kind, timeout_text
-from skillhouse.sandbox.dialogue import Dialogue, GoneError
 from skillhouse.sandbox.rpc import RESOURCE_LIMIT, RpcError
 
 
@@ -21,14 +21,14 @@ class Outcome:
     error: str = ""
 
 
-async def attempt(dialogue: Dialogue, *, seconds: float) -> Outcome:
+async def attempt(dialogue: CallChannel, *, seconds: float) -> Outcome:
     """Wait for the answer, and return what came of it; it raises nothing."""
     with anyio.move_on_after(seconds):
         return await _answered(dialogue)
     return Outcome(kind="timeout", error=timeout_text(seconds))
 
 
-async def _answered(dialogue: Dialogue) -> Outcome:
+async def _answered(dialogue: CallChannel) -> Outcome:
     try:
         answer = await dialogue.answer()
     except GoneError:

@@ -24,7 +24,7 @@ from skillhouse.floor import (
     named,
     spelled,
 )
-from skillhouse.sandbox.placeholder import is_placeholder
+from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.repositories import BARE, disarm, is_repository, obeyed_names
 
 ENTRIES_MAX = 100_000

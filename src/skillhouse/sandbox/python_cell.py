@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 from skillhouse.sandbox.bubblewrap import writable
+from skillhouse.sandbox.call_channel import CallChannel, Output
 from skillhouse.sandbox.cell import (
     CALLS_PER_CELL,
     TAIL_BYTES,
@@ -28,10 +29,9 @@ from skillhouse.sandbox.cell import (
     HostCalls,
     Kind,
 )
-from skillhouse.sandbox.contained import habitat_for
-from skillhouse.sandbox.dialogue import Dialogue, Output
+from skillhouse.sandbox.cell_environment import CellEnvironment
+from skillhouse.sandbox.container_cell import habitat_for
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.housing import Housing
 from skillhouse.sandbox.outcome import Outcome, attempt
 from skillhouse.sandbox.process import GRACE_SECONDS
 
@@ -61,7 +61,7 @@ class PythonCell:
     """See the module; made by `Executor` only."""
 
     def __init__(
-        self, housing: Housing, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
     ) -> None:
         self._housing = housing
         self._spec = spec
@@ -147,7 +147,7 @@ class PythonCell:
             stack.enter_context(link)
             link.setblocking(False)  # noqa: FBT003 - the parameter has no name.
             token = stack.enter_context(self._capabilities.of(host))
-            dialogue = Dialogue(
+            dialogue = CallChannel(
                 link, capabilities=self._capabilities, token=token, number=token_hex(8)
             )
             try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from skillhouse.sandbox.call_channel import answered, tell
 from skillhouse.sandbox.cell import (
     TOOL_SECONDS,
     Capabilities,
@@ -16,7 +17,6 @@ from skillhouse.sandbox.cell import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.sandbox.dialogue import answered, tell
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.executor import Executor
 from skillhouse.sandbox.rpc import INVALID_PARAMS, UNAVAILABLE, Request, RpcError
@@ -51,7 +51,7 @@ class ServedTool:
         }
 
 
-class Shelf(Protocol):
+class SkillSource(Protocol):
     """The tools that are served."""
 
     def tools(self) -> Sequence[ServedTool]: ...
@@ -62,7 +62,7 @@ class Shelf(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
+class ServedCall:
     """What the core says about a call, beside the tool and its arguments."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -90,8 +90,8 @@ class Host(HostCalls, Protocol):
 
 def executor_methods(
     executor: Executor,
-    shelf: Shelf,
-    host: Callable[[CallContext], Host],
+    shelf: SkillSource,
+    host: Callable[[ServedCall], Host],
     *,
     packages: Path | None = None,
 ) -> Mapping[str, Method]:
@@ -102,7 +102,7 @@ def executor_methods(
         packages: The store of installed dependencies, which the core fills.
     """
 
-    async def find(name: str, context: CallContext, *, is_skill: bool = False) -> ServedTool:
+    async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
         """Return a tool, or the first one of a skill; look anew when the core knows more."""
         for is_last in (False, True):
             for one in shelf.tools():
@@ -164,7 +164,7 @@ def executor_methods(
     }
 
 
-def cell_for(found: ServedTool, context: CallContext, packages: Path | None) -> CellSpec:
+def cell_for(found: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
     """Return whose code runs for a call.
 
     Raises:
@@ -192,7 +192,7 @@ def cell_for(found: ServedTool, context: CallContext, packages: Path | None) -> 
     )
 
 
-def _execution(params: Any) -> tuple[str, Mapping[str, Any], CallContext]:
+def _execution(params: Any) -> tuple[str, Mapping[str, Any], ServedCall]:
     if not isinstance(params, dict) or params.keys() - {"tool", "args", "context"}:
         raise RpcError(INVALID_PARAMS, "expected {tool, args, context}")
     tool, arguments = params.get("tool"), params.get("args", {})
@@ -201,7 +201,7 @@ def _execution(params: Any) -> tuple[str, Mapping[str, Any], CallContext]:
     return tool, arguments, _context(params.get("context", {}))
 
 
-def _context(given: Any) -> CallContext:
+def _context(given: Any) -> ServedCall:
     known = {"meta": dict, "env": dict, "port": int}
     texts = {"capability", "digest", "permissions", "packages"}
     is_right = (
@@ -216,7 +216,7 @@ def _context(given: Any) -> CallContext:
     if not is_right:
         message = "expected as context {meta, capability, port, digest, env, permissions, packages}"
         raise RpcError(INVALID_PARAMS, message)
-    return CallContext(**given)
+    return ServedCall(**given)
 
 
 def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:

@@ -13,9 +13,9 @@ from typing import TypeVar
 import msgspec
 
 from skillhouse.floor import DecodeError, shaped
+from skillhouse.signer.bounded_json import load_shallow
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.request import SignRequest
-from skillhouse.signer.shallow import load_shallow
 
 FRAME_MAX = 1_048_576
 """Bytes of a frame: the greatest transaction, a keystore's open part, and room."""

@@ -26,9 +26,9 @@ from skillhouse.floor import (
     make_private,
     shaped,
 )
+from skillhouse.signer.bounded_json import load_shallow
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, Vault
-from skillhouse.signer.shallow import load_shallow
 
 KEYSTORE_FILE = "keys.json"
 """Its name in the directory of the state."""

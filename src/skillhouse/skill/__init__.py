@@ -78,41 +78,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.validation import validate as validate
     from skillhouse.skill.writing import skill_text as skill_text
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "content": "RESOURCES_MAX list_resources load load_body load_listing",
-            "core_schema": "core_value typed_fields",
-            "head": "HEAD_BYTES read_metadata",
-            "hidden": "HiddenText find_hidden handed_over hidden_text revealed",
-            "index": "IndexContent SkillIndex",
-            "invocation": (
-                "Invocation current_invocation described invocation_findings read_invocation "
-                "relative_file"
-            ),
-            "manifest": "find_manifests has_manifest read_manifest",
-            "manifest_model": "ManifestResult SkillManifest ToolSpec",
-            "mentions": "Mention find_mentions plain_words",
-            "model": (
-                "DEFAULT_POLICY Frontmatter ParsePolicy ParseResult SKILL_FILE "
-                "Skill SkillContent split_tools tokens_of"
-            ),
-            "naming": "validate_name",
-            "parsing": "Metadata parse",
-            "profile": (
-                "CatalogRule DEFAULT_PROFILE Duplicates Extensions Identity Profile RootRule Rules "
-                "ScopeRule Symlinks ToolRule WalkUp"
-            ),
-            "profile_file": "read_profile",
-            "profile_lookup": "load_profile profile_names",
-            "source": "Finding SKILL_FILE_LARGE SKILL_FILE_MAX",
-            "substitution": (
-                "ARGUMENTS_MAX COMMANDS_MAX Filling SubstitutionError argument_names find_commands "
-                "substitute"
-            ),
-            "validation": "validate",
-            "writing": "skill_text",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.activation import Attachment as Attachment
     from skillhouse.tools.activation import LeftOut as LeftOut
     from skillhouse.tools.activation import tokens_of as tokens_of
-    from skillhouse.tools.agreed import Agreed as Agreed
     from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
     from skillhouse.tools.asset_tools import AssetTool as AssetTool
     from skillhouse.tools.asset_tools import ScriptPathTool as ScriptPathTool
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.attaching import Way as Way
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
-    from skillhouse.tools.call import Listener as Listener
     from skillhouse.tools.call import Output as Output
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import Progress as Progress
+    from skillhouse.tools.call import ProgressHandler as ProgressHandler
     from skillhouse.tools.call import RefusedError as RefusedError
     from skillhouse.tools.call import Tool as Tool
     from skillhouse.tools.call import ToolCall as ToolCall
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
     from skillhouse.tools.caution import caution_of as caution_of
     from skillhouse.tools.command import ExecTool as ExecTool
-    from skillhouse.tools.elsewhere import SKILL_CODE as SKILL_CODE
-    from skillhouse.tools.elsewhere import SKILL_RESOURCE as SKILL_RESOURCE
-    from skillhouse.tools.elsewhere import Elsewhere as Elsewhere
-    from skillhouse.tools.elsewhere import SkillResourceTool as SkillResourceTool
-    from skillhouse.tools.elsewhere import acts as acts
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
@@ -56,12 +50,20 @@ if TYPE_CHECKING:
     from skillhouse.tools.invoking import RunCommand as RunCommand
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
-    from skillhouse.tools.need import HIDDEN_TEXT as HIDDEN_TEXT
-    from skillhouse.tools.need import PERSISTENCE as PERSISTENCE
-    from skillhouse.tools.need import UNBOUND as UNBOUND
-    from skillhouse.tools.need import Judged as Judged
-    from skillhouse.tools.need import Need as Need
+    from skillhouse.tools.messages import DEFAULT_MESSAGES as DEFAULT_MESSAGES
+    from skillhouse.tools.messages import render as render
+    from skillhouse.tools.permission_request import HIDDEN_TEXT as HIDDEN_TEXT
+    from skillhouse.tools.permission_request import PERSISTENCE as PERSISTENCE
+    from skillhouse.tools.permission_request import UNBOUND as UNBOUND
+    from skillhouse.tools.permission_request import EvaluatedPermission as EvaluatedPermission
+    from skillhouse.tools.permission_request import PermissionRequest as PermissionRequest
     from skillhouse.tools.portal import Portal as Portal
+    from skillhouse.tools.redeemed_approvals import RedeemedApprovals as RedeemedApprovals
+    from skillhouse.tools.remote_skills import SKILL_CODE as SKILL_CODE
+    from skillhouse.tools.remote_skills import SKILL_RESOURCE as SKILL_RESOURCE
+    from skillhouse.tools.remote_skills import RemoteSkillProvider as RemoteSkillProvider
+    from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
+    from skillhouse.tools.remote_skills import acts as acts
     from skillhouse.tools.rendering import one_line as one_line
     from skillhouse.tools.rendering import render_content as render_content
     from skillhouse.tools.rendering import result_data as result_data
@@ -85,62 +87,15 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import list_room as list_room
     from skillhouse.tools.skills import search_skills as search_skills
-    from skillhouse.tools.telemetry import Telling as Telling
+    from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import TierGate as TierGate
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
-    from skillhouse.tools.wording import OUR_WORDS as OUR_WORDS
-    from skillhouse.tools.wording import said as said
     from skillhouse.tools.workspace import Workspace as Workspace
     from skillhouse.tools.workspace_lock import WorkspaceBusyError as WorkspaceBusyError
     from skillhouse.tools.workspace_lock import WorkspaceLock as WorkspaceLock
     from skillhouse.tools.write_gate import WriteGate as WriteGate
 else:
-    from skillhouse.floor.lazy import lazy_face
+    from skillhouse.lazy_exports import lazy_exports
 
-    __all__, __getattr__ = lazy_face(
-        __name__,
-        {
-            "activation": (
-                "ATTACHED_SKILL_TOKENS ATTACHED_TOKENS Activation Activations Attachment LeftOut "
-                "tokens_of"
-            ),
-            "agreed": "Agreed",
-            "asset_tools": "AssetTool AssetsTool ScriptPathTool",
-            "assets": (
-                "ASSETS_LISTED_MAX ASSET_MAX AssetError find_skill list_assets read_asset "
-                "script_path"
-            ),
-            "attaching": "AttachTool Way",
-            "call": (
-                "Listener OUTPUT_MAX TRANSACTION_PAGE Output Plan Progress RefusedError Tool "
-                "ToolCall ToolResult UnknownToolError"
-            ),
-            "caution": "caution_of",
-            "command": "ExecTool",
-            "elsewhere": "Elsewhere SKILL_CODE SKILL_RESOURCE SkillResourceTool acts",
-            "files": "EditTool ListTool ReadTool WriteTool",
-            "forecast": "Forecast",
-            "gate": "Gate",
-            "invoking": "INVOKE InvokeTool Menu RunCommand",
-            "memory": "MemorySearchTool MemoryWriteTool",
-            "need": "HIDDEN_TEXT PERSISTENCE UNBOUND Judged Need",
-            "portal": "Portal",
-            "rendering": "one_line render_content result_data",
-            "running": "Background",
-            "serving": "SKILL_FILE_TOOL SkillFileTool",
-            "session": "Session Sessions SkillCheck",
-            "skill_code": "Ask CodeSkill Runner SkillCodeTool Workshop cell_of",
-            "skill_gate": "SkillGate",
-            "skill_tools": "tool_about_skills",
-            "skills": "SearchTool Shown SkillTool list_room search_skills",
-            "wording": "OUR_WORDS said",
-            "sign": "SignTool",
-            "telemetry": "Telling",
-            "tier_gate": "TierGate",
-            "web": "FetchTool WebSearchTool",
-            "workspace": "Workspace",
-            "workspace_lock": "WorkspaceBusyError WorkspaceLock",
-            "write_gate": "WriteGate",
-        },
-    )
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -16,9 +16,9 @@ from skillhouse.approval import (
     may_last,
 )
 from skillhouse.permission import Effect
-from skillhouse.tools.case import Case
+from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.command_inputs import CommandInputs, changes
-from skillhouse.tools.need import HIDDEN_TEXT, PERSISTENCE, UNBOUND, Need
+from skillhouse.tools.permission_request import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest
 
 CHANGED = "changed since the earlier question"
 """Name of the fact that says which files of a call are not what an earlier question showed."""
@@ -29,7 +29,7 @@ _SAME_CALL = ("tool", "arguments", "cwd", "agent", "user", "channel")
 
 
 def question(
-    case: Case, place: str, inputs: CommandInputs | None, *, changed: str = ""
+    case: CallContext, workspace_root: str, inputs: CommandInputs | None, *, changed: str = ""
 ) -> ApprovalRequest:
     """Return the question about exactly this call (decision 8).
 
@@ -37,14 +37,14 @@ def question(
 
     Args:
         case: The call.
-        place: The workspace's real path.
+        workspace_root: The workspace's real path.
         inputs: The files that the call depends on.
         changed: What is different from an earlier question about the same call.
     """
     call, plan, verdict = case.call, case.known_plan, case.verdict
     asked = [j for j in case.judged if j.decision.effect is Effect.ASK]
     patterns = _patterns([j.need for j in asked])
-    content = bound(case, place, inputs)
+    content = bound(case, workspace_root, inputs)
     arguments = tuple((key, str(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
         tool=call.name,
@@ -64,7 +64,7 @@ def question(
         content_digest=content_digest(content),
         content=content,
         always=tuple(f"{p.action} {p.pattern}" for p in patterns),
-        place=place,
+        place=workspace_root,
         level=case.level,
         on_page=case.on_page,
         wait_seconds=verdict.timeout_seconds if verdict else 0,
@@ -83,7 +83,7 @@ def question(
     )
 
 
-def _title(case: Case, first: Need, inputs: CommandInputs | None) -> str:
+def _title(case: CallContext, first: PermissionRequest, inputs: CommandInputs | None) -> str:
     title = case.known_plan.title or f"{case.call.name}: {first.permission.resource}"
     return f"not bound to files: {title}" if inputs is not None and inputs.unbound else title
 
@@ -102,15 +102,20 @@ def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
     return (("bound to", "; ".join(found)),) if found else ()
 
 
-def changed_inputs(case: Case, inputs: CommandInputs, earlier: Approval, place: str) -> str | None:
+def changed_inputs(
+    case: CallContext, inputs: CommandInputs, earlier: Approval, workspace_root: str
+) -> str | None:
     """Return what changed since an earlier question about the same call; None for another call."""
-    before, now = json.loads(earlier.request.content), json.loads(bound(case, place, inputs))
+    before, now = (
+        json.loads(earlier.request.content),
+        json.loads(bound(case, workspace_root, inputs)),
+    )
     if any(before.get(key) != now[key] for key in _SAME_CALL):
         return None
-    return changes(before, inputs, place, earlier.request.opened_ms * 1_000_000)
+    return changes(before, inputs, workspace_root, earlier.request.opened_ms * 1_000_000)
 
 
-def bound(case: Case, place: str, inputs: CommandInputs | None) -> str:
+def bound(case: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:
     """Return the canonical JSON of the exact call: what a yes is about.
 
     It holds the arguments, every need with its skill's tree digest, the files that it depends on,
@@ -124,7 +129,7 @@ def bound(case: Case, place: str, inputs: CommandInputs | None) -> str:
         **(inputs.value() if inputs is not None else {"files": {}}),
         "shown": [list(fact) for fact in plan.facts],
         "level": case.level,
-        "cwd": place,
+        "cwd": workspace_root,
         "agent": call.agent,
         "user": call.user,
         "channel": call.channel,
@@ -137,7 +142,7 @@ def bound(case: Case, place: str, inputs: CommandInputs | None) -> str:
     return canonical(content)
 
 
-def rule_hint(case: Case) -> str:
+def rule_hint(case: CallContext) -> str:
     """Return which rule of the user's would have let the call through, or nothing."""
     found = next(j for j in case.judged if j.decision.effect is Effect.ASK)
     wanted = found.need
@@ -158,10 +163,10 @@ def request_to_user(request: ApprovalRequest, page: str) -> str:
     asked = f"ask the user to approve {request.id}"
     if page:
         return f"{asked} ({page}/approvals/{request.id})"
-    return f"{asked} on the skillhouse page" if request.is_for_page else asked
+    return f"{asked} on the skillhouse page" if request.out_of_band_only else asked
 
 
-def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
+def _patterns(needs: Sequence[PermissionRequest]) -> tuple[Pattern, ...]:
     """Return what a lasting yes would allow; nothing when it would not cover the whole call."""
     found: list[Pattern] = []
     for need in needs:
@@ -177,7 +182,7 @@ def _patterns(needs: Sequence[Need]) -> tuple[Pattern, ...]:
     return tuple(found)
 
 
-def _need(need: Need) -> Mapping[str, object]:
+def _need(need: PermissionRequest) -> Mapping[str, object]:
     return {
         "action": need.permission.action,
         "resource": need.permission.resource,

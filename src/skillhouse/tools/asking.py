@@ -10,8 +10,8 @@ from functools import partial
 from skillhouse.approval import (
     ApprovalBroker,
     ApprovalError,
+    ApprovalOutcome,
     ApprovalRequest,
-    Settled,
     State,
     content_digest,
 )
@@ -26,12 +26,12 @@ from skillhouse.tools.approving import (
     rule_hint,
 )
 from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
-from skillhouse.tools.case import Case
+from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.command_inputs import CommandInputs
 from skillhouse.tools.course import Course
 from skillhouse.tools.recording import Recorder
 from skillhouse.tools.session import Session
-from skillhouse.tools.telemetry import waiting
+from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED
 from skillhouse.tools.workspace_lock import WorkspaceLock
 
@@ -40,7 +40,7 @@ ASKED_AGAIN_MAX = 3
 EARLIER_MAX = 20
 """Latest questions among which an earlier one about the same call is looked for."""
 
-Judge = Callable[[Tool, Case, Session], Case]
+Judge = Callable[[Tool, CallContext, Session], CallContext]
 """Works a call out and decides about it again."""
 Begin = Callable[[Tool, Course], ToolResult | None]
 """Records that a call is about to run, or returns the refusal."""
@@ -53,14 +53,14 @@ class Asker:
         self,
         approvals: ApprovalBroker,
         recorder: Recorder,
-        place: str,
+        workspace_root: str,
         judge: Judge,
         begin: Begin,
     ) -> None:
         """Take who asks, who writes the log, the workspace's path, and the gate's steps."""
         self._approvals = approvals
         self._recorder = recorder
-        self._place = place
+        self._workspace_root = workspace_root
         self._judge = judge
         self._begin = begin
 
@@ -81,7 +81,7 @@ class Asker:
             asked = await in_thread(partial(self._question, case, inputs))
             if isinstance(asked, ToolResult):
                 return asked
-            settled = await waiting(self._approvals.settle(asked, given))
+            settled = await approval_span(self._approvals.request_approval(asked, given))
             course.case = replace(case, approval=settled.approval)
             if settled.approval is None or settled.status != "approved":
                 return await in_thread(partial(self._unapproved, course, settled))
@@ -99,10 +99,12 @@ class Asker:
         text = "not approved: the files that it depends on change all the time"
         return await in_thread(lambda: self._recorder.refuse(course.case, text, "denied"))
 
-    def _question(self, case: Case, inputs: CommandInputs | None) -> ApprovalRequest | ToolResult:
+    def _question(
+        self, case: CallContext, inputs: CommandInputs | None
+    ) -> ApprovalRequest | ToolResult:
         try:
             inputs = inputs or _measured(case)
-            return question(case, self._place, inputs, changed=self._changed(case, inputs))
+            return question(case, self._workspace_root, inputs, changed=self._changed(case, inputs))
         except (RefusedError, OSError) as error:
             return self._failed(case, error)
 
@@ -122,9 +124,9 @@ class Asker:
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
             inputs = _measured(now)
-            fresh = content_digest(bound(now, self._place, inputs))
+            fresh = content_digest(bound(now, self._workspace_root, inputs))
             if inputs is not None and fresh != approval.request.content_digest:
-                changed = changed_inputs(now, inputs, approval, self._place)
+                changed = changed_inputs(now, inputs, approval, self._workspace_root)
                 if changed is not None:
                     return inputs
             used = self._approvals.redeem(
@@ -137,18 +139,18 @@ class Asker:
         course.case = replace(now, approval=used)
         return self._begin(tool, course)
 
-    def _changed(self, case: Case, inputs: CommandInputs | None) -> str:
+    def _changed(self, case: CallContext, inputs: CommandInputs | None) -> str:
         """Return what changed since the latest question about the same call, or nothing."""
         if inputs is None:
             return ""
         for earlier in self._approvals.latest(EARLIER_MAX):
             if earlier.request.tool == case.call.name:
-                found = changed_inputs(case, inputs, earlier, self._place)
+                found = changed_inputs(case, inputs, earlier, self._workspace_root)
                 if found is not None:
                     return found if earlier.state in (State.OPEN, State.APPROVED) else ""
         return ""
 
-    def _unapproved(self, course: Course, settled: Settled) -> ToolResult:
+    def _unapproved(self, course: Course, settled: ApprovalOutcome) -> ToolResult:
         case = course.case
         # A stop also withdraws the question, and that may come before it cancels the call.
         if reason := course.running.stopped():
@@ -170,12 +172,12 @@ class Asker:
             course.account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
 
-    def _failed(self, case: Case, error: Exception) -> ToolResult:
+    def _failed(self, case: CallContext, error: Exception) -> ToolResult:
         name = case.call.name
         text = failure_text(name, error) if isinstance(error, OSError) else str(error)
         return self._recorder.refuse(case, f"not approved: {text}", "denied")
 
 
-def _measured(case: Case) -> CommandInputs | None:
+def _measured(case: CallContext) -> CommandInputs | None:
     """Return what the call depends on besides its words."""
     return case.plan.inputs() if case.plan is not None and case.plan.inputs is not None else None

@@ -10,11 +10,11 @@ from skillhouse.skill import Skill, ToolRule
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, handed
-from skillhouse.tools.elsewhere import fetched, files_elsewhere
+from skillhouse.tools.messages import render
+from skillhouse.tools.remote_skills import fetched, files_elsewhere
 from skillhouse.tools.session import Session
 from skillhouse.tools.skills import CATEGORY, Shown, SkillReference
-from skillhouse.tools.traits import skill_traits
-from skillhouse.tools.wording import said
+from skillhouse.tools.span_attributes import skill_attributes
 
 _SKILL = {"type": "string", "description": "the skill's name"}
 
@@ -31,7 +31,7 @@ class _AboutASkill:
         """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
-        self.description = said(shown.profile.messages, f"{self.kind}_description")
+        self.description = render(shown.profile.messages, f"{self.kind}_description")
         self._rule = rule
         self._profile = shown.profile
         self._reference = SkillReference(rule, shown)
@@ -78,11 +78,15 @@ class AssetTool(_AboutASkill):
             except AssetError as error:
                 return Output(text=str(error), failed=True)
             check_fetched(session, needs, file, text)
-            traits = {SKILL_RESOURCE_NAME: relative}
-            return Output(text=handed(text), data=_about(skill, path=relative), traits=traits)
+            span_attributes = {SKILL_RESOURCE_NAME: relative}
+            return Output(
+                text=handed(text),
+                data=_about(skill, path=relative),
+                span_attributes=span_attributes,
+            )
 
-        traits = skill_traits(skill, session)
-        return Plan(needs=needs, run=run, facts=hidden, traits=traits)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(needs=needs, run=run, facts=hidden, span_attributes=span_attributes)
 
     def _text(self, skill: Skill, relative: str) -> str | None:
         try:
@@ -113,8 +117,8 @@ class ScriptPathTool(_AboutASkill):
             session.loaded[skill.file] = skill.directory
             return Output(text=str(path), data=_about(skill, path=str(path)))
 
-        traits = skill_traits(skill, session)
-        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, span_attributes=span_attributes)
 
 
 class AssetsTool(_AboutASkill):
@@ -134,12 +138,12 @@ class AssetsTool(_AboutASkill):
             away = files_elsewhere(session, skill)
             paths = list_assets(skill, self._profile) if away is None else away
             return Output(
-                text="\n".join(paths) or said(self._profile.messages, "none"),
+                text="\n".join(paths) or render(self._profile.messages, "none"),
                 data={**_about(skill), "paths": list(paths)},
             )
 
-        traits = skill_traits(skill, session)
-        return Plan(needs=session.needs_of(skill), run=run, traits=traits)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(needs=session.needs_of(skill), run=run, span_attributes=span_attributes)
 
 
 def _about(skill: Skill, **more: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
-from skillhouse.tools.wording import said
+from skillhouse.tools.messages import render
 
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""
@@ -60,14 +60,14 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
     try:
         return index.get(wanted)
     except AmbiguousSkillError as error:
-        text = said(messages, "skill_ambiguous", name=reference, reason=error)
+        text = render(messages, "skill_ambiguous", name=reference, reason=error)
         raise AssetError("skill-ambiguous", text) from error
     except UnknownSkillError as error:
         for found in index.diagnostics:
             path = found.path
             same = path is not None and path.parent.name.casefold() == wanted.casefold()
             if same and found.severity == "error" and found.code != "not-a-file":
-                text = said(messages, "skill_invalid", name=reference, reason=found.message)
+                text = render(messages, "skill_invalid", name=reference, reason=found.message)
                 raise AssetError("skill-invalid", text) from error
         raise AssetError("skill-unknown", unknown_skill(index, reference, messages)) from error
 
@@ -78,8 +78,8 @@ def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]
     listed = [*itertools.islice(names, NAMED_MAX)]
     if len(names) > NAMED_MAX:
         listed.append(f"and {len(names) - NAMED_MAX} more")
-    available = ", ".join(listed) or said(messages, "none")
-    return said(messages, "skill_unknown", name=reference, available=available)
+    available = ", ".join(listed) or render(messages, "none")
+    return render(messages, "skill_unknown", name=reference, available=available)
 
 
 def read_asset(skill: Skill, relative: str, profile: Profile) -> str:
@@ -125,13 +125,13 @@ def script_path(skill: Skill, name: str, profile: Profile) -> Path:
     asked = name.strip()
     is_name = asked not in ("", ".", "..") and not any(letter in asked for letter in "/\\\0:")
     if not is_name:
-        raise AssetError("path-name", said(profile.messages, "script_name", script=name))
+        raise AssetError("path-name", render(profile.messages, "script_name", script=name))
     relative = f"{SCRIPTS}/{asked}"
     try:
         return confine(_base(skill, relative), relative, mode="asset")
     except PathError as error:
         if error.code == "not-found":
-            words = said(profile.messages, "script_missing", name=skill.name, script=name)
+            words = render(profile.messages, "script_missing", name=skill.name, script=name)
         else:
             words = _refusal(error.code, skill, asked=relative, profile=profile)
         raise AssetError(error.code, words) from error
@@ -205,7 +205,7 @@ def _first(relative: str) -> str:
 
 def _refusal(code: str, skill: Skill, *, asked: str, profile: Profile, reason: str = "") -> str:
     directories = ", ".join(f"{name}/" for name in profile.asset_directories)
-    return said(
+    return render(
         profile.messages,
         _KEYS.get(code, "asset_not_allowed"),
         name=skill.name,

@@ -17,9 +17,9 @@ from skillhouse.tools.activation import (
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.elsewhere import begun, loaded_content
 from skillhouse.tools.invoking import Menu, Written
-from skillhouse.tools.need import UNBOUND, Need
+from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
+from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.rendering import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.session import Session
 
@@ -50,7 +50,9 @@ class AttachTool:
         required=("file", "way", "tokens"),
     )
 
-    def __init__(self, name: str, menu: Menu, decide: Callable[[Need, Session], str]) -> None:
+    def __init__(
+        self, name: str, menu: Menu, decide: Callable[[PermissionRequest, Session], str]
+    ) -> None:
         """Take what the log and the tiers call it, what people may start, and who decides.
 
         Args:
@@ -102,7 +104,7 @@ class AttachTool:
 
     def _judged(
         self, file: str, session: Session, *, is_persons: bool
-    ) -> tuple[Skill, tuple[Need, ...]]:
+    ) -> tuple[Skill, tuple[PermissionRequest, ...]]:
         """Return a skill as it is listed now, and what loading it needs."""
         listed = self._menu.skills if is_persons else session.visible
         skill = next((one for one in listed.skills if one.file == file), None)
@@ -156,8 +158,8 @@ def _vouched(before: Activation | None, tree: str) -> Activation | None:
     return before if before.tree == tree != UNBOUND else None
 
 
-def _again(skill: Skill) -> Need:
-    return Need(
+def _again(skill: Skill) -> PermissionRequest:
+    return PermissionRequest(
         permission=Permission(action=REATTACH, resource=skill.name),
         default=Effect.ALLOW,
         why="a person said yes to it in this conversation, and it has not changed",
@@ -178,8 +180,8 @@ async def _filled(
         raise RefusedError(str(error)) from error
 
 
-async def _not_again(wanted: Mapping[str, Any], asker: str) -> ToolResult:
-    del wanted, asker
+async def _not_again(wanted: Mapping[str, Any], origin_digest: str) -> ToolResult:
+    del wanted, origin_digest
     return ToolResult(content="commands are not run again", status="pending")
 
 

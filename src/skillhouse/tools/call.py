@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from skillhouse.floor import SkillhouseError
 from skillhouse.tools.activation import Activation
 from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 
 OUTPUT_MAX = 262_144
@@ -92,7 +92,7 @@ class Output:
     """Facts for the audit log; texts and integers only."""
     activation: Activation | None = None
     """The skill whose text this is."""
-    traits: Mapping[str, str | int] = field(default_factory=dict)
+    span_attributes: Mapping[str, str | int] = field(default_factory=dict)
     """What telemetry may say of it, by the words of `floor.conventions`; no content."""
 
 
@@ -108,9 +108,9 @@ class Progress:
     """One line about it, in the words of what runs: untrusted."""
 
 
-Listener = Callable[[Progress], Awaitable[None]]
+ProgressHandler = Callable[[Progress], Awaitable[None]]
 """Hears how far a call is. What it raises is logged and costs the call nothing."""
-Say = Callable[[float, str], None]
+ReportProgress = Callable[[float, str], None]
 """Takes how much of a call is done, from 0 to 1, and a word about it."""
 
 
@@ -118,10 +118,10 @@ Say = Callable[[float, str], None]
 class Plan:
     """One call worked out: what it needs, and the doing of exactly that."""
 
-    needs: tuple[Need, ...]
+    needs: tuple[PermissionRequest, ...]
     run: Callable[[], Awaitable[Output]]
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
-    run_telling: Callable[[Say], Awaitable[Output]] | None = None
+    run_with_progress: Callable[[ReportProgress], Awaitable[Output]] | None = None
     """Does as `run` does and says how far it is; None for what has nothing to say."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
@@ -142,7 +142,7 @@ class Plan:
     """What it spends, as currency and amount, decoded by us; None when nobody can know."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
-    traits: Mapping[str, str] = field(default_factory=dict)
+    span_attributes: Mapping[str, str] = field(default_factory=dict)
     """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 

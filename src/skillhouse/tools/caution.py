@@ -22,7 +22,7 @@ from skillhouse.skill import (
     revealed,
 )
 from skillhouse.tools.call import OUTPUT_MAX, RefusedError
-from skillhouse.tools.need import UNBOUND, Need
+from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.session import Session
 
 Facts = tuple[tuple[str, str], ...]
@@ -30,7 +30,7 @@ Facts = tuple[tuple[str, str], ...]
 
 def content_here(session: Session, skill: Skill, *, resources_max: int) -> SkillContent | None:
     """Return a skill as its file is now; None where that is elsewhere or cannot be used."""
-    if session.elsewhere is not None and session.elsewhere.files(skill) is not None:
+    if session.remote_skills is not None and session.remote_skills.files(skill) is not None:
         return None
     try:
         return load_listing(skill, resources_max=resources_max)
@@ -40,12 +40,12 @@ def content_here(session: Session, skill: Skill, *, resources_max: int) -> Skill
 
 def cautioned(
     session: Session,
-    needs: tuple[Need, ...],
+    needs: tuple[PermissionRequest, ...],
     *,
     skill: Skill | Path,
     file: str,
     text: str | None,
-) -> tuple[tuple[Need, ...], Facts]:
+) -> tuple[tuple[PermissionRequest, ...], Facts]:
     """Return the needs of handing over a skill's text, and what a person should see of it.
 
     Args:
@@ -74,7 +74,9 @@ def facts_of(found: HiddenText) -> Facts:
     return (("hidden text", found.summary), *spelled)
 
 
-def check_fetched(session: Session, needs: tuple[Need, ...], file: str, text: str) -> None:
+def check_fetched(
+    session: Session, needs: tuple[PermissionRequest, ...], file: str, text: str
+) -> None:
     """Refuse a text that was read after the call was planned and hides something unasked.
 
     Raises:
@@ -107,8 +109,8 @@ def skill_directory_of(file: Path, base: Path) -> Path | None:
 
 def _binding(session: Session, skill: Skill | Path) -> str:
     """Return what a lasting yes is bound to."""
-    if isinstance(skill, Skill) and session.elsewhere is not None:
-        listed = session.elsewhere.binding(skill)
+    if isinstance(skill, Skill) and session.remote_skills is not None:
+        listed = session.remote_skills.binding(skill)
         if listed:
             return listed
     try:

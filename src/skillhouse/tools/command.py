@@ -23,8 +23,8 @@ from skillhouse.permission import (
     Effect,
     Layer,
     LayerRules,
+    PathPolicy,
     Permission,
-    Places,
     command_resource,
     decide,
     judge_argv,
@@ -54,8 +54,8 @@ from skillhouse.tools.command_needs import needs_of, shell_need, uncovered, unco
 from skillhouse.tools.command_paths import line_needs
 from skillhouse.tools.command_protection import Writes, writes_of
 from skillhouse.tools.command_wording import output_of, titled, with_changes, withheld_network
-from skillhouse.tools.need import Need
 from skillhouse.tools.path_rules import Decide, PathRules
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.workspace import Workspace
@@ -76,7 +76,7 @@ command, for the log."""
 class _Work:
     """A call worked out: what it needs, and the argv that does it."""
 
-    needs: tuple[Need, ...]
+    needs: tuple[PermissionRequest, ...]
     argv: tuple[str, ...]
     programs: tuple[tuple[str, ...], ...]
     """The argv of each program, for the rules about the network."""
@@ -141,7 +141,7 @@ class ExecTool:
         self._environment = environment
         self._decide = decide or self._decided
 
-    def _decided(self, need: Need, session: Session) -> tuple[Decision, str]:
+    def _decided(self, need: PermissionRequest, session: Session) -> tuple[Decision, str]:
         layers = self._layers(session.agent)
         return decide(layers, need.permission, default=need.default), need.why
 
@@ -153,7 +153,7 @@ class ExecTool:
         layers = self._layers(session.agent)
         rules = LayerRules(layers)
         paths = PathRules(self._workspace, session, layers, self._decide)
-        places = Places(
+        places = PathPolicy(
             self._workspace.root,
             writable=(self._workspace.root,),
             readable=tuple(session.loaded.values()),
@@ -208,7 +208,7 @@ class ExecTool:
                 raise RefusedError(str(error)) from error
             output = output_of(done, launcher.level, network=_NETWORK[network])
             text = f"{output.text}\n[{withheld}]" if withheld else output.text
-            return replace(output, text=text, traits=_traits(work, done))
+            return replace(output, text=text, span_attributes=_traits(work, done))
 
         root = str(self._workspace.root)
 
@@ -228,7 +228,7 @@ class ExecTool:
         facts = (*work.writes.facts, ("network", withheld or _NETWORK[network]), *work.facts)
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
-            needs=(*work.needs, *session.acting.values()),
+            needs=(*work.needs, *session.active_remote_requests.values()),
             run=run,
             run_sealed=run_sealed,
             inputs=inputs,

@@ -16,8 +16,8 @@ from skillhouse.permission import (
 )
 from skillhouse.tools.command_paths import path_needs, sees_contents
 from skillhouse.tools.files import read_need, write_need
-from skillhouse.tools.need import Need
 from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
@@ -29,13 +29,13 @@ def needs_of(
     workspace: Workspace,
     session: Session,
     paths: PathRules,
-) -> tuple[Need, ...]:
+) -> tuple[PermissionRequest, ...]:
     """Return the needs of a plan: its commands, what is odd about it, and its files.
 
     Raises:
         RefusedError: a redirection leads to what no tool may touch.
     """
-    needs: list[Need] = []
+    needs: list[PermissionRequest] = []
     for judged in verdict.commands:
         needs += _command_needs(judged, rules)
     line = "; ".join(command_resource(found.argv) for found in plan.commands())
@@ -72,24 +72,24 @@ def uncovered(plan: CommandPlan | None, paths: PathRules, root: str) -> int:
     return 0 if is_known else paths.coverage().left
 
 
-def uncovered_need(left: int) -> tuple[Need, ...]:
+def uncovered_need(left: int) -> tuple[PermissionRequest, ...]:
     """Return the need of running a command that some paths are not covered from."""
     return (_once(f"{left} paths", f"{left} paths not covered"),) if left else ()
 
 
-def shell_need(line: str, verdict: CommandVerdict) -> Need:
+def shell_need(line: str, verdict: CommandVerdict) -> PermissionRequest:
     """Return the need of a line that only a shell can run: a yes that holds once."""
-    return Need(
+    return PermissionRequest(
         permission=Permission(action="shell", resource=line),
         default=Effect.ASK,
         why=verdict.reasons[0],
     )
 
 
-def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[Need]:
+def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionRequest]:
     resource = command_resource(judged.argv)
     needs = [
-        Need(
+        PermissionRequest(
             permission=Permission(action="exec", resource=resource),
             default=Effect.ASK,
             why="no rule speaks, and commands are asked about",
@@ -103,8 +103,8 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[Need]:
     return needs
 
 
-def _once(resource: str, why: str) -> Need:
-    return Need(
+def _once(resource: str, why: str) -> PermissionRequest:
+    return PermissionRequest(
         permission=Permission(action="exec-once", resource=resource), default=Effect.ASK, why=why
     )
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from skillhouse.permission import CommandPlan, SimpleCommand, git_paths, unwrapped, use_of
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
-from skillhouse.tools.need import Need
 from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 
 EXPANDED_MAX = 1_000
@@ -23,7 +23,7 @@ _GIT_WRITES = frozenset({"checkout", "restore", "mv", "rm", "apply", "switch"})
 
 def path_needs(
     plan: CommandPlan, rules: PathRules, session: Session, root: str, named: Sequence[bool]
-) -> Iterator[Need]:
+) -> Iterator[PermissionRequest]:
     """Yield what the commands of a plan need beyond the rules about commands.
 
     Args:
@@ -48,7 +48,9 @@ def path_needs(
             yield from _below(rules, (p for p in writes if os.path.isdir(p)))
 
 
-def line_needs(line: str, rules: PathRules, session: Session, root: str) -> Iterator[Need]:
+def line_needs(
+    line: str, rules: PathRules, session: Session, root: str
+) -> Iterator[PermissionRequest]:
     """Yield what a line that only a shell can run needs by the paths that it names.
 
     Raises:
@@ -133,6 +135,6 @@ def _real(word: str, directory: str, *, follow: bool = True) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[Need]:
+def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionRequest]:
     for directory in directories:
         yield from rules.refused_below(directory)

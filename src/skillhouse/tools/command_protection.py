@@ -12,7 +12,7 @@ from skillhouse.permission import CommandPlan, Effect, Permission, command_resou
 from skillhouse.sandbox import Opened, find_git_changes
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.files import write_need
-from skillhouse.tools.need import PERSISTENCE, Need
+from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
@@ -52,7 +52,7 @@ _REPOSITORY_WORDS = frozenset({"clone", "init", "worktree", "submodule"})
 class Writes:
     """What a command line writes of such files."""
 
-    needs: tuple[Need, ...] = ()
+    needs: tuple[PermissionRequest, ...] = ()
     opened: Opened = Opened()  # noqa: RUF009 - a frozen value.
     facts: tuple[tuple[str, str], ...] = ()
 
@@ -63,7 +63,7 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
     Raises:
         RefusedError: git would write one that no approval opens.
     """
-    needs: dict[Need, None] = {}
+    needs: dict[PermissionRequest, None] = {}
     patterns: list[str] = []
     facts: list[tuple[str, str]] = []
     everything = trees = repositories = False
@@ -99,14 +99,14 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
     return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
 
 
-def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> Need:
+def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> PermissionRequest:
     """Return the need of a git command that rewrites such files: an approval that holds once."""
     line = command_resource(tuple(argv))
     shown = ", ".join(f"`{name}`" for name in names[:SHOWN_MAX])
     more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
     what = f"rewrites {shown}{more}" if names else "may rewrite files that agents and tools obey"
     also = "" if is_known or not names else ", and may rewrite others"
-    return Need(
+    return PermissionRequest(
         permission=Permission(action="exec-once", resource=line),
         default=Effect.ASK,
         why=f"`{line[:80]}` {what}{also}",

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from skillhouse.tools.call import Output, Plan
-from skillhouse.tools.case import Case
+from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.rendering import one_line
 from skillhouse.tools.running import Running
 from skillhouse.tools.tier_gate import Account
@@ -16,7 +16,7 @@ from skillhouse.tools.tier_gate import Account
 class Course:
     """The state of one call, for each step and for whoever finds it cancelled."""
 
-    case: Case
+    case: CallContext
     """The call, with what is known about it so far."""
     account: Account
     """What it holds of cooldowns and allowances."""

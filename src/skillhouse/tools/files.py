@@ -14,7 +14,7 @@ from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
-from skillhouse.tools.need import PERSISTENCE, Need
+from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
@@ -53,7 +53,7 @@ class ReadTool:
         # As it is written, and where links in the workspace lead.
         names = (absolute, os.path.realpath(absolute))
         skill = next((s for s in session.visible.skills if s.file in names), None)
-        needs: tuple[Need, ...] = ()
+        needs: tuple[PermissionRequest, ...] = ()
         if skill is not None:
             needs = session.needs_of(skill)
             session = session.with_loaded(skill)
@@ -102,7 +102,7 @@ class ListTool:
         why = "it lies in the workspace or a loaded skill"
         if base is None:
             why = "it lies outside the workspace and the loaded skills"
-        need = Need(
+        need = PermissionRequest(
             permission=Permission(action="list", resource=absolute),
             default=Effect.ALLOW if base else Effect.ASK,
             why=why,
@@ -225,19 +225,19 @@ class EditTool:
         )
 
 
-def read_need(action: str, place: Place) -> Need:
-    return Need(
+def read_need(action: str, place: Place) -> PermissionRequest:
+    return PermissionRequest(
         permission=Permission(action=action, resource=str(place.path)),
         default=Effect.ASK if place.concern else Effect.ALLOW,
         why=place.concern or "it lies in the workspace or a loaded skill",
     )
 
 
-def write_need(workspace: Workspace, relative: str) -> Need:
+def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
     """Return what writing a file needs; one that acts later is asked about each time."""
     group = workspace.paths.group(relative)
     caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
-    return Need(
+    return PermissionRequest(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,
         why="no rule speaks, and writing is asked about",

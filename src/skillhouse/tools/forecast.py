@@ -8,8 +8,8 @@ from skillhouse.approval import Level
 from skillhouse.permission import Effect
 from skillhouse.tools.approving import question
 from skillhouse.tools.call import Output, Plan, RefusedError, Status, Tool, ToolCall
-from skillhouse.tools.case import Case, raised
-from skillhouse.tools.need import Judged, Need
+from skillhouse.tools.call_context import CallContext, escalated_to_ask
+from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
 from skillhouse.tools.session import Session
 
 
@@ -17,7 +17,7 @@ from skillhouse.tools.session import Session
 class Refusal:
     """A call that the gate refuses before anybody is asked, and what it answers."""
 
-    case: Case
+    case: CallContext
     text: str
     status: Status
 
@@ -36,7 +36,7 @@ class Forecast:
     layer: str = ""
     """The layer that decides: of a rule, `default`, `write gate`, `tiers`; empty for a call that is
     refused before rules are asked."""
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[EvaluatedPermission, ...] = ()
     """Each permission that it needs, with the layer and rule that decides it; empty for a call
     that is refused before that."""
     level: Level = "read"
@@ -47,21 +47,21 @@ class Forecast:
     question."""
 
 
-def settled(case: Case) -> Case | Refusal:
+def settled(case: CallContext) -> CallContext | Refusal:
     """Return a judged call as it goes on: refused, allowed, or to be asked about."""
     if case.denied is not None:
         return Refusal(case=case, text=f"denied: {case.denied.reason}", status="denied")
     if case.verdict is not None and case.verdict.effect is Effect.DENY:
         return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
-    return raised(case)
+    return escalated_to_ask(case)
 
 
-def forecast_of(found: Case | Refusal, place: str) -> Forecast:
+def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
     """Return a call that was worked out as a forecast.
 
     Args:
         found: The call, judged or refused.
-        place: The workspace's real path.
+        workspace_root: The workspace's real path.
     """
     case = found.case if isinstance(found, Refusal) else found
     page = case.plan is not None and case.on_page
@@ -81,20 +81,22 @@ def forecast_of(found: Case | Refusal, place: str) -> Forecast:
     facts = replace(facts, effect=case.effect, layer=deciding.decision.layer)
     if case.effect is Effect.ALLOW:
         return replace(facts, status="ok", reasons=tuple(j.reason for j in case.judged))
-    asked = question(case, place, None)
+    asked = question(case, workspace_root, None)
     return replace(facts, status="pending", reasons=asked.reasons, title=asked.title)
 
 
 def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
     """Return the call worked out; what a skill asks by itself is bound to that skill."""
     plan = tool.plan(call.arguments, session)
-    if not session.asker:
+    if not session.origin_digest:
         return plan
-    needs = (n if n.skill_digest else replace(n, skill_digest=session.asker) for n in plan.needs)
+    needs = (
+        n if n.skill_digest else replace(n, skill_digest=session.origin_digest) for n in plan.needs
+    )
     return replace(plan, needs=tuple(needs))
 
 
-def need_alone(need: Need) -> Plan:
+def need_alone(need: PermissionRequest) -> Plan:
     """Return a plan of one need, for forecasts of a tool whatever its arguments are."""
 
     async def run() -> Output:

@@ -15,13 +15,12 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect, Outcome
-from skillhouse.tools.agreed import Agreed
 from skillhouse.tools.arguments import argument_fault
 from skillhouse.tools.asking import Asker
 from skillhouse.tools.call import (
-    Listener,
     Output,
     Plan,
+    ProgressHandler,
     RefusedError,
     Status,
     Tool,
@@ -31,7 +30,7 @@ from skillhouse.tools.call import (
     bounded,
     failure_text,
 )
-from skillhouse.tools.case import Case, raised
+from skillhouse.tools.call_context import CallContext, escalated_to_ask
 from skillhouse.tools.course import Course
 from skillhouse.tools.forecast import (
     Forecast,
@@ -41,16 +40,17 @@ from skillhouse.tools.forecast import (
     planned,
     settled,
 )
-from skillhouse.tools.need import Judged, Need
+from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
 from skillhouse.tools.progress import relayed
 from skillhouse.tools.recording import Recorder
+from skillhouse.tools.redeemed_approvals import RedeemedApprovals
 from skillhouse.tools.session import Session
-from skillhouse.tools.telemetry import Telling, Told, deciding
+from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
-Decide = Callable[[Need, Session], tuple[Decision, str]]
+Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
 """Answers a need of a conversation with a decision and its reason."""
 
 
@@ -64,12 +64,12 @@ class Gate:
         decide: Decide,
         approvals: ApprovalBroker,
         audit: AuditLog,
-        place: str,
+        workspace_root: str,
         write_gate: WriteGate = WriteGate(),  # noqa: B008 - a frozen value.
         tiers: TierGate | None = None,
         workspace: WorkspaceLock | None = None,
-        agreed: Agreed | None = None,
-        telling: Telling = Telling(),  # noqa: B008 - it never changes.
+        agreed: RedeemedApprovals | None = None,
+        telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
     ) -> None:
         """Take the tools, and everybody who has a say.
 
@@ -78,7 +78,7 @@ class Gate:
             decide: Answers a need by the rules.
             approvals: Asks a person.
             audit: Remembers.
-            place: The workspace's real path.
+            workspace_root: The workspace's real path.
             write_gate: Who may change anything.
             tiers: The tier policy, and whether everything is stopped.
             workspace: Keeps other calls from changing the workspace; None where no tool does.
@@ -91,19 +91,19 @@ class Gate:
         self._by_full_name = {name: tool for name, tool in full_names if name}
         self._decide = decide
         self._recorder = Recorder(audit)
-        self._place = place
+        self._workspace_root = workspace_root
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
         self._workspace = workspace
-        self._asker = Asker(approvals, self._recorder, place, self._judged, self._begin)
-        self._agreed = agreed or Agreed()
+        self._asker = Asker(approvals, self._recorder, workspace_root, self._judged, self._begin)
+        self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
         self._validators = {
             tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
         }
 
     async def call(
-        self, call: ToolCall, session: Session, *, listener: Listener | None = None
+        self, call: ToolCall, session: Session, *, listener: ProgressHandler | None = None
     ) -> ToolResult:
         """Look up, check, decide, ask, record, run, record: the only way to an effect.
 
@@ -116,16 +116,16 @@ class Gate:
         tool = self._tool(call.name)
         call = _identified(replace(call, name=tool.name))
         with self._telling.of(tool, call, listener) as told:
-            return told.ended(await self._through(tool, told.call, session, told))
+            return told.ended(await self._handle(tool, told.call, session, told))
 
-    async def _through(
-        self, tool: Tool, call: ToolCall, session: Session, told: Told
+    async def _handle(
+        self, tool: Tool, call: ToolCall, session: Session, told: CallSpan
     ) -> ToolResult:
         wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
         if wrong:
             return ToolResult(content=wrong, status="error")
         with self._tiers.running() as running:
-            course = Course(Case(call=call), self._tiers.account(), running)
+            course = Course(CallContext(call=call), self._tiers.account(), running)
             async with course.holding:
                 try:
                     return await self._on_course(tool, session, course, told)
@@ -138,7 +138,7 @@ class Gate:
         return await in_thread(lambda: self._ended_by_stop(course))
 
     async def _on_course(
-        self, tool: Tool, session: Session, course: Course, told: Told
+        self, tool: Tool, session: Session, course: Course, told: CallSpan
     ) -> ToolResult:
         # Plans walk and hash, and the log and the state may be locked by another process: none of
         # it keeps the event loop from other calls.
@@ -154,13 +154,13 @@ class Gate:
         return refusal or await self._run(tool, session, course, told)
 
     def _authorize(
-        self, tool: Tool, session: Session, course: Course, told: Told
+        self, tool: Tool, session: Session, course: Course, told: CallSpan
     ) -> ToolResult | None:
         """Decide about the call, and return the refusal if there is one.
 
         What need not wait for a person or for the workspace is begun as well.
         """
-        found = self._worked_out(tool, course.case.call, session, told, account=course.account)
+        found = self._planned(tool, course.case.call, session, told, account=course.account)
         if isinstance(found, Refusal):
             course.case = found.case
             return self._recorder.refuse(found.case, found.text, found.status)
@@ -169,7 +169,9 @@ class Gate:
             return None
         return self._begin(tool, course)
 
-    def forecast(self, call: ToolCall, session: Session, *, need: Need | None = None) -> Forecast:
+    def forecast(
+        self, call: ToolCall, session: Session, *, need: PermissionRequest | None = None
+    ) -> Forecast:
         """Return what `call` would answer now, by the same steps up to the question.
 
         Nothing is run, recorded, asked or reserved. An approval that waits to be used is not
@@ -184,20 +186,22 @@ class Gate:
             wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
             if wrong:
                 return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
-        return forecast_of(self._worked_out(tool, call, session, None, need=need), self._place)
+        return forecast_of(
+            self._planned(tool, call, session, None, need=need), self._workspace_root
+        )
 
-    def _worked_out(
+    def _planned(
         self,
         tool: Tool,
         call: ToolCall,
         session: Session,
-        told: Told | None,
+        told: CallSpan | None,
         *,
         account: Account | None = None,
-        need: Need | None = None,
-    ) -> Case | Refusal:
+        need: PermissionRequest | None = None,
+    ) -> CallContext | Refusal:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
-        case = Case(call=call, verdict=self._tiers.stopped())
+        case = CallContext(call=call, verdict=self._tiers.stopped())
         if case.verdict is not None:
             return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
         try:
@@ -210,12 +214,12 @@ class Gate:
         if told is None:
             return settled(self._decided(case, session, account))
         told.plan(plan)
-        with deciding() as decided:
+        with policy_span() as decided:
             case = self._decided(case, session, account)
             decided(case)
         return settled(case)
 
-    def _decided(self, case: Case, session: Session, account: Account | None) -> Case:
+    def _decided(self, case: CallContext, session: Session, account: Account | None) -> CallContext:
         """Return a planned call with what rules, the write gate and the tiers say of it."""
         case = replace(case, judged=self._judge(case.known_plan.needs, session))
         if case.denied is not None:
@@ -251,7 +255,9 @@ class Gate:
         course.began = time.monotonic()
         return None
 
-    async def _run(self, tool: Tool, session: Session, course: Course, told: Told) -> ToolResult:
+    async def _run(
+        self, tool: Tool, session: Session, course: Course, told: CallSpan
+    ) -> ToolResult:
         plan, approval = course.plan, course.case.approval
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
@@ -286,7 +292,7 @@ class Gate:
                     is_stopped=course.is_stopped,
                 )
         finally:
-            course.account.settle()
+            course.account.request_approval()
 
     def _ended_by_stop(self, course: Course) -> ToolResult:
         reason = course.running.reason
@@ -302,27 +308,29 @@ class Gate:
             raise UnknownToolError(name, next(iter(nearest(name, known)), ""), known)
         return tool
 
-    def _judge(self, needs: Sequence[Need], session: Session) -> tuple[Judged, ...]:
+    def _judge(
+        self, needs: Sequence[PermissionRequest], session: Session
+    ) -> tuple[EvaluatedPermission, ...]:
         judged = []
         for need in needs:
             decision, reason = self._decide(need, session)
-            found = Judged(need=need, decision=decision, reason=reason)
-            judged.append(self._write_gate.judged(found, session.user, self._place))
+            found = EvaluatedPermission(need=need, decision=decision, reason=reason)
+            judged.append(self._write_gate.judged(found, session.user, self._workspace_root))
         return tuple(judged)
 
-    def _judged(self, tool: Tool, case: Case, session: Session) -> Case:
+    def _judged(self, tool: Tool, case: CallContext, session: Session) -> CallContext:
         """Return the call worked out and decided about again, at the moment of use."""
         plan = planned(tool, case.call, session)
-        return raised(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
+        return escalated_to_ask(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
 
 
-async def _ran(tool: Tool, plan: Plan, listener: Listener | None) -> Output:
+async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Output:
     """Run a plan; what it cannot do is an output that says so."""
     try:
-        if listener is None or plan.run_telling is None:
+        if listener is None or plan.run_with_progress is None:
             return await plan.run()
         async with relayed(listener) as say:
-            return await plan.run_telling(say)
+            return await plan.run_with_progress(say)
     except RefusedError as refused:
         return Output(text=str(refused), failed=True)
     except OSError as error:

@@ -31,8 +31,9 @@ from skillhouse.skill import (
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.elsewhere import begun, loaded_content
-from skillhouse.tools.need import UNBOUND, Need
+from skillhouse.tools.messages import render
+from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
+from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.rendering import (
     SKILL_TEXT_MAX,
     cut_notice,
@@ -41,7 +42,6 @@ from skillhouse.tools.rendering import (
     with_body,
 )
 from skillhouse.tools.session import Session
-from skillhouse.tools.wording import said
 
 INVOKE = "invoke"
 """What the log and rules call a person's start of a skill."""
@@ -60,7 +60,7 @@ class Menu:
 
     skills: SkillIndex
     profile: Profile
-    need: Callable[[Skill], Need]
+    need: Callable[[Skill], PermissionRequest]
     refusal: Callable[[str], str]
     """Says why a skill that is there is not in the menu; nothing for one that is not there."""
 
@@ -115,7 +115,7 @@ class InvokeTool:
             # What commands gave may be another than before.
             is_held = not written.commands and session.activations.is_held(content, given)
             if is_held:
-                text = said(profile.messages, "skill_held", name=skill.name)
+                text = render(profile.messages, "skill_held", name=skill.name)
             else:
                 text, _ = fitted(
                     with_body(content, body),

@@ -28,7 +28,7 @@ from skillhouse.tools.memory_files import (
     passages,
     visible,
 )
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened
 
@@ -41,7 +41,7 @@ FOUND_MAX = 20
 NOTE_MAX = 65_536
 """Characters of one note."""
 
-Decide = Callable[[Need, Session], str]
+Decide = Callable[[PermissionRequest, Session], str]
 """What is decided about a need: allow, ask or deny."""
 
 
@@ -95,7 +95,7 @@ class MemorySearchTool:
                 detail={"files": len(places), "passages": len(found), "left_out": left_out},
             )
 
-        need = Need(
+        need = PermissionRequest(
             permission=Permission(action=MEMORY_SEARCH, resource=query),
             default=Effect.ALLOW,
             why="searching notes that may be read changes nothing",
@@ -197,7 +197,7 @@ class MemoryWriteTool:
                 detail={"content_digest": digest(data)},
             )
 
-        tool_need = Need(
+        tool_need = PermissionRequest(
             permission=Permission(action=MEMORY_WRITE, resource=relative),
             default=Effect.ALLOW,
             why="what holds for writing the file decides",

@@ -13,11 +13,11 @@ from skillhouse.sandbox import CoveredPaths, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.caution import cautioned, skill_directory_of
 from skillhouse.tools.files import text_if_any
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
-Decide = Callable[[Need, Session], tuple[Decision, str]]
+Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
 """Answers a need of a conversation with a decision and its reason."""
 
 _ANY = "\ue000"
@@ -56,10 +56,10 @@ class PathRules:
         """Whether no rule is about a path if the directories above it have other names."""
         absolute = f"{self._root}/{path}"
         above = "".join(f"/{_ANY}" for _ in range(path.count("/")))
-        elsewhere = f"{self._root}{above}/{os.path.basename(path)}"
+        remote_skills = f"{self._root}{above}/{os.path.basename(path)}"
         if self._probe(absolute) != absolute:
-            elsewhere += f"/{_ANY}"
-        said = self._said("read", elsewhere) or self._said("write", elsewhere)
+            remote_skills += f"/{_ANY}"
+        said = self._said("read", remote_skills) or self._said("write", remote_skills)
         return absolute in self._skills or not said
 
     def enters(self, path: str) -> bool:
@@ -117,7 +117,7 @@ class PathRules:
         """Return what a sandbox covers now."""
         return covered_paths(self._root, PROTECTED_NAMES, survey=self._workspace.survey, rules=self)
 
-    def refused_below(self, directory: str) -> Iterable[Need]:
+    def refused_below(self, directory: str) -> Iterable[PermissionRequest]:
         """Yield the needs of moving a directory that rules say something about what is below."""
         for place, name, _ in self.coverage().paths:
             path = "/".join(filter(None, (self._root, place, name)))
@@ -126,7 +126,9 @@ class PathRules:
                     if self._refuses(action, path):
                         yield need_of(action, self._probe(path).removesuffix(_ANY))
 
-    def reading(self, path: str, session: Session, *, is_named: bool) -> tuple[Need, ...]:
+    def reading(
+        self, path: str, session: Session, *, is_named: bool
+    ) -> tuple[PermissionRequest, ...]:
         """Return what reading a path needs beyond the command itself; mostly nothing.
 
         Args:
@@ -138,7 +140,7 @@ class PathRules:
             RefusedError: it belongs to a skill that is kept from view.
         """
         self._workspace.check_withheld(path, os.path.relpath(path, self._root), session)
-        needs: tuple[Need, ...] = ()
+        needs: tuple[PermissionRequest, ...] = ()
         relative = path.removeprefix(f"{self._root}/")
         is_hidden = relative != path and is_secret(relative)
         why = "its name is one of secrets" if is_hidden else "no rule is about the path"
@@ -148,7 +150,7 @@ class PathRules:
             needs += tuple(n for n in asked if self._answer(n) is not Effect.ALLOW)
             self._skills -= {os.path.realpath(skill.directory)}
         for resource in self._resources(path):
-            need = Need(
+            need = PermissionRequest(
                 permission=Permission(action="read", resource=resource.removesuffix(_ANY)),
                 default=Effect.ASK if is_hidden and not is_named else Effect.ALLOW,
                 why=why,
@@ -162,7 +164,7 @@ class PathRules:
             self._entered.update(map(str, Path(path).parents))
         return needs
 
-    def writing(self, path: str) -> tuple[Need, ...]:
+    def writing(self, path: str) -> tuple[PermissionRequest, ...]:
         """Return the need of writing a path where a rule denies or asks about it.
 
         The rule that allows the command covers the others in the workspace.
@@ -195,8 +197,8 @@ class PathRules:
         )
 
     def _cautioned(
-        self, needs: tuple[Need, ...], path: str, session: Session, skill: Skill | None
-    ) -> tuple[Need, ...]:
+        self, needs: tuple[PermissionRequest, ...], path: str, session: Session, skill: Skill | None
+    ) -> tuple[PermissionRequest, ...]:
         """Return the needs with a question first where a skill's file hides text."""
         base = self._workspace.base_of(path, session)
         home = None if base is None else skill_directory_of(Path(path), base)
@@ -279,14 +281,14 @@ class PathRules:
     def _effect(self, action: str, resource: str) -> Effect:
         return self._answer(need_of(action, resource))
 
-    def _answer(self, need: Need) -> Effect:
+    def _answer(self, need: PermissionRequest) -> Effect:
         return self._decide(need, self._session)[0].effect
 
 
-def need_of(action: str, resource: str) -> Need:
+def need_of(action: str, resource: str) -> PermissionRequest:
     """Return the need of a path that the rule for the command covers unless another one is
     stricter."""
-    return Need(
+    return PermissionRequest(
         permission=Permission(action=action, resource=resource),
         default=Effect.ALLOW,
         why="the command is allowed, and no rule is about the path",

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from skillhouse.tools.call import Listener, Progress, Say
+from skillhouse.tools.call import Progress, ProgressHandler, ReportProgress
 
 PAUSE_SECONDS = 0.1
 """Shortest time between two words to a listener; of what comes meanwhile the newest is told."""
@@ -22,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def relayed(
-    listener: Listener,
+    listener: ProgressHandler,
     *,
     pause_seconds: float = PAUSE_SECONDS,
     last_seconds: float = LAST_SECONDS,
-) -> AsyncIterator[Say]:
+) -> AsyncIterator[ReportProgress]:
     """Give what takes progress while a call runs; the last word is told before this ends.
 
     A listener that fails hears nothing more of the call, and the call goes on.
@@ -52,7 +52,7 @@ async def relayed(
 class _Relay:
     """The newest word, between a skill that may say thousands and a listener that may be slow."""
 
-    def __init__(self, listener: Listener, pause_seconds: float) -> None:
+    def __init__(self, listener: ProgressHandler, pause_seconds: float) -> None:
         self._listener = listener
         self._pause_seconds = pause_seconds
         self._newest: Progress | None = None

@@ -9,8 +9,8 @@ from skillhouse.approval import Approval, State, session_key
 from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
 from skillhouse.permission import Effect
 from skillhouse.tools.call import Output, Status, ToolResult
-from skillhouse.tools.case import Case
-from skillhouse.tools.need import UNBOUND
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.permission_request import UNBOUND
 from skillhouse.tools.tier_gate import STOPPED
 from skillhouse.tools.write_gate import verdict_of
 
@@ -21,7 +21,9 @@ class Recorder:
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
 
-    def refuse(self, case: Case, reason: str, status: Status, *, audited: str = "") -> ToolResult:
+    def refuse(
+        self, case: CallContext, reason: str, status: Status, *, audited: str = ""
+    ) -> ToolResult:
         """Record a refusal and return it; that it cannot be recorded changes nothing about it.
 
         Args:
@@ -45,7 +47,7 @@ class Recorder:
         approval_id = approval.id if approval is not None and status == "pending" else None
         return ToolResult(content=reason, status=status, approval_id=approval_id)
 
-    def intent(self, case: Case, *, durable: bool) -> str:
+    def intent(self, case: CallContext, *, durable: bool) -> str:
         """Record that a call is about to run, and return the record's id.
 
         Raises:
@@ -58,7 +60,13 @@ class Recorder:
         return self._audit.append_read(draft).id
 
     def outcome(
-        self, case: Case, intent: str, output: Output, seconds: float, *, is_stopped: bool = False
+        self,
+        case: CallContext,
+        intent: str,
+        output: Output,
+        seconds: float,
+        *,
+        is_stopped: bool = False,
     ) -> None:
         """Record what came of a call; `is_stopped` says that a stop ended it.
 
@@ -80,7 +88,7 @@ class Recorder:
         )
 
 
-def _draft(case: Case, **values: Any) -> AuditDraft:
+def _draft(case: CallContext, **values: Any) -> AuditDraft:
     call, verdict, plan = case.call, case.verdict, case.plan
     skill = next((j.need for j in case.judged if j.need.permission.action == "skill"), None)
     digest = next((j.need.skill_digest for j in case.judged if j.need.skill_digest), "")
@@ -109,7 +117,7 @@ def _draft(case: Case, **values: Any) -> AuditDraft:
     )
 
 
-def _permissions(case: Case) -> tuple[DecidedPermission, ...]:
+def _permissions(case: CallContext) -> tuple[DecidedPermission, ...]:
     return tuple(
         DecidedPermission(
             action=j.need.permission.action,
@@ -122,7 +130,7 @@ def _permissions(case: Case) -> tuple[DecidedPermission, ...]:
     )
 
 
-def _published(case: Case, status: Status) -> str:
+def _published(case: CallContext, status: Status) -> str:
     """Return the status under which the published design knows a refusal."""
     verdict, approval = case.verdict, case.approval
     if verdict is not None and verdict.reason == STOPPED:
@@ -147,14 +155,14 @@ def _answer(approval: Approval | None) -> Mapping[str, object]:
     }
 
 
-def _tiering(case: Case) -> Mapping[str, object]:
+def _tiering(case: CallContext) -> Mapping[str, object]:
     """Return which part of the tier policy spoke, and why it moved or refused the call."""
     if case.verdict is None or not case.verdict.source:
         return {}
     return {"tier_source": case.verdict.source, "tier_reason": case.verdict.reason}
 
 
-def _confirmation(case: Case) -> Confirmation | None:
+def _confirmation(case: CallContext) -> Confirmation | None:
     approval = case.approval
     if approval is None:
         asked = any(j.decision.effect is Effect.ASK for j in case.judged)

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import anyio
 
-from skillhouse.permission import Tiers
+from skillhouse.permission import TierEngine
 from skillhouse.permission.call_table import OwnLine
 
 LOOK_SECONDS = 0.1
@@ -99,7 +99,7 @@ class RunningCalls:
     """All calls of one house, on whichever event loops they run."""
 
     def __init__(
-        self, tiers: Tiers | None, background: Callable[[], Background | None] = lambda: None
+        self, tiers: TierEngine | None, background: Callable[[], Background | None] = lambda: None
     ) -> None:
         """Take what knows of a stop; None ends nothing."""
         self._tiers = tiers

@@ -12,7 +12,7 @@ from skillhouse.skill import Extensions, Skill, current_invocation, load_listing
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned
 from skillhouse.tools.session import Session
-from skillhouse.tools.traits import skill_traits
+from skillhouse.tools.span_attributes import skill_attributes
 
 SKILL_FILE_TOOL = "skill_file"
 """What the log calls such a read; rules see the skill, as when a model loads it."""
@@ -61,12 +61,12 @@ class SkillFileTool:
                 text=f"{len(data)} bytes",
                 data={"bytes": data},
                 detail={"skill": skill.id, "file": relative, "digest": digest(data)},
-                traits={SKILL_RESOURCE_NAME: relative},
+                span_attributes={SKILL_RESOURCE_NAME: relative},
             )
 
         facts = (("skill", skill.id), ("file", relative), *hidden)
-        traits = skill_traits(skill, session)
-        return Plan(needs=needs, run=run, facts=facts, traits=traits)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(needs=needs, run=run, facts=facts, span_attributes=span_attributes)
 
     def _check_model_may(self, skill: Skill) -> None:
         """Refuse a skill that has become one for people alone since it was listed."""

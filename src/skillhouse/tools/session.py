@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from skillhouse.skill import HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 
 if TYPE_CHECKING:
     from skillhouse.tools.call import ToolCall
-    from skillhouse.tools.elsewhere import Elsewhere
+    from skillhouse.tools.remote_skills import RemoteSkillProvider
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the one that was used longest ago starts anew."""
 
-SkillCheck = Callable[[Skill], Need | None]
+SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
 
 
@@ -37,13 +37,13 @@ class Session:
     """The caller's own id of it; empty where the caller has one conversation only."""
     visible: SkillIndex
     """The skills that were listed to this agent: the snapshot its calls are judged by."""
-    skill_need: Callable[[Skill], Need]
+    skill_need: Callable[[Skill], PermissionRequest]
     """What loading a skill needs by the rules."""
     checks: Sequence[SkillCheck] = ()
     """What else it needs; see `needs_of`."""
-    elsewhere: Elsewhere | None = None
+    remote_skills: RemoteSkillProvider | None = None
     """Knows the skills of other servers."""
-    acting: dict[str, Need] = field(default_factory=dict)
+    active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
     """Directories of loaded skills, by the skill's file; they may be read from then on."""
@@ -51,11 +51,11 @@ class Session:
     """Which skills' texts it was given."""
     hiding: dict[str, HiddenText] = field(default_factory=dict)
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
-    asker: str = ""
+    origin_digest: str = ""
     """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
     A lasting yes to it is one to these bytes alone (decision 7)."""
 
-    def needs_of(self, skill: Skill) -> tuple[Need, ...]:
+    def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
         further = (check(skill) for check in self.checks)
         return (self.skill_need(skill), *(need for need in further if need is not None))
@@ -80,7 +80,7 @@ class Session:
         for one in gone:
             self.loaded.pop(one.file, None)
             if texts_removed:
-                self.acting.pop(one.file, None)
+                self.active_remote_requests.pop(one.file, None)
         return gone
 
 
@@ -89,13 +89,13 @@ class Sessions:
 
     def __init__(
         self,
-        skill_need: Callable[[Skill], Need],
+        skill_need: Callable[[Skill], PermissionRequest],
         checks: Sequence[SkillCheck] = (),
-        elsewhere: Elsewhere | None = None,
+        remote_skills: RemoteSkillProvider | None = None,
         noted: Callable[[Activation], None] | None = None,
     ) -> None:
         """Take what loading a skill needs, and who hears of each that was loaded."""
-        self._elsewhere = elsewhere
+        self._elsewhere = remote_skills
         self._noted = noted
         self._skill_need = skill_need
         self._checks = checks
@@ -103,7 +103,7 @@ class Sessions:
         # Calls come on several threads.
         self._lock = threading.Lock()
 
-    def of(self, call: ToolCall, visible: SkillIndex, *, asker: str = "") -> Session:
+    def of(self, call: ToolCall, visible: SkillIndex, *, origin_digest: str = "") -> Session:
         """Return the session that a call is a part of, with what it may see now, for who asks."""
         session = self.get(
             call.agent,
@@ -114,7 +114,7 @@ class Sessions:
             client=call.client,
             connection=call.connection,
         )
-        return replace(session, asker=asker) if asker else session
+        return replace(session, origin_digest=origin_digest) if origin_digest else session
 
     def get(
         self,
@@ -142,7 +142,7 @@ class Sessions:
                     visible=visible,
                     skill_need=self._skill_need,
                     checks=self._checks,
-                    elsewhere=self._elsewhere,
+                    remote_skills=self._elsewhere,
                     activations=Activations(self._noted),
                 )
                 self._sessions[key] = session
@@ -156,4 +156,6 @@ class Sessions:
         """Drop the oldest session; last of all one in which a skill of another server is in use,
         since its commands would need less afterwards."""
         older = list(self._sessions)[:-1]
-        del self._sessions[next((k for k in older if not self._sessions[k].acting), older[0])]
+        del self._sessions[
+            next((k for k in older if not self._sessions[k].active_remote_requests), older[0])
+        ]

@@ -33,7 +33,7 @@ from skillhouse.signer import (
     with_approval,
 )
 from skillhouse.tools.call import TRANSACTION_PAGE, Output, Plan, RefusedError, object_schema
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 
 CALLDATA_SHOWN = 256
@@ -144,7 +144,7 @@ class SignTool:
 
         return Plan(
             needs=(
-                Need(
+                PermissionRequest(
                     permission=Permission(
                         action="sign", resource=" ".join((key.name, arguments["type"], *words))
                     ),

@@ -30,11 +30,11 @@ from skillhouse.tools.call import (
     Output,
     Plan,
     RefusedError,
-    Say,
+    ReportProgress,
     ToolResult,
     UnknownToolError,
 )
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import code_inside
 
@@ -167,8 +167,8 @@ class SkillCodeTool:
                 f"`{self.full_name}` cannot be bound to its code: {error}"
             ) from error
 
-        async def run(say: Say = _unheard) -> Output:
-            host = _Host(self._ask(replace(session, asker=digest)), say)
+        async def run(say: ReportProgress = _unheard) -> Output:
+            host = _Host(self._ask(replace(session, origin_digest=digest)), say)
             result = await self._result(digest, arguments, session, host)
             wrapped = wrap_result(result.value) if result.kind == "ok" else wrap_failure(result)
             failed = wrapped.get("success") is False
@@ -189,16 +189,16 @@ class SkillCodeTool:
         return Plan(
             needs=(self._need(digest),),
             run=run,
-            run_telling=run,
+            run_with_progress=run,
             facts=facts,
             page=TRANSACTION_PAGE if self.level == "sign" else "",
-            traits={
+            span_attributes={
                 SKILL_NAME: self.skill.manifest.name,
                 SKILL_SOURCE: self.skill.directory.as_uri(),
             },
         )
 
-    def _need(self, digest: str) -> Need:
+    def _need(self, digest: str) -> PermissionRequest:
         """Return the permission: a skill's own word about its level never makes it milder."""
         level = self.level
         default = self.skill.default if level == "read" else Effect.ASK
@@ -207,7 +207,7 @@ class SkillCodeTool:
             if level == "read"
             else f"no rule speaks, and a tool that may {level} is asked about"
         )
-        return Need(
+        return PermissionRequest(
             permission=Permission(action=ACTION, resource=self.full_name),
             default=default,
             why=why,
@@ -253,7 +253,7 @@ class _Host(HostCalls):
     """What one call may ask of the core: the house's own tools, each through the gate."""
 
     ask: Ask
-    say: Say
+    say: ReportProgress
     lines: list[str] = field(default_factory=list)
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

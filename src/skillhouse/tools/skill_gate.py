@@ -82,7 +82,8 @@ class SkillGate(Gate):
         data = result.data
         if data is not None:
             data = {
-                k: _mapped(v, self._conceal if session.asker else shown) for k, v in data.items()
+                k: _mapped(v, self._conceal if session.origin_digest else shown)
+                for k, v in data.items()
             }
         text = shown(result.content)
         # It was cut already; escapes may have made it longer.

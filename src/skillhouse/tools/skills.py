@@ -25,12 +25,12 @@ from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.elsewhere import begun, loaded_content
-from skillhouse.tools.need import Need
+from skillhouse.tools.messages import render
+from skillhouse.tools.permission_request import PermissionRequest
+from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.rendering import SKILL_TEXT_MAX, cut_notice, fitted, result_data
 from skillhouse.tools.session import Session
-from skillhouse.tools.traits import skill_traits
-from skillhouse.tools.wording import said
+from skillhouse.tools.span_attributes import skill_attributes
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
@@ -57,7 +57,7 @@ class Shown:
     """Gives the list for the skill tool's description, of at most so many characters; nothing where
     it stands elsewhere."""
     profile: Profile
-    decide: Callable[[Need, Session], str]
+    decide: Callable[[PermissionRequest, Session], str]
     """What is decided about a need: allow, ask or deny."""
     listed: frozenset[str] | None = None
     """Files of the skills that lists name; the others are found by search alone. None is all."""
@@ -111,7 +111,7 @@ class SkillReference:
             return find_skill(session.visible, reference, messages)
         except AssetError as error:
             name = self._hidden_name(reference)
-            words = said(messages, "skill_denied", name=name) if name else ""
+            words = render(messages, "skill_denied", name=name) if name else ""
             if words:
                 raise RefusedError(words, denied=True) from error
             raise RefusedError(str(error)) from error
@@ -183,7 +183,7 @@ class SkillTool:
         """
         messages = self._shown.profile.messages
         found = self._shown.catalog(list_room(messages, chars))
-        return _before_list(messages) + found if found else said(messages, "skill_description")
+        return _before_list(messages) + found if found else render(messages, "skill_description")
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -210,8 +210,8 @@ class SkillTool:
                     session, skill, resources_max=profile.resources_listed
                 )
             except SkillError as error:
-                words = said(profile.messages, "skill_unreadable", name=skill.name, reason=error)
-                title = said(profile.messages, "failed_title", name=skill.name)
+                words = render(profile.messages, "skill_unreadable", name=skill.name, reason=error)
+                title = render(profile.messages, "failed_title", name=skill.name)
                 data = result_data(
                     profile.result, title=title, output=words, metadata={}, succeeded=False
                 )
@@ -223,14 +223,16 @@ class SkillTool:
 
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
-        origin = "" if session.elsewhere is None else session.elsewhere.origin(skill)
+        origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
         if origin:
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
         facts += hidden
-        title = said(profile.messages, "question_title", name=skill.name)
-        traits = skill_traits(skill, session)
-        return Plan(needs=needs, run=run, facts=tuple(facts), title=title, traits=traits)
+        title = render(profile.messages, "question_title", name=skill.name)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(
+            needs=needs, run=run, facts=tuple(facts), title=title, span_attributes=span_attributes
+        )
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
         """Return the data of a call that was refused before it ran, in the profile's shape."""
@@ -240,18 +242,18 @@ class SkillTool:
         )
         data = result_data(
             self._shown.profile.result,
-            title=said(messages, key),
+            title=render(messages, key),
             output=result.content,
             metadata={},
             succeeded=False,
         )
         return data or None
 
-    def _output(self, content: SkillContent, need: Need, session: Session) -> Output:
+    def _output(self, content: SkillContent, need: PermissionRequest, session: Session) -> Output:
         skill, profile = content.skill, self._shown.profile
         is_held = session.activations.is_held(content)
         if is_held:
-            text = said(profile.messages, "skill_held", name=skill.name)
+            text = render(profile.messages, "skill_held", name=skill.name)
         else:
             text, _ = fitted(
                 content,
@@ -269,7 +271,7 @@ class SkillTool:
             "permission": self._shown.decide(need, session),
         }
         metadata = {theirs: facts[ours] for ours, theirs in profile.metadata.items()}
-        title = said(profile.messages, "loaded_title", name=skill.name)
+        title = render(profile.messages, "loaded_title", name=skill.name)
         return Output(
             text=text,
             data=result_data(profile.result, title=title, output=text, metadata=metadata),
@@ -284,7 +286,7 @@ def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
 
 
 def _before_list(messages: Mapping[str, str]) -> str:
-    return f"{said(messages, 'skill_description')} {said(messages, 'list_follows')}\n"
+    return f"{render(messages, 'skill_description')} {render(messages, 'list_follows')}\n"
 
 
 class SearchTool:
@@ -299,7 +301,7 @@ class SearchTool:
         """Take what the profile calls this tool, and what gives the search index of a session."""
         self.name = rule.name
         self.title = rule.title or rule.name
-        self.description = said(shown.profile.messages, "search_description")
+        self.description = render(shown.profile.messages, "search_description")
         self._query = rule.parameters.get("query", "query")
         self._limit = rule.parameters.get("limit", "limit")
         self._messages = shown.profile.messages
@@ -335,13 +337,13 @@ class SearchTool:
             # The index may have to be opened or made, which must not hold up other calls.
             found, is_complete = await anyio.to_thread.run_sync(search)
             lines = [f"{skill['name']}: {skill['description']}" for skill in found]
-            text = "\n".join(lines) or said(self._messages, "search_empty")
+            text = "\n".join(lines) or render(self._messages, "search_empty")
             if is_complete:
                 return Output(text=text, data={"skills": found})
-            text += "\n\n" + said(self._messages, "search_partial")
+            text += "\n\n" + render(self._messages, "search_partial")
             return Output(text=text, data={"skills": found, "partial": True})
 
-        need = Need(
+        need = PermissionRequest(
             permission=Permission(action=SEARCH_ACTION, resource=query),
             default=Effect.ALLOW,
             why="searching what is listed changes nothing",

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from skillhouse.floor import conventions as words
 from skillhouse.floor import tracing
-from skillhouse.tools.call import Listener, Output, Plan, Tool, ToolCall, ToolResult
-from skillhouse.tools.case import Case, level_of
+from skillhouse.tools.call import Output, Plan, ProgressHandler, Tool, ToolCall, ToolResult
+from skillhouse.tools.call_context import CallContext, level_of
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Settled
+    from skillhouse.approval import ApprovalOutcome
     from skillhouse.sandbox import CellResult, Completed
 
 Preview = Callable[[Mapping[str, Any]], Mapping[str, object]]
@@ -30,7 +30,7 @@ _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 """Values of the conventions' variable that put content into spans."""
 
 
-class Telling:
+class CallTelemetry:
     """Tells telemetry of calls."""
 
     def __init__(self, preview: Preview | None = None) -> None:
@@ -43,16 +43,16 @@ class Telling:
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
         return cls(preview if wanted in _CAPTURING else None)
 
-    def of(self, tool: Tool, call: ToolCall, listener: Listener | None = None) -> Told:
+    def of(self, tool: Tool, call: ToolCall, listener: ProgressHandler | None = None) -> CallSpan:
         """Return the span of a call, to be entered."""
-        return Told(self.preview, tool, call, listener)
+        return CallSpan(self.preview, tool, call, listener)
 
 
-class Told:
+class CallSpan:
     """The span of one call, and its figures."""
 
     def __init__(
-        self, preview: Preview | None, tool: Tool, call: ToolCall, listener: Listener | None
+        self, preview: Preview | None, tool: Tool, call: ToolCall, listener: ProgressHandler | None
     ) -> None:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
@@ -102,12 +102,12 @@ class Told:
     def plan(self, plan: Plan) -> None:
         """Say what the call is about, which is known now."""
         if self._span.is_heard:
-            self._say({**plan.traits, words.LEVEL: level_of(plan)})
+            self._say({**plan.span_attributes, words.LEVEL: level_of(plan)})
 
     def output(self, output: Output) -> None:
         """Say what the tool did."""
         if self._span.is_heard:
-            self._say(output.traits)
+            self._say(output.span_attributes)
 
     def ended(self, result: ToolResult) -> ToolResult:
         """Say what came of it, and return it."""
@@ -122,10 +122,10 @@ class Told:
                 self._content(words.CALL_RESULT, {"content": result.content})
         return result
 
-    def _say(self, traits: Mapping[str, str | int]) -> None:
+    def _say(self, span_attributes: Mapping[str, str | int]) -> None:
         """Add traits, and name the span after what is loaded, read or run."""
-        self._traits.update(traits)
-        self._span.set(traits)
+        self._traits.update(span_attributes)
+        self._span.set(span_attributes)
         of: tuple[str, ...]
         if words.SKILL_RESOURCE_NAME in self._traits:
             of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
@@ -145,18 +145,18 @@ class Told:
 
 
 @contextmanager
-def deciding() -> Iterator[Callable[[Case], None]]:
+def policy_span() -> Iterator[Callable[[CallContext], None]]:
     """Hold the span of what rules and tiers say, and give what tells of it."""
     with tracing.span(words.POLICY_SPAN) as span:
 
-        def decided(case: Case) -> None:
+        def decided(case: CallContext) -> None:
             if span.is_heard:
                 span.set(_verdict(case))
 
         yield decided
 
 
-def _verdict(case: Case) -> Mapping[str, tracing.Value]:
+def _verdict(case: CallContext) -> Mapping[str, tracing.Value]:
     """Return what was decided, and by whom; a resource would be what was asked for."""
     found: dict[str, tracing.Value] = {
         words.POLICY_ACTIONS: [one.need.permission.action for one in case.judged],
@@ -171,7 +171,7 @@ def _verdict(case: Case) -> Mapping[str, tracing.Value]:
     return found
 
 
-async def waiting(settling: Awaitable[Settled]) -> Settled:
+async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome:
     """Wait for a person's answer in a span of its own."""
     began = time.monotonic()
     with tracing.span(words.APPROVAL_SPAN) as span:

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 
 from skillhouse.floor import StateError
-from skillhouse.permission import Effect, Outcome, Tiers, TierVerdict
+from skillhouse.permission import Effect, Outcome, TierEngine, TierVerdict
 from skillhouse.permission import Level as TierLevel
 from skillhouse.permission.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall
-from skillhouse.tools.case import level_of
+from skillhouse.tools.call_context import level_of
 from skillhouse.tools.running import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"
@@ -25,7 +25,7 @@ class TierGate:
 
     def __init__(
         self,
-        tiers: Tiers | None = None,
+        tiers: TierEngine | None = None,
         *,
         has_policy: bool = False,
         reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
@@ -96,7 +96,7 @@ class TierGate:
 class Account:
     """What one call holds of cooldowns and allowances."""
 
-    def __init__(self, tiers: Tiers | None) -> None:
+    def __init__(self, tiers: TierEngine | None) -> None:
         self._tiers = tiers
         self.reservation = ""
         self.outcome = Outcome.WITHDRAWN
@@ -122,12 +122,12 @@ class Account:
         else:
             self.outcome = Outcome.SIGN_FAILED if signs else Outcome.FAILED
 
-    def settle(self) -> None:
+    def request_approval(self) -> None:
         """Write it down; where that fails, what was reserved goes on to count."""
         if self._tiers is None or not self.reservation:
             return
         try:
-            self._tiers.settle(self.reservation, self.outcome)
+            self._tiers.request_approval(self.reservation, self.outcome)
         except StateError:
             # The effect may have happened: its result must not be lost for this.
             logger.exception("what a call used up could not be written down")

@@ -20,7 +20,7 @@ import anyio
 from skillhouse import net
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.need import Need
+from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 
 RESULTS_MAX = 20
@@ -135,14 +135,14 @@ class FetchTool:
             facts=(("request", f"{method} {target.url}"), ("sends", f"{len(body)} bytes")),
         )
 
-    def _need(self, target: net.Target, method: str) -> Need:
+    def _need(self, target: net.Target, method: str) -> PermissionRequest:
         allowed = self._web.policy.allows(target, method)
         why = (
             "the list of hosts allows it"
             if allowed
             else "no rule speaks, and hosts are asked about"
         )
-        return Need(
+        return PermissionRequest(
             permission=Permission(action="fetch", resource=fetch_resource(target, method)),
             default=Effect.ALLOW if allowed else Effect.ASK,
             why=why,
@@ -192,7 +192,7 @@ class WebSearchTool:
         if provider is None:
             raise RefusedError(self._web.no_provider)
         query, count = arguments["query"], arguments.get("count", RESULTS_USUAL)
-        need = Need(
+        need = PermissionRequest(
             permission=Permission(action="web_search", resource=provider.name),
             default=Effect.ALLOW,
             why="the configuration names this search service",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from skillhouse.approval import State
 from skillhouse.permission import Decision, Effect, matches
-from skillhouse.tools.case import Case
-from skillhouse.tools.need import Judged
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.permission_request import EvaluatedPermission
 
 LAYER = "write gate"
 """The name under which the gate's decisions stand in the log."""
@@ -38,7 +38,7 @@ class WriteGate:
     """Paths relative to the workspace that may be written to, for everybody and also where the
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
-    def judged(self, found: Judged, user: str, place: str = "") -> Judged:
+    def judged(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
         """Return a need's decision as the gate changes it; a deny stays one.
 
         The order is that of decision 7: the lists of users and paths come before any question.
@@ -76,7 +76,7 @@ class WriteGate:
         return dataclasses.replace(found, gate=unasked)
 
 
-def verdict_of(case: Case, status: str) -> str:
+def verdict_of(case: CallContext, status: str) -> str:
     """Return the gate's published verdict about a call; empty where it gave none.
 
     It gave none where a rule or the tier policy refused the call first, and none yet while its
@@ -135,6 +135,8 @@ def _fits(pattern: str, parts: list[str]) -> bool:
     return len(parts) in reached
 
 
-def _changed(found: Judged, effect: Effect, reason: str, gate: str) -> Judged:
+def _changed(
+    found: EvaluatedPermission, effect: Effect, reason: str, gate: str
+) -> EvaluatedPermission:
     decision = Decision(effect=effect, layer=LAYER)
     return dataclasses.replace(found, decision=decision, reason=reason, gate=gate)

@@ -73,7 +73,7 @@ def run(conversation: Conversation, *prompts: str) -> Any:
         answered = None
         for prompt in prompts:
             answered = await conversation.ask(prompt)
-        await conversation.house.let_go()
+        await conversation.house.release_loop()
         return answered
 
     return anyio.run(asked)
@@ -169,7 +169,7 @@ def test_slash_commands(tmp_path: Path) -> None:
         async def typed() -> None:
             for line in ("/skils", "/cost", "/skills", "/reload-skills", "/kestrel x y", "/stop"):
                 await commands.take(line)
-            await house.let_go()
+            await house.release_loop()
 
         anyio.run(typed)
         told = out.getvalue()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
+from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -45,13 +45,13 @@ def skillhouse_provider(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     desk.prompt()
     return _HouseProvider(desk)
 
 
 class _HouseProvider(ContextProvider):
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: FrameworkBridge) -> None:
         super().__init__(source_id=f"skillhouse-{desk.agent}")
         self._desk = desk
 
@@ -86,7 +86,7 @@ async def _only_through_the_gate(**_: Any) -> str:
 
 
 class _HouseMiddleware(FunctionMiddleware):
-    def __init__(self, desk: Desk, tools: list[FunctionTool]) -> None:
+    def __init__(self, desk: FrameworkBridge, tools: list[FunctionTool]) -> None:
         self._desk = desk
         self._tools = tools
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -28,7 +28,7 @@ def skillhouse_tools(house: Skillhouse, *, agent: str = "default") -> list[Any]:
     """
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
-        for tool in Desk(house=house, channel=CHANNEL, agent=agent).tools()
+        for tool in FrameworkBridge(house=house, channel=CHANNEL, agent=agent).tools()
     ]
 
 
@@ -46,7 +46,7 @@ def skillhouse_outputs(
         agent: Whose skills and rules hold.
         user: On whose behalf.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
     return _turns(message, [(call, desk.call_sync(call.name, call.input)) for call in calls])
 
@@ -55,7 +55,7 @@ async def skillhouse_outputs_async(
     house: Skillhouse, message: Any, *, agent: str = "default", user: str = "local"
 ) -> list[Any]:
     """Do as `skillhouse_outputs` does, one call after the other."""
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
     return _turns(message, [(call, await desk.call(call.name, call.input)) for call in calls])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import ConfigError, MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk, Shown
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Shown
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -55,7 +55,7 @@ def skillhouse_options(
     options = options or ClaudeAgentOptions()
     if not isinstance(options.mcp_servers, dict):
         raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools(0)]
     names = {PREFIX + tool.name for tool in tools}
     # Else the CLI shows the model the names of the tools only (review M3: 2.1.330); older CLIs do
@@ -73,7 +73,7 @@ def skillhouse_options(
     return replace(options, **changed)
 
 
-def _tool(desk: Desk, tool: Shown, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+def _tool(desk: FrameworkBridge, tool: Shown, ask: CanUseTool | None) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
         result = await desk.call(tool.name, arguments)
         question = desk.question(result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk, Shown
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Shown
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -41,13 +41,13 @@ def skillhouse_toolset(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     desk.prompt()
     return _HouseToolset(desk)
 
 
 class _HouseToolset(BaseToolset):
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: FrameworkBridge) -> None:
         super().__init__()
         self._desk = desk
 
@@ -65,7 +65,7 @@ class _HouseToolset(BaseToolset):
 
 
 class _HouseTool(BaseTool):
-    def __init__(self, desk: Desk, tool: Shown) -> None:
+    def __init__(self, desk: FrameworkBridge, tool: Shown) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._desk = desk
         self._schema = tool.schema

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
-from skillhouse.frontends.adapters.langchain_keeping import KeepingMiddleware
+from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
+from skillhouse.frontends.adapters.langchain_retention import KeepingMiddleware
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -36,7 +36,7 @@ def skillhouse_tools(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         _HouseTool(name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk)
         for tool in desk.tools(OPENAI_CHARS)
@@ -51,7 +51,9 @@ def skillhouse_middleware(
     It keeps loaded skills in the context; for that it stands after what shortens the messages.
     """
     tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
-    return _HouseMiddleware(Desk(house=house, channel=CHANNEL, agent=agent, user=user), tools)
+    return _HouseMiddleware(
+        FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user), tools
+    )
 
 
 class _HouseTool(BaseTool):
@@ -92,7 +94,7 @@ class _HouseTool(BaseTool):
 
 
 class _HouseMiddleware(KeepingMiddleware):
-    def __init__(self, desk: Desk, tools: list[BaseTool]) -> None:
+    def __init__(self, desk: FrameworkBridge, tools: list[BaseTool]) -> None:
         super().__init__(desk)
         self.tools = tools
 

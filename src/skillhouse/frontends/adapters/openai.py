@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk
+from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
 from skillhouse.runtime import Skillhouse
 
 __all__ = ["skillhouse_outputs", "skillhouse_outputs_async", "skillhouse_tools"]
@@ -37,7 +37,7 @@ def skillhouse_tools(
             # Strict mode has no optional arguments; the gate checks them all the same.
             "strict": False,
         }
-        for tool in Desk(house=house, channel=CHANNEL, agent=agent).tools(OPENAI_CHARS)
+        for tool in FrameworkBridge(house=house, channel=CHANNEL, agent=agent).tools(OPENAI_CHARS)
     ]
     if api == "chat":
         return [{"type": "function", "function": function} for function in functions]
@@ -58,7 +58,7 @@ def skillhouse_outputs(
         agent: Whose skills and rules hold.
         user: On whose behalf.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     said, calls = _calls(response)
     results = [desk.call_sync(name, arguments).content for _, name, arguments in calls]
     return said + [_output(call[0], text) for call, text in zip(calls, results, strict=True)]
@@ -68,7 +68,7 @@ async def skillhouse_outputs_async(
     house: Skillhouse, response: Any, *, agent: str = "default", user: str = "local"
 ) -> list[Any]:
     """Do as `skillhouse_outputs` does, one call after the other."""
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     said, calls = _calls(response)
     results = [(await desk.call(name, arguments)).content for _, name, arguments in calls]
     return said + [_output(call[0], text) for call, text in zip(calls, results, strict=True)]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import OPENAI_CHARS, Desk, Kept
+from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge, Kept
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -38,7 +38,7 @@ def skillhouse_tools(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         FunctionTool(
             name=tool.name,
@@ -55,7 +55,7 @@ def skillhouse_tools(
 
 
 class _HouseTool:
-    def __init__(self, desk: Desk, name: str) -> None:
+    def __init__(self, desk: FrameworkBridge, name: str) -> None:
         self._desk = desk
         self._name = name
         self._asked = Kept[str]()

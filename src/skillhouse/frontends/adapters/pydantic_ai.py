@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.desk import Desk, Kept, description_chars
-from skillhouse.frontends.adapters.keeping import calling
-from skillhouse.frontends.adapters.pydantic_ai_keeping import KeepingCapability
+from skillhouse.frontends.adapters.context_retention import calling
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Kept, description_chars
+from skillhouse.frontends.adapters.pydantic_ai_retention import KeepingCapability
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -41,7 +41,7 @@ def skillhouse_toolset(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = Desk(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     desk.prompt()
     return HouseToolset(desk)
 
@@ -53,13 +53,13 @@ def skillhouse_context(
 
     It stands after what shortens the history. The texts are in the requests, not in the history.
     """
-    return KeepingCapability(Desk(house=house, channel=CHANNEL, agent=agent, user=user))
+    return KeepingCapability(FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user))
 
 
 class HouseToolset(AbstractToolset[Any]):
     """What `skillhouse_toolset` returns, for programs that hear more of each call."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: FrameworkBridge) -> None:
         self._desk = desk
         self._asked = Kept[str]()
 

@@ -26,7 +26,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.audit import KnownSecrets
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
@@ -124,7 +124,7 @@ class Conversation:
         self.spent = Spent()
         self.context_tokens = context_tokens or _context_of(found)
         self.skills = house.conversation(agent=agent, channel=CHANNEL, session_id=session_id)
-        self.desk = Desk(house=house, channel=CHANNEL, agent=agent, ask=False)
+        self.desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
         self._screen = screen
         self._transcript = transcript
         self._known = known

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
-from skillhouse.frontends.adapters.desk import Shown
+from skillhouse.frontends.adapters.framework_bridge import Shown
 from skillhouse.frontends.text import counted
 from skillhouse.tools import tokens_of
 

@@ -15,7 +15,7 @@ from pydantic_ai.messages import (
 )
 
 from skillhouse.floor import DecodeError
-from skillhouse.frontends.adapters.keeping import sendable
+from skillhouse.frontends.adapters.context_retention import sendable
 from skillhouse.frontends.text import one_line
 
 _TEXTS = ("content", "args", "tool_name", "tool_call_id")

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
-from skillhouse.frontends.adapters.desk import Desk
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.adapters.pydantic_ai import HouseToolset
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.text import cut, one_line
@@ -39,7 +39,9 @@ Heard = Callable[[Called], ToolResult]
 class ChatTools(HouseToolset):
     """Shows each call and its progress, and tells the conversation what came of it."""
 
-    def __init__(self, desk: Desk, screen: Screen, session_id: str, heard: Heard) -> None:
+    def __init__(
+        self, desk: FrameworkBridge, screen: Screen, session_id: str, heard: Heard
+    ) -> None:
         """Take the place in the house, where calls are shown, and who is told of them."""
         super().__init__(desk)
         self._screen = screen

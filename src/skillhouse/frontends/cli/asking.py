@@ -12,7 +12,7 @@ from typing import TextIO
 
 import anyio
 
-from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, offered
+from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, allowed_answers
 from skillhouse.frontends.cli.person import NotAPersonError, coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.question import question_lines
@@ -72,12 +72,12 @@ class TerminalChannel:
     async def _asked(
         self, request: ApprovalRequest, file: TextIO, terminal: Terminal
     ) -> Reply | None:
-        if request.is_for_page:
+        if request.out_of_band_only:
             terminal.note(f"\n{one_line(request.title)}")
             terminal.note("  this is not decided here: decide it on the page of `skillhouse up`")
             return None
         show_request(request, terminal.note)
-        choices = offered(request)
+        choices = allowed_answers(request)
         with suppress(termios.error):
             # What was typed before the question was there is no answer to it.
             termios.tcflush(file.fileno(), termios.TCIFLUSH)

@@ -71,7 +71,7 @@ async def _called(
             listener=tell,
         )
     finally:
-        await house.let_go()
+        await house.release_loop()
 
 
 def _arguments(text: str) -> dict[str, Any]:

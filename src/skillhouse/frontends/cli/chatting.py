@@ -103,7 +103,7 @@ def _talk(
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())
-        stack.callback(lambda: loop.run(house.let_go))
+        stack.callback(lambda: loop.run(house.release_loop))
         if prompt is None:
             screen.note(commands.start_line(conversation.model))
             talk(loop, commands, screen, line_reader(commands))

@@ -21,7 +21,7 @@ from skillhouse.frontends.lens_text import COLUMNS, report
 from skillhouse.frontends.text import shown, wrapped
 from skillhouse.runtime import (
     Config,
-    Places,
+    Locations,
     Skillhouse,
     TrustStore,
     audit_troubles,
@@ -29,8 +29,8 @@ from skillhouse.runtime import (
     file_troubles,
 )
 from skillhouse.runtime.client_config import Change, ClientConfigs
+from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.lens import Lens, look, problems
-from skillhouse.runtime.safeguards import AUDIT_FILE
 from skillhouse.skill import Profile, load_profile, profile_names
 
 EXAMPLES = """examples:
@@ -107,7 +107,7 @@ def _catalog(config: Config) -> tuple[dict[str, Any] | None, list[str]]:
         return None, [f"the catalog cannot be made: {error}"]
 
 
-def unsafe_entries(places: Places) -> tuple[Change, ...]:
+def unsafe_entries(places: Locations) -> tuple[Change, ...]:
     """Return the entries of clients that are not safe to start our server with."""
     state = configured(places).state_directory
     configs = ClientConfigs(
@@ -119,7 +119,7 @@ def unsafe_entries(places: Places) -> tuple[Change, ...]:
     return tuple(change for change in configs.status() if change.fault)
 
 
-def places_of(options: argparse.Namespace) -> Places:
+def places_of(options: argparse.Namespace) -> Locations:
     """Return where the options say that the clients are started.
 
     Raises:
@@ -128,10 +128,10 @@ def places_of(options: argparse.Namespace) -> Places:
     start = Path(options.start).absolute() if options.start else Path.cwd()
     if not start.is_dir():
         raise UsageError(f"expected a directory after -C, got `{start}`")
-    return Places(start=start, home=Path.home(), environment=os.environ)
+    return Locations(start=start, home=Path.home(), environment=os.environ)
 
 
-def profiles_of(places: Places, names: Sequence[str]) -> tuple[Profile, ...]:
+def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
     """Return the named profiles; without names those of all clients, and our own behaviour.
 
     Raises:
@@ -145,7 +145,7 @@ def profiles_of(places: Places, names: Sequence[str]) -> tuple[Profile, ...]:
     return clients if ours in clients else (*clients, ours)
 
 
-def seen_by(places: Places, profiles: Sequence[Profile]) -> Lens:
+def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
     """Return a place as these clients see it."""
     config = configured(places)
     project = git_root(places.start) or places.start

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from skillhouse.approval import Channel
 from skillhouse.floor import nearest
-from skillhouse.runtime import Places, Settings, Skillhouse, configured
+from skillhouse.runtime import Locations, Settings, Skillhouse, configured
 
 
 class UsageError(Exception):
@@ -69,7 +69,7 @@ def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Ski
     for root in options.roots or ():
         if not Path(start, root).is_dir():
             raise UsageError(f"expected a directory after --root, got `{root}`")
-    places = Places(start=start, home=Path.home(), environment=os.environ)
+    places = Locations(start=start, home=Path.home(), environment=os.environ)
     flags = Settings(
         profile=options.profile,
         roots=tuple(str(Path(start, root)) for root in options.roots) if options.roots else None,

@@ -11,7 +11,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import explanation_value
 from skillhouse.frontends.text import counted, shown
-from skillhouse.permission import Effect, Permission, RuleFinding, Spoke, lint_rules
+from skillhouse.permission import Effect, MatchedRule, Permission, RuleFinding, lint_rules
 from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
 from skillhouse.skill import Skill, SkillContent, load
 
@@ -84,28 +84,28 @@ def _print(found: Explanation, terminal: Terminal) -> None:
     wanted = f"{found.permission.action} {found.permission.resource}"
     terminal.line(f"{terminal.effect(found.decision.effect)}  {shown(wanted)}")
     terminal.line(f"  {shown(found.reason)}")
-    if found.spoke:
+    if found.matched:
         terminal.line()
         terminal.heading("rules that match")
-        _spoke(found.spoke, terminal)
+        _spoke(found.matched, terminal)
 
 
-def _spoke(rules: Sequence[Spoke], terminal: Terminal) -> None:
-    for spoke in rules:
-        mark = "decides" if spoke.decided else "counts in its layer" if spoke.is_verdict else ""
-        rule = f"{spoke.rule.effect} {spoke.rule.action} {spoke.rule.pattern}"
-        terminal.line(f"  {spoke.layer} {spoke.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
+def _spoke(rules: Sequence[MatchedRule], terminal: Terminal) -> None:
+    for matched in rules:
+        mark = "decides" if matched.decided else "counts in its layer" if matched.is_verdict else ""
+        rule = f"{matched.rule.effect} {matched.rule.action} {matched.rule.pattern}"
+        terminal.line(f"  {matched.layer} {matched.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
 
 
 def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
     terminal.line(f"{terminal.effect(judged.effect)}  {shown(f'exec {judged.line}')}")
     for reason in judged.reasons:
         terminal.line(f"  {shown(reason)}")
-    many = len(judged.spoke) > 1
-    if any(rules for _, rules in judged.spoke):
+    many = len(judged.matched) > 1
+    if any(rules for _, rules in judged.matched):
         terminal.line()
         terminal.heading("rules that match")
-    for command, rules in judged.spoke:
+    for command, rules in judged.matched:
         if many and rules:
             terminal.line(f"  {shown(command)}")
         _spoke(rules, terminal)
@@ -126,17 +126,17 @@ def _line_value(judged: JudgedLine) -> dict[str, Any]:
         "rules": [
             {
                 "command": command,
-                "layer": spoke.layer,
-                "rule_index": spoke.rule_index,
-                "effect": spoke.rule.effect.value,
-                "action": spoke.rule.action,
-                "pattern": spoke.rule.pattern,
-                "reason": spoke.rule.reason,
-                "is_verdict": spoke.is_verdict,
-                "decided": spoke.decided,
+                "layer": matched.layer,
+                "rule_index": matched.rule_index,
+                "effect": matched.rule.effect.value,
+                "action": matched.rule.action,
+                "pattern": matched.rule.pattern,
+                "reason": matched.rule.reason,
+                "is_verdict": matched.is_verdict,
+                "decided": matched.decided,
             }
-            for command, rules in judged.spoke
-            for spoke in rules
+            for command, rules in judged.matched
+            for matched in rules
         ],
     }
 
@@ -144,10 +144,12 @@ def _line_value(judged: JudgedLine) -> dict[str, Any]:
 def _rule_index(judged: JudgedLine) -> int | None:
     """Return the place of the rule that decided, when one rule did."""
     places = [
-        spoke.rule_index
-        for _, rules in judged.spoke
-        for spoke in rules
-        if spoke.decided and spoke.layer == judged.layer and spoke.rule.effect is judged.effect
+        matched.rule_index
+        for _, rules in judged.matched
+        for matched in rules
+        if matched.decided
+        and matched.layer == judged.layer
+        and matched.rule.effect is judged.effect
     ]
     return places[0] if places else None
 

@@ -14,7 +14,7 @@ from skillhouse.frontends.lens_plain import lens_skill_value
 from skillhouse.frontends.lens_text import difference, table
 from skillhouse.frontends.profile_text import as_toml
 from skillhouse.frontends.text import counted, one_line, shown
-from skillhouse.runtime import Places
+from skillhouse.runtime import Locations
 from skillhouse.runtime.lens import Lens, LensSkill
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return _compare(options, places, terminal)
 
 
-def _list(options: argparse.Namespace, places: Places, terminal: Terminal) -> int:
+def _list(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
     if options.json:
         keys = ("name", "title", "client", "checked")
@@ -71,7 +71,7 @@ def _titled(profile: Profile) -> str:
     return one_line(f"{profile.client}{checked}")
 
 
-def _show(options: argparse.Namespace, places: Places, terminal: Terminal) -> int:
+def _show(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     profile = load_profile(options.name, places.profiles)
     if options.json:
         terminal.json(_plain(dataclasses.asdict(profile)))
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _compare(options: argparse.Namespace, places: Places, terminal: Terminal) -> int:
+def _compare(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
     lens = seen_by(places, profiles_of(places, options.names))
     found = [skill for skill in lens.skills if _differs(skill)]
     if options.json:

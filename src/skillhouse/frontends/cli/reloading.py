@@ -80,7 +80,7 @@ async def _reloaded(
     try:
         return await reload_code(house, agent=agent, progress=progress)
     finally:
-        await house.let_go()
+        await house.release_loop()
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:

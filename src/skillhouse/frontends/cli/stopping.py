@@ -12,7 +12,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, one_line
 from skillhouse.permission import StopReport
-from skillhouse.runtime import Config, Places, Safeguards
+from skillhouse.runtime import Config, EnforcementServices, Locations
 
 EXAMPLES = """examples:
   skillhouse stop
@@ -95,15 +95,15 @@ def _status(reason: str, terminal: Terminal, *, json: bool) -> int:
 
 def _safeguards_anyhow(
     options: argparse.Namespace, terminal: Terminal, stack: ExitStack
-) -> Safeguards:
+) -> EnforcementServices:
     """Return the safeguards even where the configuration has a fault: a stop must not wait."""
     try:
         return stack.enter_context(house_of(options)).safeguards
     except (ConfigError, StateError, OSError) as error:
-        places = Places.here()
+        places = Locations.here()
         state = places.state()
         terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
         config = Config(places=places, state_directory=state, remote_directory=places.cache())
-        safeguards = Safeguards(config)
+        safeguards = EnforcementServices(config)
         stack.callback(safeguards.close)
         return safeguards

@@ -30,7 +30,7 @@ from skillhouse.frontends.http.values import (
     status_value,
 )
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
-from skillhouse.runtime import Safeguards, Skillhouse
+from skillhouse.runtime import EnforcementServices, Skillhouse
 
 SECRET_BYTES = 32
 """Randomness in a token and in a session: more than can be guessed (RFC 6749, 10.10)."""
@@ -105,7 +105,7 @@ def make_app(
 class _Site:
     """The endpoints. They are plain functions, which Starlette runs in threads."""
 
-    def __init__(self, reader: Reader, safeguards: Safeguards, *, example: str) -> None:
+    def __init__(self, reader: Reader, safeguards: EnforcementServices, *, example: str) -> None:
         self._reader = reader
         self.stopping = Stopping(safeguards, self.page)
         self._example = example
@@ -116,9 +116,9 @@ class _Site:
         asked = request.query_params
         query, page = asked.get("q", "").strip(), _page_number(asked.get("page"))
         status = self._reader.status(query=query, page=page)
-        stopped, proof = self.stopping.reason(), self.stopping.proof
+        stopped, csrf_token = self.stopping.reason(), self.stopping.csrf_token
         return self.page(
-            "status.html", status=status, found=status.found, stopped=stopped, proof=proof
+            "status.html", status=status, found=status.found, stopped=stopped, csrf_token=csrf_token
         )
 
     def skill(self, request: Request) -> Response:

@@ -26,7 +26,7 @@ from skillhouse.approval import (
     SignatureError,
     State,
     Tokens,
-    offered,
+    allowed_answers,
 )
 from skillhouse.approval.devices import BODY_MAX
 from skillhouse.floor import StateError
@@ -112,7 +112,7 @@ class Inbox:
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
         found = self._found(request)
-        given = fields.get("proof", "").encode("utf-8", "replace")
+        given = fields.get("csrf_token", "").encode("utf-8", "replace")
         if not hmac.compare_digest(given, self._proof(found).encode()):
             return self._page(found, "This form is old. Look at the call again.", 403)
         given_answer = fields.get("answer", "")
@@ -200,10 +200,10 @@ class Inbox:
             notice=notice,
             minutes=round(minutes),
             content=json.dumps(json.loads(found.request.content), indent=2),
-            proof=self._proof(found),
-            answers=[answer.value for answer in offered(found.request)],
+            csrf_token=self._proof(found),
+            answers=[answer.value for answer in allowed_answers(found.request)],
             token=token,
-            has_token=not found.request.is_for_page,
+            has_token=not found.request.out_of_band_only,
             read_only=self._read_only,
         )
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
-from skillhouse.frontends.http.patience import patient_protocol
+from skillhouse.frontends.http.header_timeout import header_timeout_protocol
 from skillhouse.runtime import Skillhouse
 
 HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ def listen(
         server = Server(
             uvicorn.Config(
                 app,
-                http=patient_protocol(),
+                http=header_timeout_protocol(),
                 loop="asyncio",
                 ws="none",
                 lifespan="on",

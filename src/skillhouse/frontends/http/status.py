@@ -15,7 +15,7 @@ from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_d
 from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime import Explanation, Skillhouse, View, explain_loading
+from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loading
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
@@ -51,7 +51,7 @@ class Found:
     """What one look at the house gave."""
 
     index: SkillIndex
-    view: View
+    view: AgentView
     """What the default agent sees of it."""
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]

@@ -16,7 +16,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import StateError
 from skillhouse.frontends.http.inbox import INBOX_PATH, Show, body_of
 from skillhouse.permission import StopReport
-from skillhouse.runtime import Safeguards
+from skillhouse.runtime import EnforcementServices
 
 STOP_PATH = f"{INBOX_PATH}/stop"
 """Below the one path where the guard lets a form post; no approval has this id."""
@@ -26,12 +26,12 @@ REASON = "on the page"
 class Stopping:
     """The endpoints, behind the guard's key; a stop is given where nothing may be approved too."""
 
-    def __init__(self, safeguards: Safeguards, show: Show) -> None:
+    def __init__(self, safeguards: EnforcementServices, show: Show) -> None:
         """Take what stops everything, and what renders a page."""
         self._safeguards = safeguards
         self._show = show
         # Of this start: a form that another page or an earlier start made is not taken.
-        self.proof = secrets.token_urlsafe(32)
+        self.csrf_token = secrets.token_urlsafe(32)
         """What only a form of ours holds."""
         self._report: StopReport | None = None
 
@@ -56,8 +56,8 @@ class Stopping:
             fields = parse_qs((await body_of(request)).decode(), max_num_fields=10)
         except ValueError as error:
             raise HTTPException(400) from error
-        given = fields.get("proof", [""])[-1].encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self.proof.encode()):
+        given = fields.get("csrf_token", [""])[-1].encode("utf-8", "replace")
+        if not hmac.compare_digest(given, self.csrf_token.encode()):
             return self._page("This form is old. Use the one below.", 403)
         try:
             self._report = await run_in_threadpool(self._safeguards.stop, OWNER, REASON)
@@ -71,5 +71,10 @@ class Stopping:
         reason = self.reason()
         report = self._report if reason else None
         return self._show(
-            "stop.html", status, reason=reason, report=report, proof=self.proof, notice=notice
+            "stop.html",
+            status,
+            reason=reason,
+            report=report,
+            csrf_token=self.csrf_token,
+            notice=notice,
         )

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import anyio
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.wire import Reader, claimed
 from skillhouse.runtime import Prompts, Skillhouse
@@ -35,7 +35,7 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
         raise MissingExtraError("mcp", "mcp")
     with claimed() as (source, sink):
         late = Prompts(profile=house.profile, has_skills=True, catalog=house.catalog)
-        greeter = Greeter(late.without_list())
+        greeter = FastHandshake(late.without_list())
         reader = Reader(source, sink, greeter)
         reader.start()
         # First what needs the skills alone: the tools take as long once more.

@@ -105,7 +105,7 @@ def elicitation(request: ApprovalRequest, client: Client, page: str) -> Elicitat
             with the person's own key, which is not in the address.
     """
     text = sendable("\n".join(question_lines(request)))
-    if client.form and not request.is_for_page:
+    if client.form and not request.out_of_band_only:
         return types.ElicitRequestFormParams(message=text, requested_schema=SCHEMA)
     if client.url and page:
         return types.ElicitRequestURLParams(

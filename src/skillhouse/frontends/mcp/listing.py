@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillhouse.discovery import within
-from skillhouse.runtime import Invocable, Skillhouse, View
+from skillhouse.runtime import AgentView, Invocable, Skillhouse
 from skillhouse.tools import Tool
 
 READING = frozenset({"read", "list", "web_search"})
@@ -35,7 +35,7 @@ class Listing:
         self._agent = agent
         self._clock = clock
         self._checked = clock()
-        self._menu: tuple[View, tuple[Invocable, ...]] | None = None
+        self._menu: tuple[AgentView, tuple[Invocable, ...]] | None = None
         self._seen = self._visible()
 
     def tools(self) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ class Listing:
         """Return what the agent's person may start."""
         return self._menu_of(self._house.view(self._agent))
 
-    def _menu_of(self, view: View) -> tuple[Invocable, ...]:
+    def _menu_of(self, view: AgentView) -> tuple[Invocable, ...]:
         if self._menu is None or self._menu[0] is not view:
             self._menu = view, view.menu.entries()
         return self._menu[1]

@@ -6,10 +6,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 from skillhouse.frontends.mcp.listing import sendable
-from skillhouse.tools import Listener, Progress
+from skillhouse.tools import Progress, ProgressHandler
 
 
-def listener_of(context: ServerRequestContext[None]) -> Listener | None:
+def listener_of(context: ServerRequestContext[None]) -> ProgressHandler | None:
     """Return what sends `notifications/progress`; None where the request has no token.
 
     The gate sees to it that each word is more than the last, and that they are not too many.

@@ -26,7 +26,7 @@ from mcp.shared.exceptions import MCPError
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.audit_news import AuditNews
-from skillhouse.frontends.mcp.asking import Asking
+from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.listing import Listing, sendable
 from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
@@ -77,7 +77,7 @@ class HouseServer:
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
         who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
-        self._asking = Asking(house, who, is_persons=is_persons)
+        self._asking = ApprovalBridge(house, who, is_persons=is_persons)
         self.connections = self._asking.connections
         """The connections of its clients."""
         self._bus = InMemorySubscriptionBus()
@@ -155,7 +155,7 @@ class HouseServer:
                 tasks.cancel_scope.cancel()
                 self.connections.end()
                 with anyio.CancelScope(shield=True):
-                    await self._house.let_go()
+                    await self._house.release_loop()
 
     async def _watch(self) -> None:
         while True:

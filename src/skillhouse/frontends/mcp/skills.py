@@ -11,10 +11,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.frontends.mcp.asking import Asking
+from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.listing import sendable
 from skillhouse.frontends.mcp.manifest import ServedFile
-from skillhouse.frontends.mcp.offer import (
+from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
     CursorError,
@@ -81,7 +81,7 @@ class SkillRequests:
     as soon as a rule or a file does.
     """
 
-    def __init__(self, house: Skillhouse, agent: str, asking: Asking) -> None:
+    def __init__(self, house: Skillhouse, agent: str, asking: ApprovalBridge) -> None:
         self._house = house
         self._asking = asking
         self._offer = Offer(lambda: house.view(agent).listed.skills)

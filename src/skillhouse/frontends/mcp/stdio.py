@@ -16,7 +16,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, Reader, write_all
 
@@ -32,7 +32,9 @@ GONE = (
 """What a thread meets when serving has ended."""
 
 
-async def serve_wire(server: HouseServer, reader: Reader, greeter: Greeter, sink: int) -> None:
+async def serve_wire(
+    server: HouseServer, reader: Reader, greeter: FastHandshake, sink: int
+) -> None:
     """Serve until the client closes a pipe, or SIGINT or SIGTERM.
 
     Either way the calls under way are cancelled, and the gate writes down what became of them.

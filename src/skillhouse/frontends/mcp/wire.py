@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from skillhouse.frontends.mcp.greeting import Greeter
+from skillhouse.frontends.mcp.handshake import FastHandshake
 
 MESSAGE_MAX = 8 * 1_048_576
 """Bytes of one message (DESIGN, bounds: RPC frame 8 MiB)."""
@@ -41,11 +41,11 @@ class Reader:
     Nothing waits for the thread: a read that blocks cannot be cancelled.
     """
 
-    def __init__(self, source: int, sink: int, greeter: Greeter) -> None:
+    def __init__(self, source: int, sink: int, greeter: FastHandshake) -> None:
         """Take the descriptors; `sink` is the reader's until `dismiss_greeter` returns."""
         self._source = source
         self._sink = sink
-        self._greeter: Greeter | None = greeter
+        self._greeter: FastHandshake | None = greeter
         self._greeting = threading.Lock()
         self._take: Callable[[bytes | None], object] | None = None
         self._taken = threading.Event()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from skillhouse.runtime.config import Places
+from skillhouse.runtime.config import Locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ClientConfig:
     note: str = ""
     """What a person should know."""
 
-    def files(self, places: Places, project: Path, where: str) -> tuple[Path, ...]:
+    def files(self, places: Locations, project: Path, where: str) -> tuple[Path, ...]:
         """Return the files that can hold the entry."""
         if where == "project":
             return tuple(project / name for name in self.project_files)

@@ -30,7 +30,7 @@ from skillhouse.runtime.client_config.program import (
     own_program,
 )
 from skillhouse.runtime.client_config.values import Change, Entry, Standing
-from skillhouse.runtime.config import Places
+from skillhouse.runtime.config import Locations
 from skillhouse.runtime.recording import recorded
 
 SERVER_NAME = "skills"
@@ -44,7 +44,7 @@ class ClientConfigs:
     """The configurations of the clients of a place; every change is recorded."""
 
     def __init__(
-        self, *, places: Places, project: Path, state_directory: Path, audit: AuditLog
+        self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
     ) -> None:
         """Take the place, and where what we wrote is kept."""
         self._places = places

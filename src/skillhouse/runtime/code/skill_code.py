@@ -16,14 +16,14 @@ from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.floor.once import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime.cells import Cells
+from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.code.container import ContainerExecutor
 from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.runtime.view import View
+from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class SkillCode:
     """Skills' own code in one house: one executor, and each skill's packages once."""
 
     def __init__(
-        self, config: Config, profile: Profile, policy: Policy, cells: Cells, call: Call
+        self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
     ) -> None:
         """Take what says whether code runs, what decides, what runs it and what it asks through."""
         self._config = config
@@ -84,7 +84,7 @@ class SkillCode:
             for result in find_manifests(root.path, told=self.take_step)
         )
 
-    def tools(self, found: Found, view: View) -> tuple[toolbox.SkillCodeTool, ...]:
+    def tools(self, found: Found, view: AgentView) -> tuple[toolbox.SkillCodeTool, ...]:
         """Return an agent's tools of skills.
 
         The stronger root's skill of a name is in force, and one that a rule denies or a person
@@ -129,7 +129,7 @@ class SkillCode:
         logger.debug("%s: %s", directory, step)
         self.steps.append((directory, step))
 
-    async def as_told(self, refresh: Callable[[], object]) -> None:
+    async def reload_if_signalled(self, refresh: Callable[[], object]) -> None:
         """Look anew, by `refresh`, and let code start anew, where another process reloaded."""
         if self.is_enabled and self.reloads.is_new():
             refresh()
@@ -286,7 +286,7 @@ class SkillCode:
                 client=session.client,
                 connection=session.connection,
                 session_id=session.id,
-                asker=session.asker,
+                origin_digest=session.origin_digest,
             )
 
         return ask

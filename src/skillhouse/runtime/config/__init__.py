@@ -6,15 +6,15 @@ from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import NetSettings, SecretSettings, secret_variables
 from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SignerSettings
-from skillhouse.runtime.config.values import Config, Places, Settings
+from skillhouse.runtime.config.values import Config, Locations, Settings
 
 __all__ = [
     "PROJECT_FILE",
     "Config",
     "ExtensionSettings",
+    "Locations",
     "MemorySettings",
     "NetSettings",
-    "Places",
     "ProtectionSettings",
     "SecretSettings",
     "Settings",

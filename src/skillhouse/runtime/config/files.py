@@ -25,7 +25,6 @@ from skillhouse.floor import (
     shaped,
 )
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config.checks import (
     check_approvals,
     check_exec_environment,
@@ -45,7 +44,8 @@ from skillhouse.runtime.config.network import (
 )
 from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
-from skillhouse.runtime.config.values import Config, Places, Settings
+from skillhouse.runtime.config.values import Config, Locations, Settings
+from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"
@@ -61,7 +61,7 @@ PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 
 
 def load_config(
-    places: Places, flags: Settings | None = None, *, project: Path | None = None
+    places: Locations, flags: Settings | None = None, *, project: Path | None = None
 ) -> Config:
     """Return the configuration of `places`.
 

@@ -12,19 +12,19 @@ from skillhouse.approval import OWNER, ApprovalSettings
 from skillhouse.floor import Diagnostic
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
-from skillhouse.runtime.away import McpServerSettings
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import NetSettings
 from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SignerSettings
+from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Locations:
     """Where this process stands: everything that is not configuration."""
 
     start: Path
@@ -135,7 +135,7 @@ class Settings:
 class Config:
     """What one house is built from."""
 
-    places: Places
+    places: Locations
     profile: str = "default"
     roots: tuple[Path, ...] = ()
     catalog_budget_tokens: int | None = None

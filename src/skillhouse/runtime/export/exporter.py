@@ -13,7 +13,7 @@ from skillhouse.floor.lock import lock
 from skillhouse.runtime.export.copying import found_digest, source_digest
 from skillhouse.runtime.export.deciding import standing
 from skillhouse.runtime.export.folders import client_profile, resolved
-from skillhouse.runtime.export.placing import Hands, remove_empty
+from skillhouse.runtime.export.install import FolderHandle, remove_empty
 from skillhouse.runtime.export.planning import Plan, Planner
 from skillhouse.runtime.export.record import Records
 from skillhouse.runtime.export.values import (
@@ -126,7 +126,7 @@ class Exporter:
             "force": force,
         }
         with recorded(self._house.audit_log, "export", arguments):
-            with Hands(folder, create=True) as hands, hands.staging() as staged:
+            with FolderHandle(folder, create=True) as hands, hands.staging() as staged:
                 if record.form is Form.LINK:
                     digest = staged.link(plan.wanted.removeprefix("link:"))
                 else:
@@ -186,7 +186,7 @@ class Exporter:
         if os.path.join(folder.real, os.path.basename(record.target)) != record.target:
             message = f"expected the folder at `{os.path.dirname(record.target)}`"
             raise ExportError("folder-moved", Path(record.folder), message)
-        with Hands(folder, create=False) as hands, hands.staging() as staged:
+        with FolderHandle(folder, create=False) as hands, hands.staging() as staged:
             ours = {record.digest, record.pending} - {""}
             staged.take(os.path.basename(record.target), None if force else ours)
 

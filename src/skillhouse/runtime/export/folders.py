@@ -9,18 +9,18 @@ from pathlib import Path
 
 from skillhouse.discovery import Root, default_roots
 from skillhouse.floor import ConfigError, is_utf8, nearest
-from skillhouse.runtime.config import Places
+from skillhouse.runtime.config import Locations
 from skillhouse.runtime.export.values import ExportError, Where
 from skillhouse.skill import Profile, load_profile, profile_names
 
 
-def client_profiles(places: Places) -> tuple[Profile, ...]:
+def client_profiles(places: Locations) -> tuple[Profile, ...]:
     """Return the profiles of all clients that are known, sorted by name."""
     found = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
     return tuple(profile for profile in found if profile.client)
 
 
-def client_profile(name: str, places: Places) -> Profile:
+def client_profile(name: str, places: Locations) -> Profile:
     """Return the profile of a client.
 
     A design can have the name of its program, whose profile is then called `NAME-cli`.
@@ -59,7 +59,7 @@ class Folder:
 def folder_of(
     profile: Profile,
     clients: Sequence[Profile],
-    places: Places,
+    places: Locations,
     project: Path,
     *,
     where: Where,
@@ -88,7 +88,7 @@ def folder_of(
 
 
 def readers_of(
-    real: str, clients: Sequence[Profile], places: Places, project: Path, where: Where
+    real: str, clients: Sequence[Profile], places: Locations, project: Path, where: Where
 ) -> tuple[str, ...]:
     """Return the clients that read a folder."""
     return tuple(
@@ -100,7 +100,7 @@ def readers_of(
 
 
 def resolved(
-    path: str, places: Places, project: Path, *, where: Where, follows: bool = True
+    path: str, places: Locations, project: Path, *, where: Where, follows: bool = True
 ) -> Folder:
     """Return a folder with its real path, which no link leads out of home or the project.
 
@@ -120,7 +120,7 @@ def resolved(
     return Folder(path=path, real=real, anchor=anchor, where=where, follows=follows)
 
 
-def roots_of(profile: Profile, places: Places, project: Path, where: Where) -> list[Root]:
+def roots_of(profile: Profile, places: Locations, project: Path, where: Where) -> list[Root]:
     """Return the client's roots of the user, or those that lie directly in the project."""
     roots = default_roots(
         start=project, home=places.home, environment=places.environment, profile=profile

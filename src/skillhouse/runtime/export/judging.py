@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.discovery import default_roots
 from skillhouse.floor import PathError, read_beneath
-from skillhouse.runtime.config import Places
+from skillhouse.runtime.config import Locations
 from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
 from skillhouse.skill import (
     SKILL_FILE,
@@ -115,7 +115,7 @@ def hidden_notes(skill: Skill) -> list[str]:
 class Seen:
     """What the clients see at this place now."""
 
-    def __init__(self, places: Places, project: Path, profiles: Sequence[Profile]) -> None:
+    def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
         """Look, as the clients do when they are started in the project."""
         self._lens: Lens = look(
             start=project,

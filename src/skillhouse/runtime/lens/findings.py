@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from skillhouse.runtime.lens.moves import unread
+from skillhouse.runtime.lens.suggestions import unread
 from skillhouse.runtime.lens.values import (
     Cut,
     Lens,

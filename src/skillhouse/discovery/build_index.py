@@ -1,0 +1,197 @@
+"""All roots of a place to one index: who is in force, who is shadowed, what was found."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from skillhouse.discovery.cached_scan import NOT_TRUSTED, Entry
+from skillhouse.discovery.precedence import Precedence
+from skillhouse.discovery.roots import Root
+from skillhouse.discovery.scan import Scanned, scan
+from skillhouse.discovery.snapshot import Snapshots
+from skillhouse.floor import Diagnostic, Severity, is_utf8
+from skillhouse.skill import (
+    Finding,
+    IndexContent,
+    Profile,
+    ScopeRule,
+    Skill,
+    SkillIndex,
+    load_profile,
+)
+
+
+def discover(
+    roots: Sequence[Root | str | Path],
+    *,
+    profile: str | Profile = "default",
+    trusted: bool = True,
+    cache: Path | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> SkillIndex:
+    """Find the skills below `roots` by the heads of their files; bodies are not read.
+
+    Args:
+        roots: In the order in which they shadow each other, within a scope or, if the profile
+            takes roots as they are written, at all; a bare path is explicit.
+        profile: How to scan and read, by name or as a value.
+        trusted: The caller's word for the project's skills; without it they are not read at all.
+        cache: Directory of the persistent index; None reads every file.
+        clock: Nanoseconds since the epoch.
+
+    Returns:
+        The index; it is decoded when first looked at. Whatever is wrong with a root or file is
+        a diagnostic of it.
+
+    Raises:
+        ConfigError: the profile or a root's scope is unknown.
+    """
+    chosen = load_profile(profile)
+    ranks = {rule.name: rank for rank, rule in enumerate(chosen.scopes)}
+    given = [root if isinstance(root, Root) else Root(Path(root)) for root in roots]
+    for root in given:
+        chosen.scope(root.scope)
+    if chosen.root_order == "scope":
+        given.sort(key=lambda root: ranks[root.scope])
+    general: list[Diagnostic] = []
+    scans: dict[tuple[str, str], _Scan] = {}
+    snapshots = Snapshots(cache) if cache is not None else None
+    try:
+        for root in given:
+            if root.note:
+                general.append(_general("root-limit", Severity.WARNING, root.note, root.path))
+            real = _real(root, general, trusted=trusted)
+            if real is not None and (root.scope, real) not in scans:
+                rule, how = _of_root(root, chosen)
+                found = scan(real, rule, how, snapshots, clock)
+                scans[root.scope, real] = _Scan(found, root.namespace, how.symlinks == "follow")
+    finally:
+        if snapshots is not None:
+            snapshots.close()
+    if snapshots is not None and snapshots.fault is not None:
+        message, path = str(snapshots.fault), snapshots.fault.path
+        general.append(_general("cache-unusable", Severity.WARNING, message, path))
+    return SkillIndex(source=lambda: _merged(scans, general, chosen), name_match=chosen.name_match)
+
+
+class _Scan(NamedTuple):
+    """A scanned root and what its skills have in common."""
+
+    scanned: Scanned
+    namespace: str
+    follows: bool
+    """Whether links were followed out of the root."""
+
+
+def _of_root(root: Root, profile: Profile) -> tuple[ScopeRule, Profile]:
+    """Return the bounds and the profile of a root, which can have its own of some values."""
+    rule = profile.scope(root.scope)
+    if root.max_depth is not None:
+        rule = replace(rule, max_depth=root.max_depth)
+    if root.symlinks is not None:
+        profile = replace(profile, symlinks=root.symlinks)
+    return rule, profile
+
+
+def _real(root: Root, general: list[Diagnostic], *, trusted: bool) -> str | None:
+    """Return the real path of a root to scan, or None when it is not to be scanned."""
+    if "\0" in str(root.path):
+        message = f"a NUL in the root {str(root.path)!r}"
+        general.append(_general("path-nul", Severity.ERROR, message, None))
+        return None
+    path = Path(os.path.abspath(root.path))
+    if root.scope == "project" and not trusted:
+        if os.path.lexists(path):
+            message = "not read: trust the project's skills with `skillhouse trust`"
+            general.append(_general("project-untrusted", Severity.INFO, message, path))
+        return None
+    real = os.path.realpath(path)
+    if not is_utf8(real):
+        message = "the root's path is not UTF-8"
+        general.append(_general("path-encoding", Severity.ERROR, message, path))
+        return None
+    return real
+
+
+def _general(code: str, severity: Severity, message: str, path: Path | None) -> Diagnostic:
+    return Diagnostic(code=code, severity=severity, message=message, path=path)
+
+
+def _merged(
+    scans: dict[tuple[str, str], _Scan], general: list[Diagnostic], profile: Profile
+) -> IndexContent:
+    """Decide which of several duplicates is in force: by scope, then root, then path."""
+    force = Precedence(profile.identity, profile.duplicates)
+    policy = profile.parse_policy
+    diagnostics = list(general)
+    for (scope, real), (scanned, namespace, follows) in scans.items():
+        walk = scanned.walk
+        diagnostics += [_diagnostic(path, finding) for path, finding in walk.findings]
+        entries = scanned.entries()
+        for entry in entries:
+            if entry.findings:
+                diagnostics += [_diagnostic(entry.path, finding) for finding in entry.findings]
+        usable = [entry for entry in entries if entry.packed_fields is not None]
+        for entry in _once(usable, walk.links(), diagnostics):
+            force.add(
+                Skill(
+                    name=f"{namespace}:{entry.name}" if namespace else entry.name,
+                    description=entry.description,
+                    scope=scope,
+                    file=entry.path,
+                    # Where links may lead anywhere, what one led to lies below no nearer root.
+                    root=Path(real).anchor if follows and walk.leaves(entry.path) else real,
+                    packed_fields=entry.packed_fields or b"",
+                    policy=policy,
+                    signature=None if entry.signature == NOT_TRUSTED else entry.signature,
+                )
+            )
+    return IndexContent(
+        skills=tuple(force.skills.values()),
+        shadowed=tuple(force.shadowed),
+        # A file below two roots is reported once.
+        diagnostics=tuple(dict.fromkeys(diagnostics + force.clashes)),
+    )
+
+
+def _once(
+    entries: list[Entry], links: tuple[str, ...], diagnostics: list[Diagnostic]
+) -> Iterator[Entry]:
+    """Yield each entry, but those that a link repeats; real directories go before links."""
+    if not links:
+        yield from entries
+        return
+    below_links = tuple(f"{link}/" for link in links)
+    listed = {
+        os.path.dirname(entry.path) for entry in entries if not entry.path.startswith(below_links)
+    }
+    for entry in entries:
+        if entry.path.startswith(below_links):
+            place = os.path.realpath(os.path.dirname(entry.path))
+            if place in listed:
+                diagnostics.append(
+                    Diagnostic(
+                        code="same-directory",
+                        severity=Severity.INFO,
+                        message=f"a link to `{place}`, which is listed itself",
+                        path=Path(entry.path),
+                    )
+                )
+                continue
+            listed.add(place)
+        yield entry
+
+
+def _diagnostic(path: str, finding: Finding) -> Diagnostic:
+    return Diagnostic(
+        code=finding.code,
+        severity=Severity.ERROR if finding.fatal else Severity.WARNING,
+        message=finding.message,
+        path=Path(path),
+        line=finding.line,
+    )

@@ -1,0 +1,78 @@
+"""Keeps loaded skills in the context of LangChain's agents, whatever shortens the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.context_retention import calling, lost, lost_sync
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest
+    from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+    from langgraph.config import get_config
+except ModuleNotFoundError as error:
+    raise MissingExtraError("langchain", error.name or "langchain") from error
+
+
+class KeepingMiddleware(AgentMiddleware[Any, Any]):
+    """Says whose call each call is, and begins a request with the skills that it has lost.
+
+    They are in the requests, not in the state: what is kept of the graph stays as it is.
+    """
+
+    def __init__(self, desk: FrameworkBridge) -> None:
+        """Take one framework's place in a house."""
+        super().__init__()
+        self.desk = desk
+
+    def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """Return the request with what the system prompt says of the skills."""
+        return request
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Any:
+        text = lost_sync(self.desk, _results(request.messages), _thread())
+        return handler(_begun(self.prompted(request), text))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        text = await lost(self.desk, _results(request.messages), _thread())
+        return await handler(_begun(self.prompted(request), text))
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+            return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+            return await handler(request)
+
+
+def _results(messages: list[AnyMessage]) -> list[tuple[str, str]]:
+    returned = [message for message in messages if isinstance(message, ToolMessage)]
+    return [(message.tool_call_id, message.text) for message in returned]
+
+
+def _begun(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
+    if not text:
+        return request
+    return request.override(messages=[HumanMessage(content=text), *request.messages])
+
+
+def _thread() -> str:
+    """Return the graph's id of the conversation; empty where it keeps none.
+
+    An agent that runs inside another's tool has the same thread and a context of its own.
+    """
+    try:
+        found = get_config().get("configurable", {})
+    except RuntimeError:  # There is no graph around this call.
+        return ""
+    thread = str(found.get("thread_id") or "")
+    around, _, _ = str(found.get("checkpoint_ns") or "").rpartition("|")
+    return f"{thread}|{around}" if thread and around else thread

@@ -1,0 +1,34 @@
+"""Keeps loaded skills in the context of Pydantic AI's agents, whatever shortens the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.adapters.context_retention import lost
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+
+try:
+    from pydantic_ai import RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
+except ModuleNotFoundError as error:
+    raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
+
+
+class KeepingCapability(AbstractCapability[Any]):
+    """Begins a request with the skills that it has lost; the run's own history stays as it is."""
+
+    def __init__(self, desk: FrameworkBridge) -> None:
+        """Take one framework's place in a house."""
+        self._desk = desk
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        parts = [part for message in request_context.messages for part in message.parts]
+        returned = [part for part in parts if isinstance(part, ToolReturnPart)]
+        results = [(part.tool_call_id, part.model_response_str()) for part in returned]
+        text = await lost(self._desk, results, ctx.conversation_id)
+        if text:
+            first = ModelRequest(parts=[UserPromptPart(text)])
+            request_context.messages = [first, *request_context.messages]
+        return request_context

@@ -1,0 +1,191 @@
+"""What every client says first, answered while the SDK is still being imported.
+
+That import takes the better part of a second, and a client that waits longer starts its first turn
+without our tools (ecosystem.md, fact 7; Codex waits about a second for `tools/list`). The SDK gets
+the handshake later and negotiates the same; its own answer is then left out. Tests compare both.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import skillhouse
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions that begin with `initialize`, oldest first; later ones do without it."""
+MODERN_VERSIONS = ("2026-07-28",)
+"""Revisions that have no handshake: each request names its version and the client's capabilities
+(`_meta`), and a client that wants to know more asks `server/discover`."""
+META = "io.modelcontextprotocol/"
+"""Prefix of the protocol's own keys in `_meta`."""
+
+INSTRUCTIONS_SECONDS = 1.0
+"""How long `initialize` waits for the skills at most (decision 0154). The tools, for which a client
+asks next, come after the skills in any case."""
+
+
+class FastHandshake:
+    """Answers `initialize` or `server/discover`, and the `tools/list` that follows it.
+
+    `server/discover` begins nothing, so the SDK need not see it, and `initialize` may still follow:
+    a client that waited too long for the first sends the second (Claude Code 2.1.330).
+
+    It runs in the reader's thread, and gets the tools from another.
+    """
+
+    def __init__(self, without_list: str = "") -> None:
+        """Take the instructions for a client that asks while skills are still looked for."""
+        self.handshake: list[bytes] = []
+        """The lines of the handshake so far; the SDK has to see them too."""
+        self.request_id: int | str | None = None
+        """Of the `initialize` that was answered."""
+        self._instructions = without_list
+        self._has_instructions = threading.Event()
+        self._tools: Sequence[Mapping[str, Any]] | None = None
+        self._has_tools = threading.Event()
+
+    def introduce(self, instructions: str) -> None:
+        """Take the instructions, empty for none."""
+        self._instructions = instructions
+        self._has_instructions.set()
+
+    def learn(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
+        """Take the tools to list; None leaves the listing to the SDK."""
+        self._tools = tools
+        self._has_tools.set()
+
+    def answer(self, line: bytes) -> bytes | None:
+        """Return the line to write, empty for a notification; None leaves the message to the SDK.
+
+        >>> FastHandshake().answer(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        """
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        match len(self.handshake), message:
+            case 0, {"method": "server/discover"} if _is_enveloped(message):
+                return _answer(message["id"], _discovered(self._introduction()))
+            case 0, {"method": "tools/list"} if _is_enveloped(message):
+                return self._listed(message["id"], _modern)
+            case 0, {"method": "initialize"} if _is_plain(message):
+                self.handshake.append(line)
+                self.request_id = message["id"]
+                wanted = message["params"]["protocolVersion"]
+                return _answer(message["id"], _initialized(wanted, self._introduction()))
+            case 1, {"method": "notifications/initialized"} if "id" not in message:
+                self.handshake.append(line)
+                return b""
+            case 2, {"jsonrpc": "2.0", "id": int() | str() as request_id, "method": "tools/list"}:
+                params = message.get("params")
+                if isinstance(request_id, bool) or not (params is None or set(params) <= {"_meta"}):
+                    return None
+                return self._listed(request_id, dict)
+        return None
+
+    def _introduction(self) -> Mapping[str, Any]:
+        """Return the instructions as a part of a result, once they are known."""
+        self._has_instructions.wait(INSTRUCTIONS_SECONDS)
+        return {"instructions": self._instructions} if self._instructions else {}
+
+    def _listed(
+        self, request_id: int | str, shaped: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> bytes | None:
+        self._has_tools.wait()
+        if self._tools is None:
+            return None
+        return _answer(request_id, shaped({"tools": list(self._tools)}))
+
+
+def _answer(request_id: int | str, result: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps({'jsonrpc': '2.0', 'id': request_id, 'result': result})}\n".encode()
+
+
+def _initialized(wanted: str, introduction: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+        "capabilities": {
+            "prompts": {"listChanged": True},
+            "resources": {"subscribe": False, "listChanged": True},
+            "tools": {"listChanged": True},
+        },
+        "serverInfo": _server_info(),
+        **introduction,
+    }
+
+
+def _discovered(introduction: Mapping[str, Any]) -> Mapping[str, Any]:
+    capabilities = {
+        "extensions": {f"{META}skills": {"directoryRead": True}},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    }
+    versions = list(MODERN_VERSIONS)
+    return _modern({"supportedVersions": versions, "capabilities": capabilities, **introduction})
+
+
+def _modern(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a result with what every one has since 2026-07-28; it must not be kept."""
+    return {
+        **result,
+        "resultType": "complete",
+        "cacheScope": "private",
+        "ttlMs": 0,
+        "_meta": {f"{META}serverInfo": _server_info()},
+    }
+
+
+def _server_info() -> Mapping[str, Any]:
+    return {"name": "skillhouse", "version": skillhouse.__version__}
+
+
+def _is_enveloped(message: Any) -> bool:
+    """Whether this is a request of 2026-07-28 without parameters that the SDK is sure to accept."""
+    match message:
+        case {
+            "jsonrpc": "2.0",
+            "id": int() | str() as request_id,
+            "params": {"_meta": dict() as meta, **others},
+        } if not others and not isinstance(request_id, bool):
+            version, capabilities = (
+                meta.get(f"{META}{key}") for key in ("protocolVersion", "clientCapabilities")
+            )
+            return (
+                version in MODERN_VERSIONS
+                and _is_capabilities(capabilities)
+                and _is_info(meta.get(f"{META}clientInfo"))
+            )
+    return False
+
+
+def _is_info(info: Any) -> bool:
+    match info:
+        case None | {"name": str(), "version": str()}:
+            return True
+    return False
+
+
+def _is_capabilities(capabilities: Any) -> bool:
+    return isinstance(capabilities, dict) and all(
+        isinstance(value, dict) for value in capabilities.values()
+    )
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether this is an `initialize` that the SDK is sure to accept."""
+    match message:
+        case {
+            "jsonrpc": "2.0",
+            "id": int() | str() as request_id,
+            "params": {
+                "protocolVersion": str(),
+                "capabilities": capabilities,
+                "clientInfo": {"name": str(), "version": str()},
+            },
+        }:
+            return not isinstance(request_id, bool) and _is_capabilities(capabilities)
+    return False

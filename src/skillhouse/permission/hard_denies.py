@@ -1,0 +1,178 @@
+"""What is denied about a command whatever else is said, also inside wrappers and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skillhouse.permission import hazards
+from skillhouse.permission.command_rules import CommandRules
+from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.raw import RawCommand, UnreadableError
+from skillhouse.permission.rules import Effect
+from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+
+WORDS_MAX = 256
+"""Words of a command that starts another one; of more each would have to be tried as a program."""
+
+_STARTING = (
+    frozenset(
+        "xargs parallel flock watch script strace ltrace perf valgrind rlwrap unbuffer chroot "
+        "unshare nsenter setpriv capsh systemd-run ssh mosh runcon firejail bwrap proot fakeroot "
+        "taskset chrt numactl prlimit cgexec dbus-run-session xvfb-run start-stop-daemon ld.so "
+        "npx bunx pnpx uvx pipx entr busybox toybox exec builtin coproc time nohup setsid stdbuf "
+        "ionice nice timeout env command docker podman kubectl uv poetry npm".split()
+    )
+    | hazards.PRIVILEGED
+)
+_SCRIPTED = (
+    frozenset({"eval", "watch", "script", "env", "xargs", "parallel", "flock", "ssh", "trap"})
+    | hazards.SHELLS
+    | hazards.PRIVILEGED
+)
+_GIT_VALUED = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
+)
+_FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+class HardDenies:
+    """Looks for what denies a command."""
+
+    def __init__(self, rules: CommandRules, places: PathPolicy) -> None:
+        self._rules = rules
+        self._places = places
+
+    def of(self, raw: RawCommand) -> tuple[Effect, str]:
+        """Return a deny and its reason, or an allow."""
+        reason = self.of_words(tuple(word.text for word in raw.words)) if raw.words else ""
+        if reason:
+            return Effect.DENY, reason
+        for name, value in raw.assignments:
+            is_refused, concern = environment_concern(name, value)
+            if is_refused:
+                return Effect.DENY, concern
+        for redirect in raw.redirects:
+            if redirect.kind in ("write", "append") and not isinstance(redirect.target, str):
+                effect, concern = self._places.writing(redirect.target.text)
+                if effect is Effect.DENY:
+                    return effect, concern
+        return Effect.ALLOW, ""
+
+    def of_words(self, argv: tuple[str, ...], depth: int = 0) -> str:
+        """Return why a command is denied, or nothing."""
+        if not argv or not argv[0]:
+            return ""
+        if depth > DEPTH_MAX:
+            return f"more than {DEPTH_MAX} commands inside one another"
+        program = hazards.base_name(argv[0])
+        is_starting = program in _STARTING | hazards.SHELLS or not _FINDING.isdisjoint(argv)
+        if is_starting and len(argv) > WORDS_MAX:
+            return f"`{program}` with more than {WORDS_MAX} words"
+        if program in _STARTING and self._is_too_deep(argv):
+            return f"more than {DEPTH_MAX} wrappers"
+        for inner in self._commands(argv, program):
+            if reason := self._plain(inner):
+                return reason
+        for script in self._scripts(argv, program):
+            if reason := self._script(script, depth):
+                return reason
+        return ""
+
+    def _commands(self, argv: tuple[str, ...], program: str) -> Iterator[tuple[str, ...]]:
+        """Yield the command and everything in it that may be a command."""
+        yield argv
+        if program in _STARTING:
+            for at in range(1, len(argv)):
+                if argv[at][:1] not in ("-", ""):
+                    yield argv[at:]
+        elif program == "find":
+            for at, word in enumerate(argv[:-1]):
+                if word in _FINDING:
+                    yield argv[at + 1 :]
+
+    def _scripts(self, argv: tuple[str, ...], program: str) -> Iterator[str]:
+        """Yield the words that are read as shell text."""
+        if program == "eval":
+            yield " ".join(argv[1:])
+        elif program in _SCRIPTED or any(word in _FINDING for word in argv[1:]):
+            for word in argv[1:]:
+                if " " in word or ";" in word or "\n" in word:
+                    yield word
+            # `env -Srm …` and `--split-string=rm …`.
+            for word in argv[1:]:
+                if word[:2] == "-S" or word.startswith("--split-string="):
+                    yield word.partition("=")[2] if word[1] == "-" else word[2:]
+        elif program in _STARTING:
+            for at, word in enumerate(argv):
+                if hazards.base_name(word) in hazards.SHELLS:
+                    yield from self._scripts(argv[at:], hazards.base_name(word))
+                    return
+
+    def _script(self, text: str, depth: int) -> str:
+        if not text.strip():
+            return ""
+        from skillhouse.permission.reading import read_line  # noqa: PLC0415 - loads the parser.
+
+        try:
+            commands = read_line(text).commands
+        except UnreadableError:
+            # It is asked about anyway: no rule with a wildcard covers what runs shell text.
+            return ""
+        for raw in commands:
+            argv = tuple(word.text for word in raw.words)
+            if reason := self.of_words(argv, depth + 1):
+                return reason
+        return ""
+
+    def _plain(self, argv: tuple[str, ...]) -> str:
+        """Return why a command is denied for its own words, however it is spelt."""
+        program = hazards.base_name(argv[0])
+        spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
+        if any(word[:1] == "-" for word in argv[1:]):
+            plain = tuple(word for word in argv[1:] if word[:1] != "-")
+            spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
+            if program == "git":
+                spellings.add(("git", *_after_globals(argv[1:])))
+        for spelt in sorted(spellings):
+            if spelt[0] and (reason := self._rules.denies(spelt)):
+                return reason
+        if program in hazards.PRIVILEGED:
+            return f"`{program}` changes who runs it"
+        if reason := hazards.destruction(argv):
+            return f"no rule allows this: {reason}"
+        for word in _written(program, argv[1:]):
+            effect, concern = self._places.writing(word, covered=True)
+            if effect is Effect.DENY:
+                return concern
+        return ""
+
+    @staticmethod
+    def _is_too_deep(argv: tuple[str, ...]) -> bool:
+        depth, inner = 0, argv
+        while inner and (wrapped := unwrap(inner)) is not None:
+            inner, depth = wrapped.inner, depth + 1
+            if depth > DEPTH_MAX:
+                return True
+        return False
+
+
+def _after_globals(arguments: Sequence[str]) -> Sequence[str]:
+    """Return a git command from its sub-command on."""
+    at = 0
+    while at < len(arguments) and arguments[at][:1] == "-":
+        at += 2 if arguments[at] in _GIT_VALUED else 1
+    return arguments[at:]
+
+
+def _written(program: str, arguments: Sequence[str]) -> Sequence[str]:
+    """Return the arguments that some well-known programs write to."""
+    operands = [word for word in arguments if word[:1] != "-"]
+    if program in ("tee", "touch", "mkdir", "rm", "rmdir", "mv", "truncate", "shred"):
+        return operands
+    if program in ("cp", "ln", "install", "rsync", "scp"):
+        return operands[-1:]
+    if program == "dd":
+        return [word[3:] for word in arguments if word.startswith("of=")]
+    if program in ("chmod", "chown", "chgrp"):
+        return operands[1:]
+    return ()

@@ -1,0 +1,112 @@
+"""Where the paths of a command lead, and what is said about reading and writing there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from skillhouse.floor import PersistentPaths, is_secret
+from skillhouse.permission.hazards import DEVICES
+from skillhouse.permission.rules import Effect
+
+_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")
+
+
+class PathPolicy:
+    """The directories that a command line may use without being asked about."""
+
+    def __init__(
+        self,
+        cwd: Path | None = None,
+        *,
+        writable: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
+        paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
+        is_open: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """Take the places; without `cwd` links are not followed and only texts are compared.
+
+        A secret that `is_open` knows, by its resolved path, is read like any file.
+        """
+        self.paths = paths
+        self._is_open = is_open
+        self._cwd = None if cwd is None else os.path.realpath(cwd)
+        self._writable = tuple(os.path.realpath(place) for place in writable)
+        readable_places = (*readable, *writable)
+        self._readable = tuple(os.path.realpath(place) for place in readable_places)
+        self.directory = ""
+        """Where the line has gone by `cd`: relative to `cwd`, or absolute."""
+
+    def resolved(self, path: str) -> str:
+        """Return the path that a text means: absolute when `cwd` is known, links followed."""
+        joined = os.path.join(self.directory, path)
+        if self._cwd is not None:
+            return os.path.realpath(os.path.join(self._cwd, joined))
+        return os.path.normpath(joined) if joined else "."
+
+    def enter(self, path: str) -> str:
+        """Go to a directory, and return why a person should be asked first, or nothing."""
+        concern = self.reading(path)
+        self.directory = self.resolved(path)
+        return concern
+
+    def reading(self, path: str) -> str:
+        """Return why reading is not taken for granted, or nothing."""
+        if path in DEVICES or path == "-":
+            return ""
+        if path.startswith("~"):
+            return f"`{path[:80]}` lies in a home directory"
+        if not self._inside(self.resolved(path), self._readable):
+            return f"`{path[:80]}` lies outside the current tree"
+        return self.secret(path)
+
+    def secret(self, path: str) -> str:
+        """Return that a path has a name of secrets, as written or where it leads, or nothing."""
+        resolved = self.resolved(path)
+        is_named = is_secret(path) or is_secret(self._below(resolved))
+        if is_named and not self._is_open(resolved):
+            return f"`{path[:80]}` has a name that secrets have"
+        return ""
+
+    def writing(self, path: str, *, covered: bool = False) -> tuple[Effect, str]:
+        """Return what is said about writing to a path, and why.
+
+        Args:
+            path: Path as written.
+            covered: Whether a rule allows the program that writes; a redirection has none.
+        """
+        if path in DEVICES:
+            return Effect.ALLOW, ""
+        resolved = path if path.startswith(("~", "$")) else self.resolved(path)
+        for text in (path, resolved):
+            if self.paths.is_never(text):
+                return Effect.DENY, f"`{path[:80]}` is protected"
+        if any(resolved == place or resolved.startswith(f"{place}/") for place in _SYSTEM):
+            return Effect.DENY, f"`{path[:80]}` belongs to the system"
+        if resolved.startswith(("~", "$")):
+            return Effect.ASK, f"`{path[:80]}` is expanded by a shell"
+        if self._inside(resolved, self._writable, here=covered):
+            return Effect.ALLOW, ""
+        if self._inside(resolved, ()):
+            return Effect.ASK, f"no place that may be written holds `{path[:80]}`"
+        return Effect.ASK, f"`{path[:80]}` lies outside the current tree"
+
+    def _below(self, resolved: str) -> str:
+        """Return the part of a path that is below the current tree; its own names are no secret."""
+        prefix = f"{self._cwd}/"
+        return resolved.removeprefix(prefix) if resolved.startswith(prefix) else ""
+
+    def _inside(self, resolved: str, places: Sequence[str], *, here: bool = True) -> bool:
+        if not os.path.isabs(resolved):
+            return here and resolved != ".." and not resolved.startswith("../")
+        trees = (*places, self._cwd) if here and self._cwd is not None else places
+        return any(Path(resolved).is_relative_to(tree) for tree in trees)
+
+
+def is_protected(path: str) -> bool:
+    """Whether a path, or a directory above it, has a protected name anywhere.
+
+    Case is folded: on a file system without case `.GIT/hooks` is `.git/hooks`.
+    """
+    return PersistentPaths().is_never(path)

@@ -1,0 +1,275 @@
+"""What stands between a house's calls and their effects: log, persons, tiers, keys, the stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from skillhouse import approval, sandbox
+from skillhouse import tools as toolbox
+from skillhouse.audit import AuditDraft, AuditError, AuditLog
+from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
+from skillhouse.floor.once import once
+from skillhouse.permission import (
+    StopNotice,
+    StopReport,
+    TierEngine,
+    TierPolicy,
+    load_tier_policy,
+    matches,
+)
+from skillhouse.permission.call_table import CALLS
+from skillhouse.permission.tier_file import POLICY_FILE_MAX
+from skillhouse.permission.tier_values import COMPANION_APP, INLINE, PAGE
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.hidden import hidden_values
+from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
+from skillhouse.store import close_pooled
+
+AUDIT_FILE = "audit.jsonl"
+POLICY_SEEN_FILE = "policy.seen"
+"""Holds the digest of the tier policy that this state has last been used with."""
+
+logger = logging.getLogger(__name__)
+
+
+class EnforcementServices:
+    """One for each house; each part is made when it is first needed."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        channels: Callable[[], Iterable[approval.Channel]] = tuple,
+        secrets: Callable[[], Iterable[str]] = tuple,
+        background: Callable[[], toolbox.Background | None] = lambda: None,
+    ) -> None:
+        """Take the configuration, who can be asked, what gives the values that no log holds, and
+        what a stop ends beside the calls."""
+        self._config = config
+        self._channels = channels
+        self._secrets = secrets
+        self._background = background
+        self._state = config.state_directory
+        self.clock = SteadyClock()
+        self.agreed = toolbox.RedeemedApprovals()
+        self.audit_log = AuditLog(
+            self._state / AUDIT_FILE,
+            secrets=lambda: self.secret_values,
+            checkpoints=config.audit_checkpoints,
+        )
+        self.also_secret: tuple[str, ...] = ()
+        """Values that only a frontend knows, such as the key of a chat's model."""
+
+    @once
+    def approvals(self) -> approval.ApprovalBroker:
+        """The questions; every process has a broker of its own on the same state."""
+        return approval.ApprovalBroker(
+            self._state,
+            matches=matches,
+            channels=tuple(self._channels()),
+            settings=self._config.approvals,
+            clock=self.clock,
+        )
+
+    @once
+    def devices(self) -> approval.Devices:
+        """The devices that may answer."""
+        return approval.Devices(self._state, record=self._device_event, clock=self.clock)
+
+    @once
+    def tokens(self) -> approval.Tokens:
+        """The one-time tokens by which a script passes on an approval."""
+        return approval.Tokens(self._state, clock=self.clock)
+
+    @once
+    def session_keys(self) -> SessionKeys:
+        """The keys that sign by themselves."""
+        return SessionKeys(self._state / STATE_FILE)
+
+    @once
+    def policy(self) -> TierPolicy:
+        """The tier policy; of a file that cannot be used, one that lets only reads go on."""
+        return load_tier_policy(
+            self._config.places.policy_file,
+            assignees=self._config.assignees,
+            # A paired device counts as the page does, and the page can always be opened.
+            tier1_channel=PAGE,
+        )
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether calls have tiers: only where somebody wrote a policy, whether it can be used."""
+        file = self._config.places.policy_file
+        return file.exists() or file.is_symlink()
+
+    @once
+    def tiers(self) -> TierEngine:
+        """The tiers, with what a stop and a resume do besides."""
+        withdrawing: list[tuple[str, Callable[[StopNotice], object]]] = [
+            ("end the session keys", self._revoke),
+            ("withdraw open questions", lambda _: self.approvals.withdraw_all()),
+        ]
+        stop = ("write to the log", lambda notice: self._record("stop", notice))
+        resume = ("write to the log", lambda notice: self._record("resume", notice))
+        # Withdrawn before a resume too: on a full disk the stop could not.
+        return TierEngine(
+            self.policy,
+            self._state / STATE_FILE,
+            on_stop=[*withdrawing, stop],
+            on_resume=[*withdrawing, resume],
+        )
+
+    @once
+    def tier_gate(self) -> toolbox.TierGate:
+        """The tiers as the door asks them."""
+        self._note_policy()
+        return toolbox.TierGate(
+            self.tiers,
+            has_policy=self.has_policy,
+            reachable=self._reachable,
+            background=self._background,
+        )
+
+    def stop(self, by: str, reason: str) -> StopReport:
+        """Stop everything, in every process of this state.
+
+        The commands of a process that does not answer are killed from here.
+
+        Raises:
+            StateError: it cannot be written down; this process stands still all the same.
+        """
+        report = self.tiers.stop(by, reason)
+        shown_in = (self.tiers.stop_directory / CALLS).resolve()
+        killed = sum(sandbox.kill_sandboxes(pid, shown_in) for pid in report.silent)
+        return replace(report, killed=killed)
+
+    def resume(self, by: str, channel: str) -> bool:
+        """Let everything go on; see `TierEngine.resume`."""
+        return self.tiers.resume(by, channel)
+
+    def event(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
+        """Record, durably, what is no call: a change of trust, of policy, of keys.
+
+        Raises:
+            AuditError: it was not recorded.
+        """
+        self.audit_log.append(
+            AuditDraft(
+                kind="event",
+                tool=f"system:{what}",
+                user=user,
+                status="ok",
+                reason=reason,
+                detail=dict(values),
+            ),
+            durable=True,
+        )
+
+    def noted(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
+        """Record an event about something that a log that is down must not keep from happening."""
+        try:
+            self.event(what, user=user, reason=reason, **values)
+        except AuditError:
+            logger.exception("`%s` is not in the audit log", what)
+
+    def _device_event(self, what: str, device: approval.Device | None, detail: str) -> None:
+        """Record an event about a device: what loosens must be recorded, the rest is noted."""
+        named = {"device": device.id, "name": device.name} if device else {}
+        reason = f"{what}: {detail}" if detail else what
+        user = device.user if device else ""
+        record = self.event if what == "paired" else self.noted
+        record("device", user=user, reason=reason, **named)
+
+    def tools(self) -> list[toolbox.Tool]:
+        """Return the tools that need a safeguard: `sign`, where there are keys."""
+        keystore = self._state / KEYSTORE_FILE
+        if not keystore.exists():
+            return []
+        return [
+            toolbox.SignTool(self.signer, keystore, self.session_keys, approval=self.agreed.take)
+        ]
+
+    @once
+    def signer(self) -> SignerProcess:
+        """The signer of this house; its process starts with the first signature."""
+        return SignerProcess(
+            self._state / KEYSTORE_FILE,
+            self._state / STATE_FILE,
+            environment=self._config.places.environment,
+            password=PasswordSource.parse(self._config.signer.password),
+        )
+
+    def close(self) -> None:
+        """End the signer's process; close the state and the log."""
+        if "signer" in self.__dict__:
+            self.signer.close()
+        if "tier_gate" in self.__dict__:
+            self.tier_gate.close()
+        if "approvals" in self.__dict__:
+            self.approvals.connections.close()
+        close_pooled(self._state / STATE_FILE)
+        self.audit_log.close()
+
+    def _note_policy(self) -> None:
+        """Record that the tier policy is another than the last time, or gone."""
+        seen = self._state / POLICY_SEEN_FILE
+        try:
+            file = self._config.places.policy_file
+            now = digest(read_regular(file, POLICY_FILE_MAX)) if self.has_policy else ""
+        except (OSError, ConfigError):
+            now = "unreadable"
+        try:
+            before = seen.read_text() if seen.exists() else ""
+            if now != before:
+                reason = self.policy.fault or ("a policy holds" if now else "no policy holds")
+                self.event("policy", user=approval.OWNER, reason=reason, digest=now)
+                seen.touch(0o600)
+                seen.write_text(now)
+        except (OSError, AuditError):
+            # What is not recorded now is recorded by the next house of this state.
+            logger.warning("a change of the tier policy is not in the audit log yet")
+
+    @property
+    def secret_values(self) -> tuple[str, ...]:
+        """The values that no record, log line or transcript may hold, as they are now."""
+        known = (*self._secrets(), *self._configured_secrets, *self.also_secret)
+        return (*known, *self.devices.secrets())
+
+    @once
+    def _configured_secrets(self) -> tuple[str, ...]:
+        return hidden_values(self._config)
+
+    def _reachable(self) -> frozenset[str]:
+        """Return where a person can be asked: the chat or inbox, the page, a paired device."""
+        found = {INLINE, PAGE}
+        if self._wants_companion and self.devices.all():
+            found.add(COMPANION_APP)
+        return frozenset(found)
+
+    @once
+    def _wants_companion(self) -> bool:
+        """Whether the policy has anything confirmed there; looking for devices takes time."""
+        policy = self.policy
+        entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
+        entries += [policy.fallback] if policy.fallback else []
+        return any(entry.confirmation_channel == COMPANION_APP for entry in entries)
+
+    def _revoke(self, notice: StopNotice) -> None:
+        # Whatever the policy's action: docs/decisions/0111-tier-policy.md.
+        self.session_keys.revoke_all(f"emergency stop: {notice.reason}")
+
+    def _record(self, what: str, notice: StopNotice) -> None:
+        self.audit_log.append(
+            AuditDraft(
+                kind="event",
+                tool=f"system:emergency-{what}",
+                user=notice.by,
+                status="emergency-stopped" if what == "stop" else "ok",
+                reason=notice.reason,
+                tier="1",
+                effective_tier="1",
+            ),
+            durable=True,
+        )

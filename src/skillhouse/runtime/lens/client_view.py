@@ -1,0 +1,233 @@
+"""One client's view: what its profile makes of each SKILL.md that is met."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from skillhouse.discovery import Root
+from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.runtime.lens.budget import Listed, fit
+from skillhouse.runtime.lens.values import Cut, LensClient, State, Verdict
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill, SkillIndex, parse
+
+NAME_MAX = 64
+"""Characters of a name (specification, `name`)."""
+
+_OWN_SCOPES = frozenset({"builtin", "managed", "plugin"})
+"""What lies there came with a client: nobody expects another one to see it."""
+
+_LINKS = {
+    "link-escape": "a link out of the root is not followed",
+    "link-ignored": "links are not followed",
+    "link-broken": "the link leads nowhere",
+    "link-cycle": "the link leads where another one has led",
+}
+
+
+_KINDS = {
+    "description-missing": frozenset({"description-blank", "description-empty"}),
+    "name-missing": frozenset({"name-blank"}),
+    "frontmatter-not-mapping": frozenset({"colon-unspaced"}),
+    "yaml-error": frozenset({"colon-unspaced"}),
+}
+"""Traits that say more of a fault of ours than its code does."""
+
+
+class Reals(dict[str, str]):
+    """Real paths, each found out once."""
+
+    def __missing__(self, path: str) -> str:
+        self[path] = os.path.realpath(path)
+        return self[path]
+
+
+@dataclass(slots=True)
+class ClientView:
+    """One client: its index, turned so that files are looked up by their real path."""
+
+    profile: Profile
+    roots: tuple[Root, ...]
+    index: SkillIndex
+    reals: Reals
+    may_read: bool = field(kw_only=True)
+    listed: dict[str, Skill] = field(default_factory=dict)
+    losers: dict[str, Skill] = field(default_factory=dict)
+    faults: dict[str, Diagnostic] = field(default_factory=dict)
+    warnings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    links: list[tuple[str, Diagnostic]] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why this client drops a file that we would only warn about."""
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    winners: dict[str, Skill] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for skill in self.index.skills:
+            self.listed.setdefault(self.reals[skill.file], skill)
+        for skill in self.index.shadowed:
+            self.losers.setdefault(self.reals[skill.file], skill)
+        for found in self.index.diagnostics:
+            if found.path is None:
+                continue
+            path = str(found.path)
+            if found.code in _LINKS:
+                self.links.append((path, found))
+            elif found.severity is Severity.ERROR and found.code != "duplicate":
+                self.faults.setdefault(self.reals[path], found)
+            else:
+                self.warnings[self.reals[path]].add(found.code)
+
+    def judge(self, traits_of: Mapping[str, Mapping[str, int]]) -> LensClient:
+        """Apply what this client refuses and we do not, and the bounds of its list.
+
+        Called once, before the first `verdict`.
+        """
+        profile = self.profile
+        if profile.refused:
+            for real, skill in [*self.listed.items(), *self.losers.items()]:
+                peculiar = set(traits_of.get(real, {})) | self.warnings.get(real, set())
+                if len(skill.name) > NAME_MAX:
+                    peculiar.add("name-long")
+                if os.path.islink(skill.file):
+                    peculiar.add("link-file")
+                if code := min(peculiar & profile.refused, default=""):
+                    self.refused[real] = code
+            self._promote()
+        self.winners = {self._key(skill): skill for skill in self.listed.values()}
+        entries = [
+            Listed(real, skill.name, self._description(skill), _below_root(skill))
+            for real, skill in self.listed.items()
+            if not self._is_manual(skill)
+        ]
+        budget, self.cuts = fit(profile.catalog, entries)
+        return LensClient(
+            profile=profile,
+            roots=tuple(dict.fromkeys(str(root.path) for root in self.roots)),
+            own=frozenset(str(root.path) for root in self.roots if root.scope in _OWN_SCOPES),
+            budget=budget,
+        )
+
+    def verdict(self, real: str, places: Sequence[str], peculiar: Mapping[str, int]) -> Verdict:
+        """Return what this client makes of a file."""
+        fault = self.faults.get(real)
+        if skill := self.listed.get(real):
+            state = State.MANUAL if self._is_manual(skill) else State.SEEN
+            misread = min(peculiar.keys() & self.profile.accepted, default="")
+            cut = self.cuts.get(real, Cut.NOTHING)
+            line = peculiar.get(misread)
+            return Verdict(state=state, name=skill.name, code=misread, line=line, cut=cut)
+        if real in self.refused:
+            code = self.refused[real]
+            return Verdict(state=State.DROPPED, code=code, line=peculiar.get(code))
+        if skill := self.losers.get(real):
+            other = self.winners.get(self._key(skill))
+            taken = other.file if other else ""
+            return Verdict(state=State.SHADOWED, name=skill.name, code="shadowed", other=taken)
+        if fault is not None:
+            return self._faulty(fault, peculiar)
+        return self._unseen(places, real, peculiar)
+
+    def _faulty(self, fault: Diagnostic, peculiar: Mapping[str, int]) -> Verdict:
+        """Return what this client makes of a file that we drop."""
+        # Where the file shows which of several faults it is, that one decides.
+        codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
+        accepted = bool(codes & self.profile.accepted)
+        return Verdict(
+            state=State.SEEN if accepted else State.DROPPED,
+            name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
+            code=fault.code,
+            reason=fault.message,
+            line=fault.line,
+        )
+
+    def _unseen(self, places: Sequence[str], real: str, peculiar: Mapping[str, int]) -> Verdict:
+        """Say why no walk of this client came to a file."""
+        for path, found in self.links:
+            if any(place == path or place.startswith(path + "/") for place in places):
+                return Verdict(state=State.UNSEEN, code=found.code, reason=_LINKS[found.code])
+        for root in self.roots:
+            real_root = self.reals[str(root.path)]
+            for place in places:
+                if not place.startswith(real_root.rstrip("/") + "/"):
+                    continue
+                if root.scope == "project" and not self.may_read:
+                    return Verdict(state=State.UNTRUSTED, code="project-untrusted")
+                parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
+                if not parts and self.profile.root_skill:
+                    return self._root_skill(real, peculiar)
+                return self._skipped(root, real_root, parts)
+        return Verdict(state=State.UNSEEN, code="no-root")
+
+    def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
+        """Say why a walk of `root` does not come to the directory that `parts` name."""
+        depth = root.max_depth or self.profile.scope(root.scope).max_depth
+        code = "not-listed"
+        if not parts:
+            code = "root-file"
+        elif any(part in self.profile.skipped_directories for part in parts):
+            code = "skipped-directory"
+        elif not self.profile.dotfiles and any(part.startswith(".") for part in parts):
+            code = "hidden-directory"
+        elif len(parts) > depth:
+            code = "too-deep"
+        elif not self.profile.nested_skills and self._is_nested(real_root, parts):
+            code = "inside-a-skill"
+        return Verdict(state=State.UNSEEN, code=code)
+
+    def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
+        """Read a SKILL.md in a root itself, which no walk of ours comes to."""
+        try:
+            data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+        except PathError as error:
+            return Verdict(state=State.DROPPED, code=error.code)
+        policy = self.profile.parse_policy
+        result = parse(data, directory=Path(real).parent.name, path=Path(real), policy=policy)
+        if result.skill is not None:
+            return Verdict(state=State.SEEN, name=result.skill.name)
+        fault = next(found for found in result.diagnostics if found.severity is Severity.ERROR)
+        return self._faulty(fault, peculiar)
+
+    def _is_nested(self, real_root: str, parts: list[str]) -> bool:
+        above = (os.path.join(real_root, *parts[:count]) for count in range(1, len(parts)))
+        return any(os.path.isfile(os.path.join(place, SKILL_FILE)) for place in above)
+
+    def _promote(self) -> None:
+        """Take what is refused out of the list, and the next of its name into its place."""
+        gone = {self._key(self.listed.pop(real)) for real in self.refused if real in self.listed}
+        for real in self.refused:
+            self.losers.pop(real, None)
+        losers = list(self.losers.items())
+        for real, skill in losers if self.profile.duplicates == "first" else reversed(losers):
+            key = self._key(skill)
+            if key in gone:
+                gone.discard(key)
+                self.listed[real] = self.losers.pop(real)
+
+    def _key(self, skill: Skill) -> str:
+        identity = self.profile.identity
+        if identity == "name":
+            return skill.name
+        if identity == "directory":
+            return os.path.basename(os.path.dirname(skill.file))
+        return skill.id if identity == "source_name" else skill.file
+
+    def _is_manual(self, skill: Skill) -> bool:
+        # Looked for as bytes first: few of thousands have the field.
+        field = "disable-model-invocation"
+        if not self.profile.extensions.invocation or field.encode() not in skill.packed_fields:
+            return False
+        return str(skill.frontmatter.fields.get(field, "")).lower() == "true"
+
+    def _description(self, skill: Skill) -> str:
+        if self.profile.extensions.when_to_use and b"when_to_use" in skill.packed_fields:
+            return f"{skill.description} - {skill.frontmatter.fields.get('when_to_use', '')}"
+        return skill.description
+
+
+def _below_root(skill: Skill) -> str:
+    """Return the path as a list with short names for its roots has it."""
+    inside = skill.file.removeprefix(skill.root.rstrip("/") + "/")
+    return f"r0/{inside}"

@@ -1,0 +1,132 @@
+"""The skills of MCP servers among those of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from skillhouse import remote
+from skillhouse import tools as toolbox
+from skillhouse.runtime.safe_path import safe_path
+from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Root
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.network import Network
+    from skillhouse.tools import RemoteSkillProvider
+
+MCP_DIRECTORY = "mcp"
+"""Where their files lie, below the state directory: no root of skills, and no cache that another
+program may clear or fill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerSettings:
+    """One `[[mcp_servers]]` table of a configuration file."""
+
+    label: str
+    """What the server is called here; the names of its skills begin with it."""
+    url: str = ""
+    command: tuple[str, ...] = ()
+    """Program and arguments, for a server that is started here, in the home directory."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    allow_private: bool = False
+    """Whether its address may be on this machine or in a private network."""
+
+
+def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
+    """Return what knows the configured servers; None where there are none, and nothing is loaded.
+
+    Args:
+        config: Names the servers.
+        network: Gives what may be reached and how, once a server is asked.
+
+    Raises:
+        ConfigError: one of them is no server, or two share a label.
+    """
+    if not config.mcp_servers:
+        return None
+    cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+    places = config.places
+    path = safe_path(places.environment, places.start)
+    servers = [
+        remote.McpServer(
+            label=one.label,
+            url=one.url,
+            command=one.command,
+            environment={"PATH": path, **one.environment},
+            # Not in the project: `npx` and `python -m` run what lies where they are started.
+            directory=places.home,
+            allow_private=one.allow_private,
+        )
+        for one in config.mcp_servers
+    ]
+
+    def dial(server: remote.McpServer) -> AbstractAsyncContextManager[remote.Peer]:
+        return remote.connected(server, policy=network().policy, route=network().route)
+
+    return remote.McpHost(servers, cache, dial=dial)
+
+
+def with_skills_of(
+    remote_skills: RemoteSkillProvider | None, found: SkillIndex, roots: Sequence[Root]
+) -> SkillIndex:
+    """Return an index with the skills of MCP servers as they were listed last.
+
+    They stand before what comes with the house. Their names begin with their server's label, so
+    they shadow nothing.
+
+    Raises:
+        ConfigError: their files would be found below one of the roots.
+    """
+    if remote_skills is None:
+        return found
+    remote_skills.refuse_roots(root.path for root in roots)
+    own = [skill for skill in found.skills if skill.scope != "builtin"]
+    builtin = [skill for skill in found.skills if skill.scope == "builtin"]
+    return SkillIndex(
+        (*own, *remote_skills.skills(), *builtin),
+        shadowed=found.shadowed,
+        diagnostics=found.diagnostics,
+        name_match=found.name_match,
+    )
+
+
+def load_known(skill: Skill) -> SkillContent:
+    """Return a skill's body as far as it is here; looking at a list of skills fetches nothing.
+
+    Raises:
+        SkillError: as `load`.
+    """
+    # A place of its own is what only a skill of an MCP server has.
+    is_away = skill.scope == "remote" and skill.root == str(skill.directory)
+    if not is_away or os.path.lexists(skill.file):
+        return load(skill)
+    return SkillContent(
+        skill=skill,
+        text="",
+        body="",
+        resources=(),
+        resources_omitted=0,
+        directory=skill.directory,
+    )
+
+
+def load_for_person(host: remote.McpHost | None, skill: Skill) -> SkillContent:
+    """Return the body of a skill that a person asked to see; one of a server is fetched for it.
+
+    Raises:
+        SkillError: as `load`.
+        RemoteError: its server cannot be asked, or gave something else than it listed.
+    """
+    if host is not None and host.held(skill) is not None:
+        portal = toolbox.Portal()
+        try:
+            portal.call(lambda: host.fetch(skill))
+        finally:
+            portal.close()
+    return load(skill)

@@ -1,0 +1,326 @@
+"""Protected paths of a workspace: what is mounted over each, and how they are left afterwards.
+
+A path that exists is mounted over itself read-only, or hidden if it is a secret. A path that does
+not exist needs something to mount over, or a run could create it (CVE-2026-25725 of another
+sandbox): an empty directory stands there during the run and is removed afterwards. Directories,
+since git passes over empty ones; what is mounted on them is an empty tmpfs, since a bind takes
+bubblewrap four times as long.
+
+Runs in one workspace, of this and other processes, hold a shared `flock` on its directory: only
+the last one out removes the placeholders. To remove one earlier would also take away the mount
+over it in the other runs (rename(2) and rmdir(2) detach mounts of other namespaces, Linux 3.18).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import fcntl
+import logging
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass, field
+
+import anyio
+
+from skillhouse.floor import is_secret
+from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.mountpoints import Stash, is_placeholder
+from skillhouse.sandbox.nested import REPOSITORY, covered_paths
+from skillhouse.sandbox.persistence import Census
+from skillhouse.sandbox.profile import fits
+from skillhouse.sandbox.survey import CoveredPaths
+
+LOCK_SECONDS = 10.0
+"""Longest wait for another process that is tidying up, which takes a millisecond."""
+UNDONE = (".git/commondir", ".git/config.worktree")
+"""What no placeholder can hold, as git then refuses to work: removed after the run if it was not
+there before. Both name further configuration to git."""
+BARE = ("HEAD", "objects", "refs")
+"""Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
+(5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
+make the word mean a file to git."""
+
+POINTER_BYTES = 8_192
+"""How much of a `.git` file is read: more than a path can have."""
+
+logger = logging.getLogger(__name__)
+
+
+class Cover(enum.Enum):
+    """What is mounted over a protected path."""
+
+    PIN = enum.auto()
+    """Itself, writable: a directory that is a mount cannot be renamed away from under others."""
+    READ_ONLY = enum.auto()
+    """Itself."""
+    EMPTY_FILE = enum.auto()
+    """A file that cannot be opened."""
+    EMPTY_DIRECTORY = enum.auto()
+    """A directory with nothing in it, which is gone with the run."""
+    CLOSED_DIRECTORY = enum.auto()
+    """One that cannot be entered: to git what is in it is not deleted, it cannot be looked at."""
+
+
+@dataclass(slots=True)
+class ProtectedMounts:
+    """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
+
+    workspace: str
+    covers: dict[str, Cover] = field(default_factory=dict)
+    """A pinned parent comes before what lies in it."""
+    missing: list[str] = field(default_factory=list)
+    links: dict[str, str] = field(default_factory=dict)
+    undone: list[str] = field(default_factory=list)
+    bare: bool = False
+    """Whether a bare repository at the top would be the run's doing."""
+
+
+@contextlib.asynccontextmanager
+async def shield(
+    workspace: str,
+    protected: Iterable[str],
+    *,
+    stash: Stash,
+    hidden: Iterable[str] = (),
+    census: Census | None = None,
+    below: CoveredPaths | None = None,
+) -> AsyncIterator[ProtectedMounts]:
+    """Yield what to mount over the protected paths, with placeholders where there is nothing.
+
+    Further down, what there is of such names is covered too, as far as `covered_paths` looks.
+
+    Args:
+        workspace: Real path of the directory.
+        protected: Paths relative to it; a name with `*` means those that exist.
+        stash: Makes the placeholders.
+        hidden: More of them, that cannot be read either.
+        census: What acts later there, as it was before the run; checked after it.
+        below: What `covered_paths` found; without it, it is asked.
+
+    Raises:
+        SandboxError: "protect-failed", a path cannot be looked at or held.
+    """
+    handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        await _share(handle, workspace)
+        found = ProtectedMounts(workspace)
+        try:
+            try:
+                protected = tuple(protected)
+                below = below or covered_paths(workspace, protected)
+                _survey(found, protected, frozenset(hidden), below.opened)
+                _survey_below(found, below)
+                if census is not None:
+                    _take_in(found, census, frozenset(hidden))
+                _drop_covered(found)
+                _place(found.missing, stash)
+            except OSError as error:
+                message = f"cannot protect a path of the workspace: {error}"
+                raise SandboxError("protect-failed", message) from error
+            yield found
+        finally:
+            _restore(found)
+            try:
+                if census is not None:
+                    census.check()
+            finally:
+                _tidy(handle, found.missing, stash)
+    finally:
+        os.close(handle)
+
+
+async def _share(handle: int, workspace: str) -> None:
+    try:
+        with anyio.fail_after(LOCK_SECONDS):
+            # No event tells when another process lets go.
+            while not _locked(handle, fcntl.LOCK_SH):  # noqa: ASYNC110
+                await anyio.sleep(0.002)
+    except TimeoutError:
+        message = f"another process holds a lock on `{workspace}` for {LOCK_SECONDS:.0f} s"
+        raise SandboxError("protect-failed", message) from None
+
+
+def _locked(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _survey(
+    found: ProtectedMounts,
+    protected: Iterable[str],
+    hidden: frozenset[str],
+    opened: Collection[str],
+) -> None:
+    names = frozenset(os.listdir(found.workspace))
+    for pattern in (*protected, *sorted(hidden)):
+        if "*" in pattern:
+            for name in sorted(name for name in names if fits(pattern, name)):
+                _look(found, (name,), secret=is_secret(name) and name not in opened)
+            continue
+        parts = tuple(pattern.split("/"))
+        if parts[0] in names:
+            secret = pattern in hidden or (is_secret(pattern) and pattern not in opened)
+            _look(found, parts, secret=secret)
+        else:
+            _miss(found, f"{found.workspace}/{parts[0]}")
+    for relative in UNDONE:
+        path = f"{found.workspace}/{relative}"
+        if os.path.dirname(path) in found.covers and not os.path.lexists(path):
+            found.undone.append(path)
+    found.bare = not names >= set(BARE)
+
+
+def _survey_below(found: ProtectedMounts, below: CoveredPaths) -> None:
+    for place in below.pinned:
+        found.covers.setdefault(f"{found.workspace}/{place}", Cover.PIN)
+    for place, name, secret in below.paths:
+        _look(found, tuple(name.split("/")), secret=secret, place=place)
+    if not below.is_all:
+        # Whoever starts a run knows it before, and asks a person (tools/command.py).
+        logger.info("%d paths of `%s` are not covered", below.left, found.workspace)
+
+
+def _drop_covered(found: ProtectedMounts) -> None:
+    """Leave out what lies in a hidden directory, and what is read-only by the one around it."""
+    covers = found.covers
+    for path, cover in tuple(covers.items()):
+        above = path
+        while len(above := os.path.dirname(above)) >= len(found.workspace):
+            around = covers.get(above)
+            is_frozen = around is Cover.READ_ONLY and cover in (Cover.READ_ONLY, Cover.PIN)
+            if around is Cover.CLOSED_DIRECTORY or is_frozen:
+                del covers[path]
+                break
+
+
+def _take_in(found: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
+    """Add the covers of what acts later, parents first, and take away those of what is opened."""
+    covers = dict.fromkeys(census.covered, Cover.READ_ONLY) | found.covers
+    start = len(f"{found.workspace}/")
+    found.covers = {
+        path: cover
+        for path, cover in sorted(covers.items())
+        if path[start:] in hidden or not census.opened.frees(path[start:])
+    }
+
+
+def _miss(found: ProtectedMounts, path: str) -> None:
+    """Note a path that is not there, or that is a placeholder already."""
+    if path not in found.covers:
+        found.missing.append(path)
+        found.covers[path] = Cover.EMPTY_DIRECTORY
+
+
+def _look(found: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place: str = "") -> None:
+    """Note the cover of one path; of a path whose parent is missing, that of the parent.
+
+    Args:
+        found: Where it is noted.
+        parts: The path's names, below `place`.
+        secret: Whether it is hidden too.
+        place: A directory of the workspace, which is not pinned: a mount on it would keep programs
+            from renaming files into and out of it.
+    """
+    path = f"{found.workspace}/{place}" if place else found.workspace
+    for number, part in enumerate(parts, start=1):
+        path = f"{path}/{part}"
+        try:
+            info = os.lstat(path)
+        except FileNotFoundError:
+            _miss(found, path)
+            return
+        if is_placeholder(info):
+            # Of a run that is under way, or of one that crashed.
+            _miss(found, path)
+            return
+        if stat.S_ISLNK(info.st_mode):
+            _look_through(found, path, secret=secret)
+            return
+        if not stat.S_ISDIR(info.st_mode) or number == len(parts):
+            _cover(found, path, info.st_mode, secret=secret)
+            return
+        found.covers.setdefault(path, Cover.PIN)
+
+
+def _cover(found: ProtectedMounts, path: str, mode: int, *, secret: bool) -> None:
+    is_directory = stat.S_ISDIR(mode)
+    if secret or not (is_directory or stat.S_ISREG(mode)):
+        # A socket or a device is no configuration either, so it is hidden like a secret.
+        found.covers[path] = Cover.CLOSED_DIRECTORY if is_directory else Cover.EMPTY_FILE
+    elif found.covers.get(path) in (None, Cover.PIN):
+        found.covers[path] = Cover.READ_ONLY
+        if not is_directory and os.path.basename(path) == ".git":
+            _look_where_it_points(found, path)
+
+
+def _look_where_it_points(found: ProtectedMounts, path: str) -> None:
+    """Note the repository that a `.git` file leads to, where it lies in the workspace.
+
+    Its directories are pinned, so that nothing else can be put where the file points.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = os.fsdecode(file.read(POINTER_BYTES))
+        target = os.path.realpath(os.path.join(os.path.dirname(path), text[7:].strip()))
+        is_there = os.path.isdir(target)
+    except (OSError, ValueError):
+        return
+    if not (text.startswith("gitdir:") and is_there and target.startswith(f"{found.workspace}/")):
+        return
+    parts = target[len(found.workspace) + 1 :].split("/")
+    for number in range(1, len(parts) + 1):
+        found.covers.setdefault("/".join((found.workspace, *parts[:number])), Cover.PIN)
+    for name in REPOSITORY:
+        _look(found, (name[1:],), secret=False, place="/".join(parts))
+
+
+def _look_through(found: ProtectedMounts, path: str, *, secret: bool) -> None:
+    """Note a symbolic link: nothing can be mounted over one, so it is put back afterwards.
+
+    What it leads to within the workspace is covered like the path itself.
+    """
+    found.links[path] = os.readlink(path)
+    target = os.path.realpath(path)
+    if target.startswith(f"{found.workspace}/") and os.path.exists(target):
+        _cover(found, target, os.stat(target).st_mode, secret=secret)
+
+
+def _place(missing: Iterable[str], stash: Stash) -> None:
+    for path in missing:
+        # One that is there already is another run's, or was left by a crash.
+        if not os.path.lexists(path):
+            stash.place(path)
+
+
+def _restore(found: ProtectedMounts) -> None:
+    """Undo what no mount could prevent; nothing of the run lives at this moment."""
+    for path, target in found.links.items():
+        if not (os.path.islink(path) and os.readlink(path) == target):
+            _remove(path)
+            os.symlink(target, path)
+    for path in found.undone:
+        _remove(path)
+    if found.bare and all(os.path.lexists(f"{found.workspace}/{name}") for name in BARE):
+        _remove(f"{found.workspace}/{BARE[0]}")
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
+    """Remove the placeholders, unless another run is under way, which will do it."""
+    # INVARIANT: let go first and ask then, so that of two runs that end together one succeeds.
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    if _locked(handle, fcntl.LOCK_EX):
+        for path in missing:
+            stash.remove(path)

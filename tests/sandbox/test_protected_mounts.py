@@ -1,0 +1,197 @@
+"""Tests of protected paths: existing, missing, linked; and of what is left on the host."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.floor import PROTECTED_NAMES
+from skillhouse.sandbox import Launcher, SandboxError
+from skillhouse.sandbox.mountpoints import MTIME_NS, Stash
+from skillhouse.sandbox.protected_mounts import Cover, shield
+from tests.sandbox.places import launcher, listing, run, sh, workspace
+
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+__all__ = ["launcher", "workspace"]
+
+NAMED = tuple(name for name in PROTECTED_NAMES if "*" not in name)
+
+
+def test_no_protected_path_can_be_made(launcher: Launcher, tmp_path: Path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    script = 'for name; do mkdir -p "$(dirname "$name")"; echo x > "$name" && mv "$name" kept; done'
+    done = run(launcher, empty, "sh", "-c", script, "sh", *NAMED)
+    assert done.stderr
+    assert listing(empty) == set()
+
+
+def test_protected_paths_that_exist_keep_what_they_hold(launcher: Launcher, tmp_path: Path):
+    place = tmp_path / "full"
+    for name in NAMED:
+        directory = place / name
+        directory.mkdir(parents=True)
+        (directory / "file").write_text("kept")
+    before = listing(place)
+    script = (
+        'for name; do echo x > "$name/file"; rm -rf "$name"; mv "$name" moved; echo x > "$name/n"; '
+        'chmod 777 "$name"; echo x > "$name/m"; done; mv .git other; rm -rf .git; true'
+    )
+    run(launcher, place, "sh", "-c", script, "sh", *NAMED)
+    # What cannot be renamed is copied by mv.
+    assert {path for path in listing(place) if not path.startswith("moved")} == before
+    assert {(place / name / "file").read_text() for name in NAMED} == {"kept"}
+
+
+def test_secrets_cannot_be_read(launcher: Launcher, workspace: Path):
+    (workspace / ".env.local").write_text("canary")
+    (workspace / "id_rsa").write_text("canary")
+    (workspace / "tls.pem").write_text("canary")
+    done = sh(launcher, workspace, "cat .env .env.local .ssh/* *.key *.pem id_*; grep -r canary .")
+    assert b"canary" not in done.stdout
+
+
+def test_configuration_can_be_read(launcher: Launcher, workspace: Path):
+    assert sh(launcher, workspace, "cat .git/config").stdout == b"[core]\n"
+
+
+def test_git_works_and_sees_no_placeholder(launcher: Launcher, tmp_path: Path, need):
+    need(Path("/usr/bin/git").exists(), "no git")
+    place = tmp_path / "project"
+    subprocess.run(["git", "init", "--quiet", str(place)], check=True)
+    script = (
+        "echo x > file; git add -A && git -c user.name=a -c user.email=a@b commit -qm one && "
+        "git status --porcelain && git show --stat --format=%s HEAD && git diff HEAD"
+    )
+    done = sh(launcher, place, script)
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.decode().split("\n")[:3] == ["one", "", " file | 1 +"]
+    assert {path.name for path in place.iterdir()} == {".git", "file"}
+
+
+def test_configuration_by_other_names_is_removed_afterwards(launcher: Launcher, workspace: Path):
+    script = (
+        "mkdir -p evil objects refs; echo ../evil > .git/commondir; echo x > .git/config.worktree; "
+        "echo ref: refs/heads/main > HEAD; echo '[core]' > config"
+    )
+    assert sh(launcher, workspace, script).exit_code == 0
+    assert not (workspace / ".git" / "commondir").exists()
+    assert not (workspace / ".git" / "config.worktree").exists()
+    assert not (workspace / "HEAD").exists()
+
+
+def test_a_git_file_cannot_be_pointed_elsewhere(launcher: Launcher, tmp_path: Path):
+    place = tmp_path / "worktree"
+    place.mkdir()
+    (place / ".git").write_text("gitdir: /elsewhere\n")
+    sh(launcher, place, "echo gitdir: evil > .git; rm .git; mv .git x; true")
+    assert (place / ".git").read_text() == "gitdir: /elsewhere\n"
+    assert listing(place) == {".git"}
+
+
+@pytest.mark.parametrize("script", ["rm .claude; mkdir .claude; echo x > .claude/x", "rm .claude"])
+def test_a_protected_link_is_put_back(launcher: Launcher, workspace: Path, script: str):
+    (workspace / "agents").mkdir()
+    (workspace / "agents" / "file").write_text("kept")
+    (workspace / ".claude").symlink_to("agents")
+    sh(launcher, workspace, f"echo x > .claude/file; echo x > agents/new; {script}")
+    assert os.readlink(workspace / ".claude") == "agents"
+    assert listing(workspace / "agents") == {"file"}
+    assert (workspace / "agents" / "file").read_text() == "kept"
+
+
+def test_a_link_out_of_the_workspace_reaches_nothing(
+    launcher: Launcher, workspace: Path, tmp_path: Path
+):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (workspace / ".vscode").symlink_to(outside)
+    (workspace / "door").symlink_to(outside)
+    sh(launcher, workspace, "echo x > .vscode/x; echo x > door/x; true")
+    assert listing(outside) == set()
+
+
+def test_placeholders_of_a_crash_are_removed_by_the_next_run(launcher: Launcher, workspace: Path):
+    before = listing(workspace)
+    code = (
+        "import os, sys, anyio\n"
+        "from skillhouse.sandbox.mountpoints import Stash\n"
+        "from skillhouse.sandbox.protected_mounts import shield\n"
+        "async def main():\n"
+        "    async with shield(sys.argv[1], ('.claude', '.bashrc'), stash=Stash()):\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "anyio.run(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(workspace)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert listing(workspace) == before | {".claude", ".bashrc"}
+    assert sh(launcher, workspace, "echo x > .bashrc").exit_code != 0
+    assert listing(workspace) == before
+
+
+def test_what_the_host_puts_into_a_placeholder_stays(tmp_path: Path):
+    place, state = tmp_path / "place", tmp_path / "state"
+    place.mkdir()
+
+    async def edited(stash: Stash) -> None:
+        async with shield(str(place), (".vscode", ".idea"), stash=stash):
+            (place / ".vscode" / "settings.json").write_text("{}")
+
+    for stash in (Stash(), Stash(state)):
+        anyio.run(edited, stash)
+        assert listing(place) == {".vscode", ".vscode/settings.json"}
+        (place / ".vscode" / "settings.json").unlink()
+        (place / ".vscode").rmdir()
+
+
+def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: Path):
+    async def nested() -> None:
+        async with shield(str(tmp_path), (".claude",), stash=Stash()):
+            async with shield(str(tmp_path), (".claude",), stash=Stash()) as inner:
+                assert inner.covers == {f"{tmp_path}/.claude": Cover.EMPTY_DIRECTORY}
+            assert (tmp_path / ".claude").exists()
+        assert not (tmp_path / ".claude").exists()
+
+    anyio.run(nested)
+
+
+def test_a_workspace_that_another_holds_for_itself_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("skillhouse.sandbox.protected_mounts.LOCK_SECONDS", 0.05)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+    async def enter() -> None:
+        async with shield(str(tmp_path), (), stash=Stash()):
+            raise AssertionError
+
+    try:
+        with pytest.raises(SandboxError) as caught:
+            anyio.run(enter)
+    finally:
+        os.close(handle)
+    assert caught.value.code == "protect-failed"
+
+
+def test_a_stash_keeps_placeholders_and_forgets_dead_owners(tmp_path: Path):
+    state = tmp_path / "state"
+    (state / "placeholders-999999999-0" / "0").mkdir(parents=True)
+    stash = Stash(state)
+    assert not (state / "placeholders-999999999-0").exists()
+    for _ in range(2):
+        stash.place(str(tmp_path / "held"))
+        assert (tmp_path / "held").stat().st_mtime_ns == MTIME_NS
+        stash.remove(str(tmp_path / "held"))
+        assert not (tmp_path / "held").exists()
+    assert len(listing(state)) == 2
+    stash.remove(str(tmp_path / "never"))
