@@ -15,6 +15,7 @@ from skillhouse.skill import RootRule, SkillIndex
 
 FIXTURES = "packages/coding-agent/test/fixtures"
 ROOTS = "client guide: skills are subdirectories of a root; decision 0004"
+REPAIR = "vectors, frontmatter stage 3: F054; decision 0150"
 HIDING = "specification: six fields, this is none; `extensions.invocation` is off by default"
 
 
@@ -164,8 +165,10 @@ PI = Suite(
                fixture("no-frontmatter", called=None, codes="description-missing"),
                "skipped as `frontmatter-missing`", "vectors, frontmatter stage 2",
                fixture("no-frontmatter", called=None, codes="frontmatter-missing")),
-        agree("broken YAML: skipped, with the line",
-              fixture("invalid-yaml", called=None, codes="yaml-error", line=4)),
+        differ("broken YAML: skipped, with the line",
+               fixture("invalid-yaml", called=None, codes="yaml-error", line=4),
+               "the value is read as text, with the warning `yaml-repaired` and its line", REPAIR,
+               fixture("invalid-yaml", codes="yaml-repaired", line=3)),
         agree("a description of several lines keeps them",
               lambda g: fixture("multiline-description")(g)
               and any("\n" in s.description for s in fixture_index(g).skills)),
