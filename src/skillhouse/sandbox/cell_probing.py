@@ -25,8 +25,8 @@ GONE_SECONDS = 2.0
 """Longest wait for what a call left running to be gone; it takes a millisecond."""
 ENTRIES: Mapping[Language, tuple[str, str]] = {
     # The skill's file, and the one beside this file that it is made from.
-    "python": ("main.py", "inside_cell.py"),
-    "javascript": ("index.cjs", "inside_cell.cjs"),
+    "python": ("main.py", "probe_cell.py"),
+    "javascript": ("index.cjs", "probe_cell.cjs"),
 }
 
 

@@ -140,7 +140,7 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
     outside = place / "outside"
     with _listeners(workspace) as (told, datagrams):
         told |= {"canary": str(canary), "canary_name": canary.name, "outside": str(outside)}
-        script = Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
+        script = Path(__file__).with_name("probe_script.py").read_text(encoding="utf-8")
         said = await _python(
             launcher,
             workspace,
