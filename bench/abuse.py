@@ -19,8 +19,9 @@ import anyio
 
 from _measure import markdown_table
 from cells import Nothing, call, latencies, make_executor, make_skill
+from skillhouse.cells import CellSpec
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import CellSpec, Level, SandboxStatus, detect
+from skillhouse.sandbox import Level, SandboxStatus, detect
 
 TARGET = 3.0
 """Latency of another call beside an abuse, over that without (issue "executor", "Bad input")."""

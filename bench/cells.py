@@ -25,8 +25,9 @@ from typing import Any
 import anyio
 
 from _measure import markdown_table
+from skillhouse.cells import CellResult, CellSpec, Executor
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import CellResult, CellSpec, Executor, Level, SandboxStatus, detect
+from skillhouse.sandbox import Level, SandboxStatus, detect
 from skillhouse.sandbox.seccomp import program
 
 PYTHON_TARGET = 1.5

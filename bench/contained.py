@@ -25,7 +25,8 @@ import anyio
 
 from _measure import markdown_table
 from cells import SKILLS, Floor, call, make_executor, make_skill, row, settled
-from skillhouse.sandbox import CellSpec, Executor, contained_test, detect
+from skillhouse.cells import CellSpec, Executor, contained_test
+from skillhouse.sandbox import detect
 
 WARM_UP = 3
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives",

@@ -20,8 +20,9 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from skillhouse.cells import self_test
 from skillhouse.net import EgressProxy, NetPolicy, Route, SecretBinding, fetch, host_rule
-from skillhouse.sandbox import Level, SandboxProfile, launcher_for, self_test
+from skillhouse.sandbox import Level, SandboxProfile, launcher_for
 
 TARGET_MS = 1.0
 """Most that `fetch` may add to a bare client (issue "fetch and web_search tools")."""

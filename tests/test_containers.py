@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.sandbox import RpcClient
+from skillhouse.cells import RpcClient
 from tests.containers import TOKEN, Composition
 from tests.runtime.coded import ROOTS, tool, write_code
 

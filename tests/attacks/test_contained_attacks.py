@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox import scratch_cleanup
-from skillhouse.sandbox.cell_environment import make_room_for_descriptors
+from skillhouse.cells import scratch_cleanup
+from skillhouse.cells.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.seccomp_alone import alone_program

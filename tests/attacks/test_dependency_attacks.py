@@ -12,11 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from skillhouse.cells.environments import EnvironmentRules, prepare
 from skillhouse.sandbox import SandboxError
-from skillhouse.sandbox.environments import EnvironmentRules, prepare
 from skillhouse.skill import SkillManifest
-from tests.sandbox.packages import npm_package, npm_registry, source_package, wheel
-from tests.sandbox.test_environments import JAVASCRIPT, PYTHON, UV, npm_skill, rules_for
+from tests.cells.packages import npm_package, npm_registry, source_package, wheel
+from tests.cells.test_environments import JAVASCRIPT, PYTHON, UV, npm_skill, rules_for
 
 NPM = shutil.which("npm")
 needs_npm = pytest.mark.skipif(NPM is None, reason="npm is not installed")

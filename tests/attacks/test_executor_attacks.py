@@ -25,18 +25,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from skillhouse.sandbox import (
-    Capabilities,
-    CellResult,
-    Executor,
-    Level,
-    Limits,
-    RpcError,
-    SandboxStatus,
-    SandboxUnavailableError,
-)
-from skillhouse.sandbox.call_channel import MESSAGES
-from skillhouse.sandbox.cell import CELL_LIMITS
+from skillhouse.cells import Capabilities, CellResult, Executor, RpcError
+from skillhouse.cells.call_channel import MESSAGES
+from skillhouse.cells.cell import CELL_LIMITS
+from skillhouse.sandbox import Level, Limits, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
 from tests.attacks.naive import (
     fate,
@@ -50,7 +42,7 @@ from tests.attacks.naive import (
     worker,
 )
 from tests.attacks.test_kernel_attacks import SYSCALLS, TYPE
-from tests.sandbox.cells import Core, Lab, lab, make, status_of, until
+from tests.cells.lab import Core, Lab, lab, make, status_of, until
 from tests.sandbox.places import own, running, started
 
 # Left out of the fast part: it starts processes.
@@ -844,7 +836,7 @@ import anyio, sys
 sys.path.insert(0, {str(Path.cwd())!r})
 from pathlib import Path
 from skillhouse.sandbox import *
-from tests.sandbox.cells import Core, Lab, make
+from tests.cells.lab import Core, Lab, make
 place = Path({str(tmp_path)!r})
 status = SandboxStatus(level=Level({str(lab.status.level)!r}))
 class Says(Core):

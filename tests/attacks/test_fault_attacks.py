@@ -24,7 +24,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse import sandbox
+from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
@@ -394,7 +394,7 @@ def test_first_commands_at_once_have_one_self_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, threads: bool
 ) -> None:
     tests: list[int] = []
-    real = sandbox.self_test
+    real = cells.self_test
 
     async def counted() -> sandbox.SandboxStatus:
         tests.append(1)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from skillhouse.sandbox import Executor, Level, Limits
-from tests.sandbox.cells import Lab, make, status_of
+from skillhouse.cells import Executor
+from skillhouse.sandbox import Level, Limits
+from tests.cells.lab import Lab, make, status_of
 from tests.sandbox.places import LEVELS, own, still_running
 
 # Left out of the fast part: it starts processes.

@@ -20,14 +20,14 @@ from anyio.abc import SocketStream
 
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.audit import read_records, verify_log
-from skillhouse.permission.call_table import lines
 from skillhouse.runtime import Skillhouse, configured
+from skillhouse.tiers.call_table import lines
 from skillhouse.tools import ToolResult
+from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
 from tests.frontends.test_mcp_elsewhere import Elsewhere, text_of
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, best_sandbox, tool, write_code
-from tests.sandbox.cells import until
 from tests.tools.houses import Person
 
 # Left out of the fast part: it starts processes.

@@ -17,16 +17,10 @@ import pytest
 import yaml
 
 from skillhouse.floor import ConfigError
-from skillhouse.permission import (
-    Effect,
-    Level,
-    Outcome,
-    ResumeError,
-    Tier,
-    load_tier_policy,
-)
-from tests.permission.tiers import Desk, policy_of
+from skillhouse.permission import Effect
+from skillhouse.tiers import Level, Outcome, ResumeError, Tier, load_tier_policy
 from tests.signer.places import FakeClock
+from tests.tiers.engine import Desk, policy_of
 
 MINUTE_MS = 60_000
 HOUR_MS, DAY_MS = 60 * MINUTE_MS, 24 * 60 * MINUTE_MS

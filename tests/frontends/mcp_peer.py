@@ -19,8 +19,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
+from skillhouse.cells import self_test
 from skillhouse.runtime import Locations
-from skillhouse.sandbox import Level, self_test
+from skillhouse.sandbox import Level
 from tests.runtime.places import make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import make_private
-from skillhouse.permission.call_table import OwnLine
+from skillhouse.tiers.call_table import OwnLine
 
 Run = Callable[..., tuple[int, str, str]]
 

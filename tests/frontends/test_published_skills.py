@@ -20,10 +20,10 @@ from skillhouse.frontends.mcp.listing import Listing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import Level, SandboxStatus
+from tests.cells.lab import status_of
 from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.net.servers import Server, ok, serving
 from tests.runtime.coded import ROOTS, tool, write_code
-from tests.sandbox.cells import status_of
 from tests.sandbox.places import LEVELS
 
 pytestmark = pytest.mark.slow

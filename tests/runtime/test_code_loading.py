@@ -9,9 +9,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from skillhouse.cells import CellSpec
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.code.loading import LOADS_MAX, Loaded, at_once, load_code, reload_code
-from skillhouse.sandbox import CellSpec, SandboxError, SandboxUnavailableError
+from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import SkillCodeTool
 from tests.runtime.coded import coded_house, played, write_code
 

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
+from skillhouse.cells import CellResult, CellSpec, RpcError, RpcServer
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import SkillCodeSettings, load_config
 from skillhouse.runtime.code.container import ContainerExecutor, token_at
-from skillhouse.sandbox import CellResult, CellSpec, RpcError, RpcServer
+from tests.cells.lab import Core
 from tests.runtime.places import make_places
-from tests.sandbox.cells import Core
 
 TOKEN = "a-token-of-enough-letters"
 SPEC = CellSpec(

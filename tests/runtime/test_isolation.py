@@ -14,8 +14,8 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import Level, SandboxStatus
 from skillhouse.signer import KEYSTORE_FILE
+from tests.cells.lab import status_of
 from tests.runtime.coded import called, coded_house, write_code
-from tests.sandbox.cells import status_of
 from tests.sandbox.places import LEVELS
 from tests.signer.places import PASSWORD
 from tests.tools.test_gate_signing import VARIABLE, house_with_keys

@@ -15,6 +15,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.runtime import Skillhouse, load_config
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import UnknownToolError
+from tests.cells.packages import wheel
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     ROOTS,
@@ -29,7 +30,6 @@ from tests.runtime.coded import (
     write_code,
 )
 from tests.runtime.places import make_places, write_skill
-from tests.sandbox.packages import wheel
 
 GIVES = "tools = {'tool': lambda params, context: {'gave': '%s'}}\n"
 ALL = ["crypto-balance:get_balance", "crypto-price:get_price"]

@@ -12,10 +12,10 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from skillhouse.permission import TierEngine
-from skillhouse.permission.call_table import lines
+from skillhouse.tiers import TierEngine
+from skillhouse.tiers.call_table import lines
 from skillhouse.tools.running import RunningCalls
-from tests.permission.tiers import policy_of
+from tests.tiers.engine import policy_of
 
 
 class Cells:

@@ -11,12 +11,13 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalError
+from skillhouse.cells.python_cell import CPU_SLACK_SECONDS
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.config import SignerSettings
 from skillhouse.sandbox import SandboxStatus
-from skillhouse.sandbox.python_cell import CPU_SLACK_SECONDS
 from skillhouse.tools import Progress, SkillCodeTool
+from tests.cells.lab import until
 from tests.net.servers import ok, serving
 from tests.runtime.coded import (
     best_sandbox,
@@ -28,7 +29,6 @@ from tests.runtime.coded import (
     tool,
     write_code,
 )
-from tests.sandbox.cells import until
 from tests.sandbox.places import own, running
 from tests.signer.places import PASSWORD
 from tests.tools.houses import Person

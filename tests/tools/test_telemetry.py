@@ -14,12 +14,13 @@ from opentelemetry import trace
 
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
+from skillhouse.cells import CellResult
 from skillhouse.floor import conventions as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
 from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.sandbox import CellResult, Completed, Level, SandboxError, SandboxProfile
+from skillhouse.sandbox import Completed, Level, SandboxError, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden

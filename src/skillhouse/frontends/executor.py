@@ -19,8 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
-from skillhouse.floor import SkillhouseError
-from skillhouse.sandbox import (
+from skillhouse.cells import (
     DirectorySource,
     Executor,
     Method,
@@ -28,11 +27,12 @@ from skillhouse.sandbox import (
     RpcClient,
     RpcError,
     RpcServer,
-    SandboxStatus,
     ServedCall,
     executor_methods,
 )
-from skillhouse.sandbox.rpc import UNAVAILABLE
+from skillhouse.cells.rpc import UNAVAILABLE
+from skillhouse.floor import SkillhouseError
+from skillhouse.sandbox import SandboxStatus
 
 FINISH_SECONDS = 8.0
 """How long calls may go on once the end was asked for; docker kills after 10."""

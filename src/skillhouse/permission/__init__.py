@@ -5,21 +5,21 @@ What judges command lines is loaded when it is first used, because few commands 
 
 from typing import TYPE_CHECKING
 
+from skillhouse.floor.effect import STRICTNESS as STRICTNESS
+from skillhouse.floor.effect import Effect as Effect
+from skillhouse.floor.effect import strictest as strictest
+from skillhouse.floor.wildcard import Dialect as Dialect
+from skillhouse.floor.wildcard import covers as covers
+from skillhouse.floor.wildcard import matches as matches
+from skillhouse.floor.wildcard import matches_in as matches_in
 from skillhouse.permission.command import command_resource as command_resource
 from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
-from skillhouse.permission.rules import STRICTNESS as STRICTNESS
 from skillhouse.permission.rules import Decision as Decision
-from skillhouse.permission.rules import Effect as Effect
 from skillhouse.permission.rules import Layer as Layer
 from skillhouse.permission.rules import MatchedRule as MatchedRule
 from skillhouse.permission.rules import Permission as Permission
 from skillhouse.permission.rules import Rule as Rule
-from skillhouse.permission.rules import strictest as strictest
-from skillhouse.permission.wildcard import Dialect as Dialect
-from skillhouse.permission.wildcard import covers as covers
-from skillhouse.permission.wildcard import matches as matches
-from skillhouse.permission.wildcard import matches_in as matches_in
 
 if TYPE_CHECKING:
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
@@ -46,21 +46,6 @@ if TYPE_CHECKING:
     from skillhouse.permission.programs import loads_code as loads_code
     from skillhouse.permission.programs import only_reads as only_reads
     from skillhouse.permission.programs import use_of as use_of
-    from skillhouse.permission.stopping import StopNotice as StopNotice
-    from skillhouse.permission.stopping import StopReport as StopReport
-    from skillhouse.permission.tier_engine import ResumeError as ResumeError
-    from skillhouse.permission.tier_engine import TierEngine as TierEngine
-    from skillhouse.permission.tier_engine import is_stop_command as is_stop_command
-    from skillhouse.permission.tier_file import load_tier_policy as load_tier_policy
-    from skillhouse.permission.tier_file import read_tier_policy as read_tier_policy
-    from skillhouse.permission.tier_ledger import Outcome as Outcome
-    from skillhouse.permission.tier_policy import TierPolicy as TierPolicy
-    from skillhouse.permission.tier_values import Level as Level
-    from skillhouse.permission.tier_values import Tier as Tier
-    from skillhouse.permission.tier_values import TierCall as TierCall
-    from skillhouse.permission.tier_values import TierState as TierState
-    from skillhouse.permission.tier_values import TierVerdict as TierVerdict
-    from skillhouse.permission.tier_values import ToolPolicy as ToolPolicy
     from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.effect import Effect
+from skillhouse.floor.wildcard import matches
 from skillhouse.permission.command import command_resource
-from skillhouse.permission.rules import Effect, Layer, Rule
-from skillhouse.permission.wildcard import matches
+from skillhouse.permission.rules import Layer, Rule
 
 GRANTS = "grants"
 """Name of the layer of lasting yeses: an answer to an `ask`, which it therefore lifts."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skillhouse.floor import ONE_TIME
-from skillhouse.permission.rules import Decision, Effect, Layer, MatchedRule, Permission, Rule
-from skillhouse.permission.wildcard import matches, matches_in
+from skillhouse.floor.effect import Effect
+from skillhouse.floor.wildcard import matches, matches_in
+from skillhouse.permission.rules import Decision, Layer, MatchedRule, Permission, Rule
 
 
 def decide(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.raw import RawCommand, UnreadableError
-from skillhouse.permission.rules import Effect
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
 WORDS_MAX = 256

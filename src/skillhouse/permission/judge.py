@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from skillhouse.floor.effect import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import (
@@ -22,7 +23,6 @@ from skillhouse.permission.plan import (
     SimpleCommand,
 )
 from skillhouse.permission.raw import UnreadableError
-from skillhouse.permission.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.simple import CommandJudge
 
 BYTES_MAX = 8_192

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skillhouse.floor import ONE_TIME
-from skillhouse.permission.rules import Effect, Layer, Rule
-from skillhouse.permission.wildcard import covers, matches
+from skillhouse.floor.effect import Effect
+from skillhouse.floor.wildcard import covers, matches
+from skillhouse.permission.rules import Layer, Rule
 
 ACTIONS = (
     "skill",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skillhouse.permission.rules import Effect
+from skillhouse.floor.effect import Effect
 
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from skillhouse.permission.wildcard import OURS, Dialect
-
-
-class Effect(enum.StrEnum):
-    """What a rule says about a permission."""
-
-    ALLOW = "allow"
-    ASK = "ask"
-    DENY = "deny"
-
-
-STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
-"""The effects, mildest first."""
-
-
-def strictest(effects: Iterable[Effect]) -> Effect:
-    """Return the strictest of some effects; allow when there is none."""
-    return max(effects, key=STRICTNESS.index, default=Effect.ALLOW)
+from skillhouse.floor.effect import Effect
+from skillhouse.floor.wildcard import OURS, Dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules, Cover, Ruling
 from skillhouse.permission.git_operands import git_paths
@@ -14,7 +15,6 @@ from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.programs import use_of
 from skillhouse.permission.raw import RawCommand, RawRedirect
-from skillhouse.permission.rules import Effect
 from skillhouse.permission.words import Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 

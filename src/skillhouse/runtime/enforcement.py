@@ -11,21 +11,15 @@ from skillhouse import tools as toolbox
 from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.once import once
-from skillhouse.permission import (
-    StopNotice,
-    StopReport,
-    TierEngine,
-    TierPolicy,
-    load_tier_policy,
-    matches,
-)
-from skillhouse.permission.call_table import CALLS
-from skillhouse.permission.tier_file import POLICY_FILE_MAX
-from skillhouse.permission.tier_values import COMPANION_APP, INLINE, PAGE
+from skillhouse.permission import matches
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.hidden import hidden_values
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
 from skillhouse.store import close_pooled
+from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
+from skillhouse.tiers.call_table import CALLS
+from skillhouse.tiers.tier_file import POLICY_FILE_MAX
+from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
 
 AUDIT_FILE = "audit.jsonl"
 POLICY_SEEN_FILE = "policy.seen"

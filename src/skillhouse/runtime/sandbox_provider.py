@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse import sandbox
+from skillhouse import cells, sandbox
 
 LOOK_SECONDS = 0.02
 """How often it is looked whether another call's self-test, which takes half a second, is over."""
@@ -34,7 +34,7 @@ class SandboxProvider:
                 continue
             try:
                 if self.tested is None:
-                    self.tested = await sandbox.self_test()
+                    self.tested = await cells.self_test()
             finally:
                 # Where it was cancelled, the next call tests.
                 self._testing.release()

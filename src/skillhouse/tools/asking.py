@@ -16,7 +16,8 @@ from skillhouse.approval import (
     content_digest,
 )
 from skillhouse.floor.threads import in_thread
-from skillhouse.permission import Effect, Outcome
+from skillhouse.permission import Effect
+from skillhouse.tiers import Outcome
 from skillhouse.tools.approving import (
     CHANGED,
     bound,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from skillhouse.approval import Approval, Level
-from skillhouse.permission import Decision, Effect, TierVerdict, strictest
+from skillhouse.permission import Decision, Effect, strictest
+from skillhouse.tiers import TierVerdict
 from skillhouse.tools.call import Plan, ToolCall
 from skillhouse.tools.permission_request import EvaluatedPermission
 

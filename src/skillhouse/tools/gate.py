@@ -14,7 +14,8 @@ from skillhouse.approval import ApprovalBroker
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
-from skillhouse.permission import Decision, Effect, Outcome
+from skillhouse.permission import Decision, Effect
+from skillhouse.tiers import Outcome
 from skillhouse.tools.arguments import argument_fault
 from skillhouse.tools.asking import Asker
 from skillhouse.tools.call import (

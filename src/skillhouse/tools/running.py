@@ -18,8 +18,8 @@ from typing import Protocol
 
 import anyio
 
-from skillhouse.permission import TierEngine
-from skillhouse.permission.call_table import OwnLine
+from skillhouse.tiers import TierEngine
+from skillhouse.tiers.call_table import OwnLine
 
 LOOK_SECONDS = 0.1
 """A stop is to end what runs within a second; killing takes some tenths of it."""

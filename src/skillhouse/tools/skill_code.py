@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from skillhouse.approval import Level
-from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
-from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
-from skillhouse.permission import Effect, Permission
-from skillhouse.sandbox import (
+from skillhouse.cells import (
     TOOL_SECONDS,
     CellResult,
     CellSpec,
     HostCalls,
     RpcError,
-    SandboxError,
-    SandboxUnavailableError,
     wrap_failure,
     wrap_result,
 )
+from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
+from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
+from skillhouse.permission import Effect, Permission
+from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
     TRANSACTION_PAGE,

@@ -21,7 +21,8 @@ from skillhouse.tools.call_context import CallContext, level_of
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalOutcome
-    from skillhouse.sandbox import CellResult, Completed
+    from skillhouse.cells import CellResult
+    from skillhouse.sandbox import Completed
 
 Preview = Callable[[Mapping[str, Any]], Mapping[str, object]]
 """Returns values as the audit log would keep them."""

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable
 
 from skillhouse.floor import StateError
-from skillhouse.permission import Effect, Outcome, TierEngine, TierVerdict
-from skillhouse.permission import Level as TierLevel
-from skillhouse.permission.tier_values import INLINE, PAGE, Tier
+from skillhouse.permission import Effect
+from skillhouse.tiers import Level as TierLevel
+from skillhouse.tiers import Outcome, TierEngine, TierVerdict
+from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall
 from skillhouse.tools.call_context import level_of
 from skillhouse.tools.running import Background, Running, RunningCalls

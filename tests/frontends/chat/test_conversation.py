@@ -27,8 +27,8 @@ from skillhouse.frontends.chat.conversation import Conversation
 from skillhouse.frontends.chat.models import Found
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
-from skillhouse.permission.call_table import OwnLine
 from skillhouse.runtime import Skillhouse
+from skillhouse.tiers.call_table import OwnLine
 
 LOAD = ("skill", {"name": "kestrel"})
 WRITE = ("write", {"path": "poem.txt", "content": "Rain.\n"})

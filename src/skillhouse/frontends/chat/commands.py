@@ -9,7 +9,7 @@ from skillhouse.frontends.chat.conversation import Answered, Conversation
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.tools import CHANNEL
 from skillhouse.frontends.text import counted, cut, one_line
-from skillhouse.permission import is_stop_command
+from skillhouse.tiers import is_stop_command
 
 COMMANDS = {
     "help": "this list",

@@ -10,7 +10,7 @@ from skillhouse.frontends.cli.options import UsageError, add_json, add_place, ho
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import one_line
-from skillhouse.permission.tier_engine import TERMINAL
+from skillhouse.tiers.tier_engine import TERMINAL
 
 EXAMPLES = """examples:
   skillhouse resume

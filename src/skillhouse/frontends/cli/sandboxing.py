@@ -6,11 +6,12 @@ import argparse
 
 import anyio
 
+from skillhouse.cells import self_test
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import sandbox_value
 from skillhouse.frontends.text import shown
-from skillhouse.sandbox import Level, SandboxStatus, self_test
+from skillhouse.sandbox import Level, SandboxStatus
 
 EXAMPLES = """examples:
   skillhouse sandbox status

@@ -102,8 +102,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> int:
+    from skillhouse.cells import contained_test, self_test
     from skillhouse.frontends.executor import run_executor
-    from skillhouse.sandbox import Level, contained_test, self_test
+    from skillhouse.sandbox import Level
 
     status = await (contained_test() if boundary == "container" else self_test())
     if status.level is Level.NONE:

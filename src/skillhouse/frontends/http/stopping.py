@@ -15,8 +15,8 @@ from starlette.routing import Route
 from skillhouse.approval import OWNER
 from skillhouse.floor import StateError
 from skillhouse.frontends.http.inbox import INBOX_PATH, Show, body_of
-from skillhouse.permission import StopReport
 from skillhouse.runtime import EnforcementServices
+from skillhouse.tiers import StopReport
 
 STOP_PATH = f"{INBOX_PATH}/stop"
 """Below the one path where the guard lets a form post; no approval has this id."""

@@ -16,19 +16,12 @@ from typing import Any
 
 import anyio
 
-from skillhouse import sandbox
+from skillhouse import cells
+from skillhouse.cells import TOOL_SECONDS, Capabilities, CellResult, CellSpec, HostCalls, RpcError
+from skillhouse.cells.rpc import UNAVAILABLE
 from skillhouse.floor import ConfigError
 from skillhouse.runtime.config import SkillCodeSettings, callback_of
-from skillhouse.sandbox import (
-    TOOL_SECONDS,
-    Capabilities,
-    CellResult,
-    CellSpec,
-    HostCalls,
-    RpcError,
-    SandboxError,
-)
-from skillhouse.sandbox.rpc import UNAVAILABLE
+from skillhouse.sandbox import SandboxError
 
 TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0
@@ -37,7 +30,7 @@ RETRY_PORT = 0
 
 
 class ContainerExecutor:
-    """Offers what `sandbox.Executor` offers, and runs nothing here."""
+    """Offers what `cells.Executor` offers, and runs nothing here."""
 
     def __init__(self, settings: SkillCodeSettings, environment: Mapping[str, str]) -> None:
         """Take where the executor is, and where it may ask back.
@@ -50,11 +43,11 @@ class ContainerExecutor:
         self._address = settings.executor
         self._host, self._port = callback_of(settings.callback)
         try:
-            self._client = sandbox.RpcClient(settings.executor, token)
-            self._server = sandbox.RpcServer(sandbox.core_methods(self._capabilities), token=token)
+            self._client = cells.RpcClient(settings.executor, token)
+            self._server = cells.RpcServer(cells.core_methods(self._capabilities), token=token)
         except ValueError as error:
             raise ConfigError(str(error), key="skill_code.executor") from error
-        self._remote = sandbox.RemoteExecutor(self._client, self._capabilities)
+        self._remote = cells.RemoteExecutor(self._client, self._capabilities)
         self._serving: asyncio.Task[None] | None = None
         self._listening: asyncio.Future[int] | None = None
 
@@ -82,7 +75,7 @@ class ContainerExecutor:
             found = await self._remote.execute(
                 f"{spec.skill}:{tool}", arguments, meta=meta, timeout=timeout, host=host, **told
             )
-        except sandbox.NoAnswerError as error:
+        except cells.NoAnswerError as error:
             if not error.is_sent:
                 raise RpcError(error.code, f"nothing was run: {error}") from error
             said = f"{error}; the call may have had its effect, and is not repeated"
@@ -177,7 +170,7 @@ def token_at(place: str, environment: Mapping[str, str], *, key: str = "") -> st
     else:
         token = _file_text(Path(name), key)
     try:
-        sandbox.check_token(token.strip())
+        cells.check_token(token.strip())
     except ValueError as error:
         raise ConfigError(f"{error} in `{name}`", key=key) from None
     return token.strip()

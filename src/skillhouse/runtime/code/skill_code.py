@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from skillhouse import sandbox
+from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
@@ -69,8 +69,8 @@ class SkillCode:
         return bool(self._config.skill_code.executor)
 
     @once
-    def _here(self) -> sandbox.InProcessRunner:
-        return sandbox.InProcessRunner(trusted=self._config.skill_code.in_process)
+    def _here(self) -> cells.InProcessRunner:
+        return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
 
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
         """Return what is found below the roots, strongest first; nothing of it is run."""
@@ -135,7 +135,7 @@ class SkillCode:
             refresh()
             try:
                 await self.reload()
-            except sandbox.RpcError as error:
+            except cells.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
                 logger.warning("the executor elsewhere was not told to reload: %s", error)
 
@@ -149,7 +149,7 @@ class SkillCode:
             return self._here
         return await self.executor()
 
-    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: sandbox.CellSpec) -> None:
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
         """See which tools the code lacks, once for each digest; each process leaves those out."""
         if spec.digest in self._looked_at:
             return
@@ -160,7 +160,7 @@ class SkillCode:
             if tools:
                 news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
                 await in_thread(lambda: self.reloads.note(news))
-        except (sandbox.SandboxError, sandbox.RpcError, OSError) as error:
+        except (sandbox.SandboxError, cells.RpcError, OSError) as error:
             # The call has its answer; whoever reloads is told what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
@@ -182,7 +182,7 @@ class SkillCode:
         # After the wait: two first calls at once must not make two, of which `close` knows one.
         if self._executor is None:
             state = self._config.state_directory / "cells"
-            self._executor = sandbox.Executor(status, state=state)
+            self._executor = cells.Executor(status, state=state)
         return self._executor
 
     async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
@@ -193,7 +193,7 @@ class SkillCode:
         """
         if skill.directory not in self._packages:
             cache = self._config.cache_directory or self._config.places.cache()
-            found: sandbox.Environment | None = await sandbox.prepare(
+            found: cells.Environment | None = await cells.prepare(
                 skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
             )
             leased = None
@@ -215,10 +215,10 @@ class SkillCode:
             await self._executor.reload(skill)
 
     @property
-    def background(self) -> sandbox.Executor | None:
+    def background(self) -> cells.Executor | None:
         """What keeps cells between calls, which a stop ends; one elsewhere ends its own calls."""
         found = self._executor
-        return found if isinstance(found, sandbox.Executor) else None
+        return found if isinstance(found, cells.Executor) else None
 
     async def close(self) -> None:
         """Kill what runs and let go of the packages."""
@@ -228,18 +228,18 @@ class SkillCode:
         self._packages.clear()
         self._leases.close()
 
-    def _rules(self, shared: tuple[Path, ...]) -> sandbox.EnvironmentRules:
+    def _rules(self, shared: tuple[Path, ...]) -> cells.EnvironmentRules:
         settings = self._config.skill_code
         near, far = (*shared, None, None)[:2]
         places = self._config.places
         variables = {**places.environment, "PATH": safe_path(places.environment, places.start)}
-        return sandbox.EnvironmentRules(
+        return cells.EnvironmentRules(
             python=Path(sys.executable),
             unhashed=settings.unhashed,
             builds=settings.builds,
             shared=near,
             host=far,
-            variables=sandbox.installer_variables(variables),
+            variables=cells.installer_variables(variables),
         )
 
     def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:

@@ -1,0 +1,186 @@
+"""What a cell is asked, and what comes of a call in it."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import anyio
+
+from skillhouse.cells.rpc import STALE_CAPABILITY, RpcError
+from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
+
+TOOL_SECONDS = 30.0
+"""Time of one call (DESIGN, bounds: skill tool 30 s by default; S002-73)."""
+CELL_LIMITS = Limits(memory_bytes=512 * MIB, processes=96, file_bytes=FILE_BYTES)
+"""Of a cell with all its calls: memory is the design's `mem_limit: 512m` (S002-90)."""
+CALLS_PER_CELL = 8
+"""Calls of one cell at one time; more wait for their turn."""
+TAIL_BYTES = 8_192
+"""How much of what a call printed is kept, from its end."""
+
+SHARED_MAX = 2
+"""Directories of packages beside the skill's own (S002-63: skills-level and host)."""
+
+EXECUTE = "tool.execute"
+"""The method that calls a tool; any other only loads the code."""
+
+Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSpec:
+    """Whose code runs, and for whom: what differs here never shares a cell."""
+
+    skill: str
+    """The skill's id."""
+    digest: str
+    """Of the tree (`floor.tree_digest`); other bytes are not run."""
+    directory: Path
+    language: Literal["python", "javascript"]
+    entry: str
+    """The file with `tools`, relative to the directory."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The declared variables and their values; a call is told them, the cell never."""
+    dependencies: Path | None = None
+    """Directory of installed packages: what `site-packages` or `node_modules` would hold."""
+    shared: tuple[Path, ...] = ()
+    """Such directories of the place and of the host, nearest first, at most `SHARED_MAX`: what is
+    in none before is looked for there (S002-63)."""
+    permissions: str = ""
+    """Any text that changes with what the skill is permitted."""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """What came of a call."""
+
+    value: Any = None
+    """The tool's result as plain JSON values; of kind "ok" only."""
+    error: str = ""
+    kind: Kind
+    stdout_tail: str = ""
+    """The end of what the code printed, both streams together."""
+    seconds: float
+    """From the start of the call in its cell; waiting for a cell does not count."""
+
+
+class HostCalls(Protocol):
+    """What one call may ask of the core. Each may raise `RpcError`, which the skill then meets."""
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take url, method, headers and body; give status, headers and body."""
+        ...
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take what is to be signed; give what the signer answers."""
+        ...
+
+    async def read_file(self, path: str) -> str:
+        """Take a path relative to the workspace; give its text."""
+        ...
+
+    def log(self, text: str) -> None:
+        """Take a line for the log."""
+        ...
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Take how much is done, from 0 to 1, and a word about it."""
+        ...
+
+
+class Capabilities:
+    """The tokens of calls that are under way: what is asked with another one is refused."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, HostCalls] = {}
+        self._asked: dict[str, set[anyio.CancelScope]] = {}
+
+    @contextlib.contextmanager
+    def of(self, host: HostCalls) -> Iterator[str]:
+        """Yield the token of one call, good until it has ended."""
+        token = secrets.token_hex(16)
+        self._tokens[token] = host
+        try:
+            yield token
+        finally:
+            del self._tokens[token]
+            for scope in self._asked.pop(token, ()):
+                scope.cancel()
+
+    @contextlib.contextmanager
+    def asking(self, token: object) -> Iterator[HostCalls]:
+        """Yield what the token's call may ask, for as long as that call goes on.
+
+        What is asked for from elsewhere could otherwise have its effect, or wait for a person,
+        when its call has long had its outcome.
+
+        Raises:
+            RpcError: STALE_CAPABILITY, the call has ended, before this or meanwhile.
+        """
+        host = self.host(token)
+        scope = anyio.CancelScope()
+        held = self._asked.setdefault(str(token), set())
+        held.add(scope)
+        try:
+            with scope:
+                yield host
+                return
+        finally:
+            held.discard(scope)
+        raise _stale()
+
+    def host(self, token: object, *, expected: str | None = None) -> HostCalls:
+        """Return what the token's call may ask.
+
+        Args:
+            expected: The token of the call that asks, where the way it came tells.
+
+        Raises:
+            RpcError: STALE_CAPABILITY, the call has ended, or is another one.
+        """
+        found = self._tokens.get(token) if isinstance(token, str) else None
+        mine = expected is None or hmac.compare_digest(str(token).encode(), expected.encode())
+        if found is None or not mine:
+            raise _stale()
+        return found
+
+
+def _stale() -> RpcError:
+    message = "the capability is not of this call, or its call has ended"
+    return RpcError(STALE_CAPABILITY, message, reason="stale_capability")
+
+
+def wrap_result(value: Any) -> dict[str, Any]:
+    """Return a tool's result as a ToolResult of the design (S002-76, 77, 80, 81).
+
+    An object that has `success` passes as it is; everything else becomes `data`.
+
+    >>> wrap_result({"balance": "1.5"})
+    {'success': True, 'data': {'balance': '1.5'}}
+    >>> wrap_result({"success": False, "error": "no coin"})
+    {'success': False, 'error': 'no coin'}
+    """
+    if isinstance(value, dict) and "success" in value:
+        return value
+    return {"success": True, "data": value}
+
+
+def wrap_failure(result: CellResult) -> dict[str, Any]:
+    """Return a call that did not end well as a ToolResult of the design (S002-75, 78)."""
+    return {"success": False, "error": result.error}
+
+
+def timeout_text(seconds: float) -> str:
+    """Return the design's words for a call that took too long (S002-75).
+
+    >>> timeout_text(30.0)
+    'Skill execution timeout (30000ms)'
+    """
+    return f"Skill execution timeout ({round(seconds * 1_000)}ms)"

@@ -1,0 +1,386 @@
+"""Runs the tools of skills, each skill's in cells of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from skillhouse.cells.call_queue import QUEUE_MAX, CallQueue
+from skillhouse.cells.cell import (
+    CELL_LIMITS,
+    EXECUTE,
+    TOOL_SECONDS,
+    Capabilities,
+    CellResult,
+    CellSpec,
+    HostCalls,
+)
+from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_for
+from skillhouse.cells.node_cell import NodeCell
+from skillhouse.cells.python_cell import PythonCell
+from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
+from skillhouse.cells.snapshot import Snapshots
+from skillhouse.floor import tracing
+from skillhouse.floor.conventions import (
+    SANDBOX_KIND,
+    SANDBOX_LEVEL,
+    SANDBOX_START,
+    SANDBOX_START_SPAN,
+)
+from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.profile import Limits
+from skillhouse.sandbox.status import Level, SandboxStatus, untested
+
+MAX_CELLS = 32
+"""Cells at one time: an idle one is 15 to 60 MB."""
+IDLE_SECONDS = 300.0
+"""How long a cell waits for its next call."""
+WAITING = 1_000
+"""Calls that may wait for a cell; more are refused at once."""
+LIST_SECONDS = 10.0
+"""Time to load a skill's code and name its tools."""
+
+_Key = tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A cell and who uses it."""
+
+    key: _Key
+    skill: str
+    cell: PythonCell | NodeCell
+    tree: Path
+    used_at: float
+    active: int = 0
+    is_called: bool = False
+    """True: a tool was called in it, and may be again. One that only loaded code ends then."""
+    is_retired: bool = False
+    """True: it takes no new call, and is closed when those that run have ended."""
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Exception | None = None
+
+
+class Executor:
+    """Runs tools in cells: one for each skill, tree, permissions and user."""
+
+    def __init__(
+        self,
+        status: SandboxStatus,
+        *,
+        state: Path,
+        limits: Limits = CELL_LIMITS,
+        max_cells: int = MAX_CELLS,
+        max_waiting: int = QUEUE_MAX,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """Make an executor; cells start with the first call that needs one.
+
+        Args:
+            status: What `self_test` found.
+            state: Directory for private copies of skills' trees.
+            limits: Of each cell with all its calls; `seconds` says nothing here.
+            max_cells: At one time; a call beyond waits until one is idle.
+            max_waiting: Calls that may wait for one cell.
+            idle_seconds: After which a cell without a call is closed.
+
+        Raises:
+            SandboxUnavailableError: no level of the sandbox works here.
+        """
+        self._housing: CellEnvironment = cell_environment_for(status, limits)
+        self._level: Level = status.level
+        self._untested = untested(status)
+        self._snapshots = Snapshots(state)
+        self._queues = CallQueue(most=max_waiting)
+        self._max_cells = max_cells
+        self._idle_seconds = idle_seconds
+        self._capabilities = Capabilities()
+        self._cells: dict[_Key, _Held] = {}
+        self._retired: set[_Held] = set()
+        self._closings: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._freed = asyncio.Condition()
+        self._waiting = 0
+        self._closed = False
+
+    async def execute(
+        self,
+        spec: CellSpec,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+    ) -> CellResult:
+        """Run a tool once; a call that may have had an effect is never run again.
+
+        Cancelling kills what was started. What the skill does wrong is told by the result.
+
+        Args:
+            meta: What the skill is told about the call (S002-45): skillName, toolName, callId, …
+            timeout: In seconds, from the start in a cell.
+            host: What the skill asks of the core, for this call only.
+
+        Raises:
+            SandboxError: the skill is not as it was, or there is no interpreter for it.
+            RpcError: INTERNAL_ERROR, the arguments are no JSON; UNAVAILABLE, too many calls wait.
+        """
+        params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
+        packed(params)
+        with self._queues.place(_key(spec), spec.skill):
+            return await self._call(spec, EXECUTE, params, seconds=timeout, host=host)
+
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
+        """Return the names of the tools that the skill's code exports, as the code says itself.
+
+        Raises:
+            SandboxError: "skill-failed", the code does not load; and those of `execute`.
+        """
+        params = {"context": _context(spec, {})}
+        host = NoHost()
+        result = await self._call(spec, "tool.list", params, seconds=LIST_SECONDS, host=host)
+        if result.kind != "ok":
+            raise SandboxError("skill-failed", f"`{spec.skill}`: {result.error}")
+        if not isinstance(result.value, list) or not all(
+            isinstance(name, str) for name in result.value
+        ):
+            raise SandboxError("skill-failed", f"`{spec.skill}`: expected a list of names")
+        return tuple(sorted(set(result.value)))
+
+    async def reload(self, skill: str | None) -> None:
+        """Let new calls start in new cells; those that run end in the old ones.
+
+        Args:
+            skill: The id of one skill; None for all.
+        """
+        for held in tuple(self._cells.values()):
+            if skill is None or held.skill == skill:
+                self._retire(held)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is any cell, or one that is being closed."""
+        return bool(self._cells or self._retired or self._closings)
+
+    async def end(self) -> None:
+        """Kill every cell, one with a call as soon as that is over; later calls start new ones."""
+        await self.reload(None)
+
+    async def close(self) -> None:
+        """Kill all that runs, and return when nothing of it is left."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait({self._sweeper})
+        for held in (*self._cells.values(), *self._retired):
+            self._discard(held)
+        while self._closings:
+            await asyncio.wait(set(self._closings))
+
+    def health(self) -> Mapping[str, Any]:
+        """Return how it is: {status, level, cells, calls, waiting}."""
+        calls = sum(held.active for held in (*self._cells.values(), *self._retired))
+        return {
+            "status": "ok",
+            "level": str(self._level),
+            "cells": len(self._cells) + len(self._retired),
+            "calls": calls,
+            "waiting": self._waiting,
+        }
+
+    async def _call(
+        self, spec: CellSpec, method: str, params: Mapping[str, Any], *, seconds: float, host: Any
+    ) -> CellResult:
+        if (why := self._untested.get(spec.language)) is not None:
+            message = f"no {spec.language} code is run: its cell failed the self-test: {why}"
+            raise SandboxError("cell-untested", message)
+        for is_last in (False, True):
+            async with self._cell(spec, is_call=method == EXECUTE) as cell:
+                # The turn may have been long in coming, and the cell have died meanwhile. Nothing
+                # was asked of it yet, so another one may be: once.
+                await cell.turns.acquire()
+                if cell.is_alive:
+                    return await cell.call(method, params, seconds=seconds, host=host)
+                cell.turns.release()
+                if is_last:
+                    return CellResult(kind="crashed", error=f"no cell: {cell.why}", seconds=0.0)
+        raise AssertionError
+
+    @contextlib.asynccontextmanager
+    async def _cell(self, spec: CellSpec, *, is_call: bool) -> AsyncIterator[PythonCell | NodeCell]:
+        """Hold a cell for one call, or for loading its code."""
+        held = await self._held(spec)
+        held.active += 1
+        held.is_called |= is_call
+        try:
+            yield held.cell
+        finally:
+            held.active -= 1
+            held.used_at = time.monotonic()
+            if not (held.cell.is_alive and (held.is_called or held.active)):
+                self._retire(held)
+            elif held.is_retired and not held.active:
+                self._discard(held)
+            if self._waiting:
+                with anyio.CancelScope(shield=True):
+                    async with self._freed:
+                        self._freed.notify_all()
+
+    async def _held(self, spec: CellSpec) -> _Held:
+        key = _key(spec)
+        while True:
+            if self._closed:
+                raise RpcError(UNAVAILABLE, "the executor is closed")
+            held = self._cells.get(key)
+            if held is not None and held.ready.is_set() and not held.cell.is_alive:
+                self._retire(held)
+                continue
+            if held is None:
+                if not self._has_room():
+                    await self._wait_for_room()
+                    continue
+                held = await self._started(key, spec)
+                if held is None:
+                    continue
+            await held.ready.wait()
+            if held.failure is not None:
+                raise held.failure
+            if not held.is_retired:
+                return held
+
+    def _has_room(self) -> bool:
+        """Tell whether one more cell may be made, and end an idle one if that helps."""
+        if len(self._cells) + len(self._retired) < self._max_cells:
+            return True
+        idle = [held for held in self._cells.values() if not held.active and held.ready.is_set()]
+        if not idle:
+            return False
+        self._retire(min(idle, key=lambda held: held.used_at))
+        return True
+
+    async def _wait_for_room(self) -> None:
+        if self._waiting >= WAITING:
+            raise RpcError(UNAVAILABLE, f"{WAITING} calls wait for a cell already")
+        self._waiting += 1
+        try:
+            async with self._freed:
+                await self._freed.wait()
+        finally:
+            self._waiting -= 1
+
+    async def _started(self, key: _Key, spec: CellSpec) -> _Held | None:
+        """Return a new cell; None when another call made one, or took the room, meanwhile."""
+        tree = await self._copied(spec)
+        if key in self._cells or self._closed or not self._has_room():
+            self._snapshots.drop(tree)
+            return None
+        return await self._start(key, spec, tree)
+
+    async def _copied(self, spec: CellSpec) -> Path:
+        """Return a copy of the tree, made while other calls go on."""
+        return await anyio.to_thread.run_sync(self._snapshots.take, spec)
+
+    async def _start(self, key: _Key, spec: CellSpec, tree: Path) -> _Held:
+        kind = PythonCell if spec.language == "python" else NodeCell
+        try:
+            cell = kind(self._housing, spec, tree=tree, capabilities=self._capabilities)
+        except SandboxError:
+            self._snapshots.drop(tree)
+            raise
+        held = _Held(key=key, skill=spec.skill, cell=cell, tree=tree, used_at=time.monotonic())
+        self._cells[key] = held
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        began = time.monotonic()
+        try:
+            with tracing.span(SANDBOX_START_SPAN) as told:
+                await cell.start()
+                told.set({SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)})
+            tracing.observe(
+                SANDBOX_START,
+                time.monotonic() - began,
+                {SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)},
+            )
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else None
+            held.failure = failure or RpcError(UNAVAILABLE, "the start of the cell was cancelled")
+            self._retire(held)
+            raise
+        finally:
+            held.ready.set()
+        return held
+
+    def _retire(self, held: _Held) -> None:
+        if self._cells.get(held.key) is held:
+            del self._cells[held.key]
+            self._retired.add(held)
+        held.is_retired = True
+        if not held.active:
+            self._discard(held)
+
+    def _discard(self, held: _Held) -> None:
+        self._cells.pop(held.key, None) if self._cells.get(held.key) is held else None
+        self._retired.discard(held)
+        task = asyncio.get_running_loop().create_task(self._close_one(held))
+        self._closings.add(task)
+        task.add_done_callback(self._closings.discard)
+
+    async def _close_one(self, held: _Held) -> None:
+        try:
+            await held.cell.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._snapshots.drop, held.tree)
+
+    async def _sweep(self) -> None:
+        """Close cells that nobody has used for long."""
+        while True:
+            await asyncio.sleep(max(0.05, self._idle_seconds / 4))
+            oldest = time.monotonic() - self._idle_seconds
+            for held in tuple(self._cells.values()):
+                if not held.active and held.ready.is_set() and held.used_at <= oldest:
+                    self._retire(held)
+
+
+class NoHost:
+    """What code may ask that is only loaded or tried: nothing."""
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
+
+    async def read_file(self, path: str) -> str:
+        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
+
+    def log(self, text: str) -> None:
+        """Nobody listens."""
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Nobody listens."""
+
+
+def _key(spec: CellSpec) -> _Key:
+    return (
+        spec.skill,
+        spec.digest,
+        spec.language,
+        spec.entry,
+        "\0".join(str(path) for path in (spec.dependencies or "", *spec.shared)),
+        spec.permissions,
+        spec.user,
+    )
+
+
+def _context(spec: CellSpec, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"env": dict(spec.env), "meta": dict(meta)}

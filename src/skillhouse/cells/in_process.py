@@ -1,0 +1,165 @@
+"""Runs the operator's own Python skills in this process: no isolation, so only trees that he named.
+
+Code that does not wait cannot be stopped here, and sees all that the core sees (S002-4, S002-7).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import anyio
+
+from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
+from skillhouse.cells.rpc import packed
+from skillhouse.floor import tree_digest
+from skillhouse.sandbox.errors import SandboxError
+
+
+class Answer:
+    """What came of a fetch, as skills in cells meet it."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self.status = int(value["status"])
+        self.headers = {name.lower(): text for name, text in value["headers"].items()}
+        self.body = str(value["body"])
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    async def text(self) -> str:
+        return self.body
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Context:
+    """The context of skills; here each capability must be awaited."""
+
+    def __init__(self, spec: CellSpec, meta: Mapping[str, Any], host: HostCalls) -> None:
+        self.env = dict(spec.env)
+        self.meta = dict(meta)
+        self._host = host
+
+    async def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
+        found = {**(options or {}), **more}
+        names = ("method", "headers", "body")
+        asked = {name: found[name] for name in names if found.get(name) is not None}
+        return Answer(await self._host.fetch({"url": url, **asked}))
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._host.sign(request)
+
+    async def read_file(self, path: str) -> str:
+        return await self._host.read_file(path)
+
+    readFile = read_file  # noqa: N815 - as the published design names it.
+
+    def log(self, *words: object) -> None:
+        self._host.log(" ".join(map(str, words)))
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        self._host.progress(fraction, text)
+
+
+class InProcessRunner:
+    """Runs trees whose digests an operator named, and no others; without any, none."""
+
+    def __init__(self, *, trusted: Collection[str] = ()) -> None:
+        self._trusted = frozenset(trusted)
+        self._loaded: dict[str, Any] = {}
+
+    async def execute(
+        self,
+        spec: CellSpec,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+    ) -> CellResult:
+        """Run a tool once; see `Executor.execute`.
+
+        Raises:
+            SandboxError: "not-trusted", the operator has not named this tree or it has changed, or
+                it is not Python's.
+        """
+        tools = self._tools(spec)
+        began = time.monotonic()
+        value: Any = None
+        try:
+            with anyio.move_on_after(timeout) as timer:
+                value = tools[tool](dict(arguments), Context(spec, meta, host))
+                if inspect.isawaitable(value):
+                    value = await value
+                value = json.loads(packed(value))
+        except Exception as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
+            said = f"{type(error).__name__}: {error}"
+            return CellResult(kind="error", error=said, seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        if timer.cancelled_caught:
+            return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
+        return CellResult(kind="ok", value=value, seconds=seconds)
+
+    async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
+        """Return the names of the tools that the code exports; see `Executor.tool_names`.
+
+        Raises:
+            SandboxError: as `execute`.
+        """
+        return tuple(sorted(map(str, self._tools(spec))))
+
+    async def reload(self, skill: str | None) -> None:
+        """Let new calls import anew; memory of what was imported may stay taken (S002-60)."""
+        self._loaded.clear()
+
+    async def close(self) -> None:
+        """Let go of what was imported."""
+        self._loaded.clear()
+
+    def _tools(self, spec: CellSpec) -> Any:
+        is_named = spec.digest in self._trusted and tree_digest(spec.directory) == spec.digest
+        if not is_named or spec.language != "python":
+            message = f"expected a Python skill that the operator trusts as it is: `{spec.skill}`"
+            raise SandboxError("not-trusted", message)
+        if spec.digest not in self._loaded:
+            self._loaded[spec.digest] = _load(spec)
+        return self._loaded[spec.digest]
+
+
+def _load(spec: CellSpec) -> Any:
+    """Return the tools of a skill, imported anew under a name of its own."""
+    base = os.fspath(spec.directory.resolve())
+    for name, module in tuple(sys.modules.items()):
+        # What an older tree of this place left would be found first.
+        if (getattr(module, "__file__", None) or "").startswith(base + os.sep):
+            del sys.modules[name]
+    path = spec.directory / spec.entry
+    name = f"skillhouse_skill_{spec.digest.partition(':')[2][:16]}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise SandboxError("skill-failed", f"expected a Python file: {spec.entry}")
+    module = importlib.util.module_from_spec(found)
+    # Bytecode beside the code would change the tree, whose digest is trusted.
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.path.insert(0, base)
+    try:
+        found.loader.exec_module(module)
+    except Exception as error:
+        raise SandboxError("skill-failed", f"`{spec.skill}`: {error}") from error
+    finally:
+        sys.path.remove(base)
+        sys.dont_write_bytecode = kept
+    tools = getattr(module, "tools", None)
+    if not isinstance(tools, Mapping):
+        raise SandboxError("skill-failed", f"expected a mapping `tools` in {spec.entry}")
+    return tools

@@ -1,0 +1,167 @@
+"""A cell for JavaScript skills: processes that were started ahead, each for one call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from skillhouse.cells.call_channel import CallChannel
+from skillhouse.cells.cell import (
+    CALLS_PER_CELL,
+    EXECUTE,
+    TAIL_BYTES,
+    Capabilities,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    Kind,
+)
+from skillhouse.cells.cell_environment import CellEnvironment
+from skillhouse.cells.cell_process import CellProcess
+from skillhouse.cells.container_cell import habitat_for
+from skillhouse.cells.outcome import Outcome, attempt
+from skillhouse.sandbox.errors import SandboxError
+
+OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
+"""What V8 says before it aborts."""
+SPARES = 1
+"""Processes that wait for a call: each is some 45 MB (issue "executor": idle cell at most 60)."""
+
+
+class NodeCell:
+    """See the module; made by `Executor` only."""
+
+    def __init__(
+        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+    ) -> None:
+        self._housing = housing
+        self._spec = spec
+        self._tree = tree
+        self._capabilities = capabilities
+        self._spares: list[Worker] = []
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.why = "the cell was closed"
+        self.turns = asyncio.Semaphore(CALLS_PER_CELL)
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._closed
+
+    async def start(self) -> bool:
+        """Start the first process; it need not be ready to be told its call."""
+        self._spares.append(self._worker(is_spare=False))
+        return True
+
+    def _worker(self, *, is_spare: bool) -> Worker:
+        habitat = habitat_for(
+            self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
+        )
+        return Worker(habitat)
+
+    async def call(
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+    ) -> CellResult:
+        """Run one call in a process that then ends; its end is awaited by `close` only."""
+        began = time.monotonic()
+        worker = self._spare()
+        try:
+            with self._capabilities.of(host) as token:
+                dialogue = CallChannel(
+                    worker.link,
+                    capabilities=self._capabilities,
+                    token=token,
+                    number=secrets.token_hex(8),
+                )
+                dialogue.begin(method, {**params, "capability": token})
+                outcome = await attempt(dialogue, seconds=seconds)
+            tail = worker.habitat.said(TAIL_BYTES).decode("utf-8", "replace")
+            kind, error = outcome.kind, outcome.error
+            if kind != "ok":
+                with anyio.CancelScope(shield=True):
+                    kind, error = await worker.explain(outcome)
+        finally:
+            self._end(worker).add_done_callback(self._release)
+            if method == EXECUTE:
+                # Not before the answer is on its way: to start a process takes a millisecond.
+                asyncio.get_running_loop().call_soon(self._refill)
+        return CellResult(
+            value=outcome.value,
+            error=error,
+            kind=kind,
+            stdout_tail=tail,
+            seconds=time.monotonic() - began,
+        )
+
+    def _spare(self) -> Worker:
+        while self._spares:
+            worker = self._spares.pop(0)
+            if not worker.habitat.gone.is_set():
+                return worker
+            self._end(worker)
+        return self._worker(is_spare=False)
+
+    def _end(self, worker: Worker) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(worker.close())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return task
+
+    def _release(self, _: object) -> None:
+        self.turns.release()
+
+    def _refill(self) -> None:
+        # The next call makes its own, and tells what is wrong.
+        with contextlib.suppress(SandboxError, OSError):
+            while not self._closed and len(self._spares) < SPARES:
+                self._spares.append(self._worker(is_spare=True))
+
+    async def close(self) -> None:
+        """End what waits, and return when nothing is left; calls are to have ended before."""
+        self._closed = True
+        for worker in self._spares:
+            self._end(worker)
+        self._spares.clear()
+        if self._endings:
+            await asyncio.wait(self._endings)
+
+
+class Worker:
+    """One process, for one call."""
+
+    def __init__(self, habitat: CellProcess) -> None:
+        self.habitat = habitat
+        self.link = habitat.start(socket.SOCK_STREAM)
+
+    async def explain(self, outcome: Outcome) -> tuple[Kind, str]:
+        """Return what to say of a call that did not end well."""
+        habitat = self.habitat
+        if outcome.kind == "crashed":
+            # It says why by its end, which is near.
+            await habitat.end_when_closed()
+        limit = habitat.limit()
+        if limit and outcome.kind != "protocol":
+            said = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{said}"
+        if outcome.kind == "crashed":
+            ended = habitat.completed
+            aborted = ended is not None and ended.signal == signal.SIGABRT
+            if aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+                # Without a control group V8 itself meets the limit. A skill that only prints this
+                # calls its own end by another name.
+                return "resource-limit", "the limit of memory was met"
+            return outcome.kind, f"{habitat.how()} before it answered"
+        return outcome.kind, outcome.error
+
+    async def close(self) -> None:
+        with contextlib.closing(self.link):
+            await self.habitat.end()

@@ -1,0 +1,256 @@
+"""A cell for Python skills: one process that waits, and a fork of it for each call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import resource
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import anyio
+
+from skillhouse.cells.call_channel import CallChannel, Output
+from skillhouse.cells.cell import (
+    CALLS_PER_CELL,
+    TAIL_BYTES,
+    Capabilities,
+    CellResult,
+    CellSpec,
+    HostCalls,
+    Kind,
+)
+from skillhouse.cells.cell_environment import CellEnvironment
+from skillhouse.cells.container_cell import habitat_for
+from skillhouse.cells.outcome import Outcome, attempt
+from skillhouse.sandbox.bubblewrap import writable
+from skillhouse.sandbox.guard import OPEN_FILES
+from skillhouse.sandbox.process import GRACE_SECONDS
+
+READY_SECONDS = 20.0
+"""Longest wait for a new cell; it takes some 40 ms."""
+CHUNK = 65_536
+END_SECONDS = 5.0
+"""Longest wait for a killed call to be gone; then its cell is killed, with all of its calls."""
+DATA_SHARE = 0.875
+"""Part of a cell's memory that one process of a call may take, so that it meets the limit itself
+before the kernel looks for a victim among all of the cell."""
+CPU_SLACK_SECONDS = 5
+"""Processor time beyond the call's time after which the kernel ends a process by itself."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a call's process ended, once it has."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    status: int | None = None
+    """Exit code, or less than 0 for a signal; None when it was not started or is not known."""
+    failed: str = ""
+
+
+class PythonCell:
+    """See the module; made by `Executor` only."""
+
+    def __init__(
+        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+    ) -> None:
+        self._housing = housing
+        self._spec = spec
+        self._capabilities = capabilities
+        self._habitat = habitat_for(housing, spec, tree=tree, forks=True)
+        self._control: socket.socket | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._endings: dict[int, Ending] = {}
+        self._numbers = itertools.count(1)
+        self._finishing: set[asyncio.Task[None]] = set()
+        self._spent = False
+        """True once a limit was met, whose counters would be taken for another call's."""
+        self.turns = asyncio.Semaphore(CALLS_PER_CELL)
+
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether it is starting or waits for calls, and has met no limit."""
+        return not self._habitat.gone.is_set() and not self._spent
+
+    @property
+    def why(self) -> str:
+        return self._habitat.how()
+
+    async def start(self) -> bool:
+        """Start it, and tell whether it is there."""
+        self._control = self._habitat.start(socket.SOCK_SEQPACKET)
+        settings = {
+            "seccomp": self._housing.call_filter.hex(),
+            "writable": writable(self._housing.limits),
+            "entry": self._spec.entry,
+            **self._habitat.settings(),
+        }
+        self._control.send(json.dumps(settings).encode())
+        self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))
+        with anyio.move_on_after(READY_SECONDS):
+            await self._ready.wait()
+        return self._ready.is_set() and self.is_alive
+
+    async def _listen(self, control: socket.socket) -> None:
+        """Take what the cell reports until it is gone."""
+        try:
+            while True:
+                await anyio.wait_readable(control)
+                data = control.recv(CHUNK)
+                if not data:
+                    break
+                self._take(json.loads(data))
+        except OSError:
+            # It went while it was written to; what was started is counted as gone below.
+            pass
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._habitat.end_when_closed()
+            for ending in self._endings.values():
+                ending.done.set()
+            self._ready.set()
+
+    def _take(self, report: Mapping[str, Any]) -> None:
+        if "ready" in report:
+            self._ready.set()
+        elif (ending := self._endings.get(report["ended"])) is not None:
+            ending.status = report["status"]
+            ending.failed = report.get("failed", "")
+            ending.done.set()
+
+    async def call(
+        self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
+    ) -> CellResult:
+        """Run one call in a process of its own, which is killed when it has answered.
+
+        What is left of it is being killed then; its turn ends when nothing is.
+        """
+        began = time.monotonic()
+        number = next(self._numbers)
+        ending = self._endings[number] = Ending()
+        self._habitat.begin_call()
+        outcome: Outcome | None = None
+        is_ordered = False
+        with contextlib.ExitStack() as stack:
+            link, theirs = socket.socketpair()
+            stack.enter_context(theirs)
+            stack.enter_context(link)
+            link.setblocking(False)  # noqa: FBT003 - the parameter has no name.
+            token = stack.enter_context(self._capabilities.of(host))
+            dialogue = CallChannel(
+                link, capabilities=self._capabilities, token=token, number=token_hex(8)
+            )
+            try:
+                dialogue.begin(method, {**params, "capability": token})
+                output = stack.enter_context(
+                    contextlib.closing(self._order(number, seconds, link, theirs))
+                )
+                is_ordered = True
+                outcome = await attempt(dialogue, seconds=seconds)
+            finally:
+                if not is_ordered:
+                    ending.done.set()
+                is_answered = outcome is not None and outcome.kind in ("ok", "error")
+                await self._finish(number, ending, is_answered=is_answered)
+            kind, error = self._judged(outcome, output, ending)
+            return CellResult(
+                value=outcome.value,
+                error=error,
+                kind=kind,
+                stdout_tail=output.tail(TAIL_BYTES),
+                seconds=time.monotonic() - began,
+            )
+
+    def _started(self) -> socket.socket:
+        if self._control is None:
+            raise RuntimeError("expected a cell that was started")
+        return self._control
+
+    def _order(
+        self, number: int, seconds: float, link: socket.socket, theirs: socket.socket
+    ) -> Output:
+        """Have a process made, and return its output."""
+        reading, writing = os.pipe()
+        output = Output(reading, link)
+        limits = [
+            (resource.RLIMIT_DATA, int(self._housing.limits.memory_bytes * DATA_SHARE)),
+            (resource.RLIMIT_NOFILE, OPEN_FILES),
+            (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
+        ]
+        order = json.dumps({"call": number, "limits": limits}).encode()
+        try:
+            # One that is gone is met where the answer is awaited.
+            with contextlib.suppress(OSError):
+                socket.send_fds(self._started(), [order], [theirs.fileno(), writing])
+        finally:
+            theirs.close()
+            os.close(writing)
+        return output
+
+    async def _finish(self, number: int, ending: Ending, *, is_answered: bool) -> None:
+        """Kill what is left of the call."""
+        with contextlib.suppress(OSError):
+            self._started().send(json.dumps({"kill": number}).encode())
+        end = asyncio.get_running_loop().create_task(self._ended(number, ending))
+        self._finishing.add(end)
+        end.add_done_callback(self._finishing.discard)
+        if not is_answered:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({end}, timeout=GRACE_SECONDS)
+
+    async def _ended(self, number: int, ending: Ending) -> None:
+        """Return when nothing is left of the call; if need be, kill the whole cell."""
+        try:
+            with anyio.move_on_after(END_SECONDS):
+                await ending.done.wait()
+            if not ending.done.is_set():
+                await self._habitat.end()
+        finally:
+            del self._endings[number]
+            self._habitat.end_call()
+            self.turns.release()
+
+    def _judged(self, outcome: Outcome, output: Output, ending: Ending) -> tuple[Kind, str]:
+        """Return what to say of a call, from its conversation and its process."""
+        if outcome.kind == "ok" or outcome.kind == "protocol":
+            return outcome.kind, outcome.error
+        if output.is_over:
+            return "resource-limit", "the limit of output was met"
+        if limit := self._habitat.limit():
+            # The counters of the group stay as they are: the next call gets a new cell.
+            self._spent = True
+            said = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{said}"
+        return outcome.kind, outcome.error or self._how(ending)
+
+    def _how(self, ending: Ending) -> str:
+        if ending.failed:
+            return f"no process for the call: {ending.failed}"
+        if self._habitat.gone.is_set():
+            return f"the cell is gone: {self._habitat.how()}"
+        if ending.status is None:
+            return "the process ended before it answered"
+        if ending.status < 0:
+            return f"the process ended by signal {-ending.status} before it answered"
+        return f"the process ended with exit code {ending.status} before it answered"
+
+    async def close(self) -> None:
+        """Kill it with all its calls, and return when nothing of it is left."""
+        await self._habitat.end()
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
+        if self._finishing:
+            await asyncio.wait(set(self._finishing))
+        if self._control is not None:
+            self._control.close()

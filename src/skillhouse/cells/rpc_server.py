@@ -1,0 +1,236 @@
+"""Serves JSON-RPC 2.0 over HTTP: `POST /rpc` with a bearer token, and nothing else.
+
+For both sides of two containers: the executor serves `executor_methods`, and the core, for what
+skills ask of it, `core_methods`. One request is one connection; a caller that goes away before the
+answer takes its call with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+
+import anyio
+import h11
+from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
+
+from skillhouse.cells.rpc import FRAME_BYTES
+from skillhouse.cells.serving import Method, respond
+
+TOKEN_MIN = 16
+"""Fewest characters of a token: a shorter one can be guessed."""
+RPC_PATH = "/rpc"
+CONNECTIONS = 1_200
+"""Most connections at one time: as many calls as may wait (executor.WAITING), and some to spare."""
+HEAD_BYTES = 16_384
+HEAD_SECONDS = 10.0
+BODY_SECONDS = 30.0
+"""Time to send a request; what comes of it may take as long as it takes."""
+SEND_SECONDS = 30.0
+REST_SECONDS = 1.0
+"""How long what was refused may go on sending: closed at once, it would not read why."""
+PAUSE_SECONDS = 0.1
+CHUNK = 65_536
+
+
+class RpcServer:
+    """The methods and the token of one listener."""
+
+    def __init__(self, methods: Mapping[str, Method], *, token: str) -> None:
+        """Serve `methods` to who knows `token`.
+
+        Raises:
+            ValueError: the token is too short, or no text of a header.
+        """
+        check_token(token)
+        self._methods = methods
+        self._expected = f"Bearer {token}".encode()
+        self._count = 0
+        # Who has not shown the token yet, oldest first.
+        self._strangers: dict[anyio.CancelScope, None] = {}
+
+    @contextlib.asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncIterator[int]:
+        """Listen while the context lasts, and yield the port; 0 takes a free one.
+
+        At its end nothing new is taken; calls under way are cancelled.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._accept, listener, tasks)
+            yield listener.extra(SocketAttribute.local_port)  # noqa: S610 - no database.
+            tasks.cancel_scope.cancel()
+
+    async def _accept(self, listener: Listener[SocketStream], tasks: TaskGroup) -> None:
+        while True:
+            try:
+                await listener.serve(self._served, tasks)
+            except* OSError:
+                # No descriptor is left for one more connection; those that are there go on.
+                pass
+            await anyio.sleep(PAUSE_SECONDS)
+
+    async def _served(self, stream: SocketStream) -> None:
+        """Answer the one request of a connection."""
+        async with stream:
+            if self._count >= CONNECTIONS and not self._has_made_room():
+                return
+            scope = anyio.CancelScope()
+            self._strangers[scope] = None
+            self._count += 1
+            try:
+                with scope:
+                    await self._exchange(stream, scope)
+            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return  # It went away; nobody is left to be told.
+            finally:
+                self._count -= 1
+                self._strangers.pop(scope, None)
+
+    def _has_made_room(self) -> bool:
+        """End the oldest connection that has shown no token, so that strangers keep nobody out."""
+        oldest = next(iter(self._strangers), None)
+        if oldest is None:
+            return False
+        del self._strangers[oldest]
+        oldest.cancel()
+        return True
+
+    async def _exchange(self, stream: SocketStream, scope: anyio.CancelScope) -> None:
+        link = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        try:
+            with anyio.fail_after(HEAD_SECONDS):
+                head = await _event(link, stream)
+            status = self._status(head)
+            data = b""
+            if status == 200:
+                self._strangers.pop(scope, None)
+                with anyio.fail_after(BODY_SECONDS):
+                    found = await _body(link, stream)
+                status, data = (413, b"") if found is None else (200, found)
+        except TimeoutError:
+            status = 408
+        except (h11.RemoteProtocolError, anyio.EndOfStream):
+            status = 400
+        answer: bytes | None = b""
+        if status == 200:
+            answer = await self._answered(data, stream)
+            status = 204 if answer is None else 200
+        with anyio.move_on_after(SEND_SECONDS):
+            await _send(link, stream, status, answer or b"")
+            await stream.send_eof()
+        with contextlib.suppress(anyio.EndOfStream), anyio.move_on_after(REST_SECONDS):
+            while True:
+                await stream.receive(CHUNK)
+
+    def _status(self, head: h11.Event) -> int:
+        """Return what a request's head comes to; without the token it is told nothing else."""
+        if not isinstance(head, h11.Request):
+            return 400
+        headers = list(head.headers)
+        given = [value for name, value in headers if name == b"authorization"]
+        names = {name for name, _ in headers}
+        # A browser sends an Origin; no caller of ours is one.
+        is_ours = len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+        if not is_ours or b"origin" in names:
+            return 401
+        if head.target != RPC_PATH.encode():
+            return 404
+        if head.method != b"POST":
+            return 405
+        kinds = [value for name, value in headers if name == b"content-type"]
+        kind = kinds[0].partition(b";")[0].strip().lower() if len(kinds) == 1 else b""
+        return 200 if kind == b"application/json" else 415
+
+    async def _answered(self, data: bytes, stream: SocketStream) -> bytes | None:
+        """Return the answer; when the caller goes away meanwhile, stop what it asked for.
+
+        Raises:
+            OSError: it went away.
+        """
+        answer: bytes | None = None
+        is_left = False
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                nonlocal is_left
+                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.receive(1)
+                # Its end, or more than one request: neither waits for an answer.
+                is_left = True
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            answer = await respond(data, self._methods)
+            tasks.cancel_scope.cancel()
+        if is_left:
+            raise ConnectionResetError("the caller went away")
+        return answer
+
+
+def check_token(token: str) -> None:
+    """Refuse a token that is none.
+
+    Raises:
+        ValueError: it is too short, or cannot stand in a header.
+    """
+    if len(token) < TOKEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
+        message = f"expected a token of at least {TOKEN_MIN} printable ASCII characters"
+        raise ValueError(f"{message} without blanks")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _event(link: h11.Connection, stream: SocketStream) -> h11.Event:
+    while True:
+        event = link.next_event()
+        if isinstance(event, h11.Event):
+            return event
+        if event is h11.PAUSED:
+            raise h11.RemoteProtocolError("expected one request")
+        link.receive_data(await stream.receive(CHUNK))
+
+
+async def _body(link: h11.Connection, stream: SocketStream) -> bytes | None:
+    """Return the body, or None when it is too long."""
+    if link.they_are_waiting_for_100_continue:
+        go_on = h11.InformationalResponse(status_code=100, headers=[])
+        await stream.send(link.send(go_on) or b"")
+    found = bytearray()
+    while isinstance(event := await _event(link, stream), h11.Data):
+        found += event.data
+        if len(found) > FRAME_BYTES:
+            return None
+    return bytes(found)
+
+
+async def _send(link: h11.Connection, stream: SocketStream, status: int, body: bytes) -> None:
+    headers = [("Content-Length", str(len(body))), ("Connection", "close")]
+    if status == 200:
+        headers.append(("Content-Type", "application/json"))
+    if status == 401:
+        headers.append(("WWW-Authenticate", "Bearer"))
+    if status == 405:
+        headers.append(("Allow", "POST"))
+    if status == 204:
+        headers = headers[1:]
+    if link.our_state is h11.ERROR:
+        return
+    response = h11.Response(status_code=status, headers=headers)
+    data = (link.send(response) or b"") + (link.send(h11.Data(data=body)) or b"")
+    await stream.send(data + (link.send(h11.EndOfMessage()) or b""))

@@ -1,0 +1,243 @@
+"""The published methods: what an executor in a container offers, and what the core offers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from skillhouse.cells.call_channel import answered, tell
+from skillhouse.cells.cell import (
+    TOOL_SECONDS,
+    Capabilities,
+    CellSpec,
+    HostCalls,
+    wrap_failure,
+    wrap_result,
+)
+from skillhouse.cells.executor import Executor
+from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Request, RpcError
+from skillhouse.cells.serving import Method
+from skillhouse.sandbox.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTool:
+    """One tool of a skill, as `tool.list` shows it, and how it is run."""
+
+    name: str
+    """Its name on the wire, `skill:tool`."""
+    tool: str
+    """Its name in the skill's code."""
+    spec: CellSpec
+    description: str
+    parameters: Mapping[str, Any]
+    level: str
+    """"read", "write" or "sign"."""
+    seconds: float = TOOL_SECONDS
+    env: tuple[str, ...] = ()
+    """Names of the variables that its skill declares: a call may bring no others (S002-48)."""
+
+    def info(self) -> dict[str, Any]:
+        """Return its ToolInfo (S002-17)."""
+        return {
+            "name": self.name,
+            "skill": self.spec.skill,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+            "security": {"level": self.level},
+        }
+
+
+class SkillSource(Protocol):
+    """The tools that are served."""
+
+    def tools(self) -> Sequence[ServedTool]: ...
+
+    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        """Read the skills anew; return the names of those there, and (name, error) of the rest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedCall:
+    """What the core says about a call, beside the tool and its arguments."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    capability: str = ""
+    port: int = 0
+    """Where the core is asked back; 0 is the port that the executor was started with."""
+    digest: str = ""
+    """Of the skill's tree, as it was judged; "" takes the one that is there (other bytes never
+    run)."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The declared variables that the operator hands to this skill, with their values."""
+    permissions: str = ""
+    """What, beside the user, no other call may share a cell with."""
+    packages: str = ""
+    """Key of its installed dependencies in the store that the core fills; "" for none."""
+
+
+class Host(HostCalls, Protocol):
+    """What a call asks of the core, and where it ends."""
+
+    async def ended(self) -> None:
+        """Send what is still kept back."""
+        ...
+
+
+def executor_methods(
+    executor: Executor,
+    shelf: SkillSource,
+    host: Callable[[ServedCall], Host],
+    *,
+    packages: Path | None = None,
+) -> Mapping[str, Method]:
+    """Return tool.execute, tool.list, skill.reload, skill.load and health (S002-16 to 19).
+
+    Args:
+        host: Makes what a call asks of the core, from what the core says about it.
+        packages: The store of installed dependencies, which the core fills.
+    """
+
+    async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
+        """Return a tool, or the first one of a skill; look anew when the core knows more."""
+        for is_last in (False, True):
+            for one in shelf.tools():
+                is_named = (one.spec.skill if is_skill else one.name) == name
+                if is_named and (is_last or context.digest in ("", one.spec.digest)):
+                    return one
+            if not is_last:
+                await shelf.reload()
+        raise RpcError(INVALID_PARAMS, f"unknown {'skill' if is_skill else 'tool'} `{name[:80]}`")
+
+    async def execute(params: Any) -> Any:
+        name, arguments, context = _execution(params)
+        found = await find(name, context)
+        asked = host(context)
+        try:
+            done = await executor.execute(
+                cell_for(found, context, packages),
+                found.tool,
+                arguments,
+                meta=context.meta,
+                timeout=found.seconds,
+                host=asked,
+            )
+        except SandboxError as error:
+            raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
+        await asked.ended()
+        return wrap_result(done.value) if done.kind == "ok" else wrap_failure(done)
+
+    async def listed(params: Any) -> Any:
+        return [one.info() for one in shelf.tools()]
+
+    async def reload(params: Any) -> Any:
+        loaded, failed = await shelf.reload()
+        await executor.reload(None)
+        return {
+            "loaded": list(loaded),
+            "failed": [{"name": name, "error": error} for name, error in failed],
+        }
+
+    async def load(params: Any) -> Any:
+        if not isinstance(params, dict) or not isinstance(params.get("skill"), str):
+            raise RpcError(INVALID_PARAMS, "expected {skill, context}")
+        context = _context(params.get("context", {}))
+        found = await find(params["skill"], context, is_skill=True)
+        try:
+            return list(await executor.tool_names(cell_for(found, context, packages)))
+        except SandboxError as error:
+            raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
+
+    async def health(params: Any) -> Any:
+        return {"status": executor.health()["status"]}
+
+    return {
+        "tool.execute": execute,
+        "tool.list": listed,
+        "skill.reload": reload,
+        "skill.load": load,
+        "health": health,
+    }
+
+
+def cell_for(found: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
+    """Return whose code runs for a call.
+
+    Raises:
+        RpcError: INVALID_PARAMS, a variable that the skill does not declare; UNAVAILABLE, its
+            packages are not here.
+    """
+    if undeclared := context.env.keys() - set(found.env):
+        name = min(undeclared)[:80]
+        raise RpcError(INVALID_PARAMS, f"`{found.spec.skill}` does not declare `{name}`")
+    place = None
+    if context.packages:
+        if packages is None:
+            message = f"`{found.spec.skill}` has dependencies, and this executor has no packages"
+            raise RpcError(UNAVAILABLE, message)
+        place = packages / context.packages / "packages"
+        if not place.is_dir():
+            raise RpcError(UNAVAILABLE, f"the packages of `{found.spec.skill}` are not there")
+    return replace(
+        found.spec,
+        digest=context.digest or found.spec.digest,
+        env=context.env,
+        dependencies=place,
+        permissions=f"{context.permissions} {' '.join(sorted(context.env))}",
+        user=str(context.meta.get("userId", "")),
+    )
+
+
+def _execution(params: Any) -> tuple[str, Mapping[str, Any], ServedCall]:
+    if not isinstance(params, dict) or params.keys() - {"tool", "args", "context"}:
+        raise RpcError(INVALID_PARAMS, "expected {tool, args, context}")
+    tool, arguments = params.get("tool"), params.get("args", {})
+    if not isinstance(tool, str) or not isinstance(arguments, dict):
+        raise RpcError(INVALID_PARAMS, "expected {tool: text, args: object, context: object}")
+    return tool, arguments, _context(params.get("context", {}))
+
+
+def _context(given: Any) -> ServedCall:
+    known = {"meta": dict, "env": dict, "port": int}
+    texts = {"capability", "digest", "permissions", "packages"}
+    is_right = (
+        isinstance(given, dict)
+        and not given.keys() - known.keys() - texts
+        and all(isinstance(given.get(name, ""), str) for name in texts)
+        and all(type(given.get(name, kind())) is kind for name, kind in known.items())
+        and all(isinstance(value, str) for value in given.get("env", {}).values())
+        and 0 <= given.get("port", 0) < 65_536
+        and re.fullmatch("([0-9a-f]{64})?", given.get("packages", "")) is not None
+    )
+    if not is_right:
+        message = "expected as context {meta, capability, port, digest, env, permissions, packages}"
+        raise RpcError(INVALID_PARAMS, message)
+    return ServedCall(**given)
+
+
+def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
+    """Return core.fetch, core.sign, core.readFile, core.log and core.progress.
+
+    Each takes the `capability` of the call that asks, beside its published parameters; nothing
+    else of the core can be reached (S002-20 to 23).
+    """
+
+    def method(name: str) -> Method:
+        async def run(params: Any) -> Any:
+            if not isinstance(params, dict):
+                raise RpcError(INVALID_PARAMS, "expected an object as params")
+            asked = Request(method=name, params=params, id=None)
+            with capabilities.asking(params.get("capability")) as host:
+                if name in ("core.log", "core.progress"):
+                    tell(host, asked)
+                    return {}
+                return await answered(host, asked)
+
+        return run
+
+    names = ("core.fetch", "core.sign", "core.readFile", "core.log", "core.progress")
+    return {name: method(name) for name in names}

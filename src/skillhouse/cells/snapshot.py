@@ -1,0 +1,54 @@
+"""Private copies of skills' trees: what was judged is what runs, whatever is edited meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from skillhouse.cells.cell import CellSpec
+from skillhouse.floor import TreeError, make_private, tree_digest
+from skillhouse.sandbox.errors import SandboxError
+
+_NAME = re.compile(r"cell-(\d+)-.+")
+
+
+class Snapshots:
+    """Copies below one directory; each is removed with its cell."""
+
+    def __init__(self, state: Path) -> None:
+        """Use `state`/cells, and remove there what processes left that are no more."""
+        self._base = state / "cells"
+        make_private(self._base)
+        for path in self._base.iterdir():
+            owner = _NAME.fullmatch(path.name)
+            if owner is not None and not Path("/proc", owner[1]).exists():
+                shutil.rmtree(path, ignore_errors=True)
+
+    def take(self, spec: CellSpec) -> Path:
+        """Return a copy of the skill's tree, whose digest is the one that was asked for.
+
+        Raises:
+            SandboxError: "skill-changed", or "skill-unreadable".
+        """
+        place = Path(tempfile.mkdtemp(prefix=f"cell-{os.getpid()}-", dir=self._base)).resolve()
+        tree = place / "skill"
+        try:
+            # Links stay links, and the digest refuses them.
+            shutil.copytree(spec.directory, tree, symlinks=True)
+            found = tree_digest(tree)
+        except (OSError, shutil.Error, TreeError) as error:
+            self.drop(tree)
+            message = f"cannot copy the skill `{spec.skill}`: {str(error)[:200]}"
+            raise SandboxError("skill-unreadable", message) from error
+        if found != spec.digest:
+            self.drop(tree)
+            message = f"the skill `{spec.skill}` is not as it was: expected {spec.digest}"
+            raise SandboxError("skill-changed", f"{message}, got {found}")
+        return tree
+
+    def drop(self, tree: Path) -> None:
+        """Remove a copy."""
+        shutil.rmtree(tree.parent, ignore_errors=True)

@@ -1,0 +1,23 @@
+"""The effects that a rule or a policy can have."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+
+class Effect(enum.StrEnum):
+    """What a rule says about a permission."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+STRICTNESS = (Effect.ALLOW, Effect.ASK, Effect.DENY)
+"""The effects, mildest first."""
+
+
+def strictest(effects: Iterable[Effect]) -> Effect:
+    """Return the strictest of some effects; allow when there is none."""
+    return max(effects, key=STRICTNESS.index, default=Effect.ALLOW)

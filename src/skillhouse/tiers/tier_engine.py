@@ -1,0 +1,325 @@
+"""The tier policy at work: judges calls against what was before, and keeps account of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
+from skillhouse.floor.effect import Effect
+from skillhouse.tiers import tier_ledger as ledger
+from skillhouse.tiers.stopping import (
+    CallsHere,
+    CallsToEnd,
+    Step,
+    StopNotice,
+    StopReport,
+    do_steps,
+    either,
+)
+from skillhouse.tiers.tier_ledger import Outcome
+from skillhouse.tiers.tier_policy import TierPolicy
+from skillhouse.tiers.tier_state import TierStore
+from skillhouse.tiers.tier_values import (
+    COMPANION_APP,
+    INLINE,
+    PAGE,
+    Level,
+    Tier,
+    TierCall,
+    TierState,
+    TierVerdict,
+)
+
+TERMINAL = "terminal"
+RESUME_CHANNELS = frozenset({TERMINAL, PAGE, COMPANION_APP})
+"""Where the owner, and no model and no chat, is heard: only there a stop is lifted."""
+
+
+class ResumeError(SkillhouseError):
+    """Somebody who may not, or from somewhere that does not count, wants a stop lifted."""
+
+
+class TierEngine:
+    """Says what is to become of calls, one house's worth; several processes may share the state."""
+
+    def __init__(
+        self,
+        policy: TierPolicy,
+        state: Path,
+        *,
+        clock: Clock = system_clock,
+        on_stop: Sequence[Step] = (),
+        on_resume: Sequence[Step] = (),
+    ) -> None:
+        """Take the policy and the state database.
+
+        Args:
+            policy: What holds; its `assignees` may lift a stop.
+            state: The state database of the house.
+            clock: Both clocks of the machine.
+            on_stop: What a stop does besides refusing every call; each is done, whatever becomes
+                of the others.
+            on_resume: What is done before a stop is lifted; an error of one leaves it as it is.
+        """
+        self.policy = policy
+        self._store = TierStore(state, clock)
+        self._on_stop = tuple(on_stop)
+        self._on_resume = tuple(on_resume)
+        self._stopped_here = ""
+        """Set when a stop could not be written: at least this process stands still."""
+        self._here: list[CallsHere] = []
+
+    def judge(
+        self,
+        tool: str,
+        user: str,
+        *,
+        level: Level | None,
+        is_vouched: bool = False,
+        arguments: Mapping[str, Any],
+        spends: Sequence[tuple[str, Decimal]] | None = (),
+        session_key: str = "",
+        reachable: frozenset[str] = frozenset({INLINE}),
+        reserves: bool = True,
+    ) -> TierVerdict:
+        """Decide a call, and reserve what it would use up; see `TierCall` for the arguments.
+
+        Every verdict with a reservation must be settled. State that cannot be used refuses. What
+        does not reserve is a forecast: it changes nothing.
+        """
+        call = TierCall(
+            tool=tool,
+            user=user,
+            level=level,
+            is_vouched=is_vouched,
+            arguments=arguments,
+            spends=spends,
+            session_key=session_key,
+            reachable=reachable,
+        )
+        try:
+            return self._judged(call) if reserves else self._forecast(call)
+        except StateError as error:
+            tier = self.policy.decide(call, TierState(stopped="no state")).tier
+            return TierVerdict(
+                effect=Effect.DENY,
+                tier=tier,
+                effective_tier=tier,
+                reason="state-unreadable",
+                message=f"nothing goes on, because {error}",
+            )
+
+    def begin(self, reservation: str) -> str:
+        """Mark a call as running, at the last moment before it; return why it must not, or "".
+
+        A stop that came while a person was being asked is seen here. Without a reservation only
+        the stop is looked for.
+        """
+        if reason := self.stopped_reason:
+            return f"everything is stopped: {reason}"
+        if reservation:
+            try:
+                with self._store.turn() as (connection, _):
+                    # Looked for again, now under the lock.
+                    stopped = ledger.stopped_reason(connection)
+                    if stopped or not ledger.begin(connection, reservation):
+                        return "the call was withdrawn: " + (stopped or "it is not waiting to run")
+            except StateError as error:
+                return str(error)
+        return ""
+
+    def request_approval(
+        self, reservation: str, outcome: Outcome, amount: Decimal | None = None
+    ) -> bool:
+        """Keep what came of a call, once; may stop everything by itself.
+
+        Args:
+            reservation: Of the verdict; empty does nothing.
+            outcome: How it ended.
+            amount: Dollars that it really spent, where that is known; None leaves what was
+                reserved. A failure gives nothing back unless this says so.
+
+        Returns:
+            Whether there was something to settle.
+
+        Raises:
+            StateError: the state cannot be written; the reservation then goes on to count.
+        """
+        if not reservation:
+            return False
+        if amount is not None and not (amount.is_finite() and amount >= 0):
+            amount = None
+        with self._store.turn() as (connection, now_ms):
+            settled = ledger.request_approval(
+                connection, reservation, outcome, usd=amount, now_ms=now_ms
+            )
+            why = ledger.trigger(connection, now_ms) if settled else ""
+        if why and self.policy.emergency_stop.enabled:
+            self.stop("automatic", why)
+        return settled
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether everything is stopped; also when nobody can tell."""
+        return bool(self.stopped_reason)
+
+    @property
+    def stopped_reason(self) -> str:
+        """Why everything is stopped; empty when it is not."""
+        if self._stopped_here:
+            return self._stopped_here
+        try:
+            return self._store.stopped()
+        except StateError as error:
+            return str(error)
+
+    @property
+    def stop_directory(self) -> Path:
+        """Where the file of the stop is, and the lines of the processes that run calls."""
+        return self._store.mark.directory
+
+    def prepare(self) -> None:
+        """Make what a stop needs, while there is space for it.
+
+        Raises:
+            OSError: there is none.
+        """
+        self._store.mark.prepare()
+
+    def must_end(self) -> str:
+        """Return why calls that run must end, or ""; without the database, so at little cost."""
+        try:
+            return self._stopped_here or self._store.mark.reason()
+        except StateError as error:
+            return str(error)
+
+    def ends_too(self, calls: CallsHere) -> None:
+        """Have each stop that is given here end these calls of this process."""
+        self._here.append(calls)
+
+    def stop(self, by: str, reason: str) -> StopReport:
+        """Stop everything: write it down first, then do each step, whatever becomes of the others.
+
+        The calls that run are ended, and waited for, for a second at most.
+
+        Raises:
+            StateError: it can be written down nowhere. The steps were done, and this process
+                refuses every call.
+        """
+        fault: StateError | None = None
+        is_new, unwritten = False, list[tuple[str, str]]()
+        calls = CallsToEnd(self.stop_directory)
+        try:
+            is_new, unwritten = either(
+                ("write the file of the stop", lambda: self._store.mark.give(by, reason)),
+                ("write to the database", lambda: self._kept_stop(by, reason)),
+            )
+        except StateError as error:
+            fault, self._stopped_here = error, reason or "stopped"
+        notice = StopNotice(by=by, reason=reason, action=self.policy.emergency_stop.action)
+        done, failed = do_steps(self._on_stop, notice)
+        ended, silent = calls.wait(self._here, reason or "stopped")
+        if fault:
+            raise fault
+        failed = [*unwritten, *failed]
+        return StopReport(
+            is_new=is_new, done=tuple(done), failed=tuple(failed), ended=ended, silent=silent
+        )
+
+    def resume(self, by: str, channel: str) -> bool:
+        """Lift a stop, and let halted tools go on; return whether there was one of them.
+
+        Ended session keys stay ended: new ones must be made.
+
+        Raises:
+            ResumeError: `by` is not whom the house works for, or `channel` is not the owner's.
+            StateError: the state cannot be written; it is as it was.
+        """
+        if channel not in RESUME_CHANNELS:
+            raise ResumeError(
+                "expected the owner at the terminal, the transaction page or the companion app, "
+                f"got `{channel}`: nothing was resumed"
+            )
+        if by not in self.policy.assignees:
+            raise ResumeError(f"`{by}` may not resume this house: nothing was resumed")
+        reason = self.stopped_reason
+        notice = StopNotice(by=by, reason=reason, action="resume")
+        if reason:
+            for _, step in self._on_resume:
+                step(notice)
+        with self._store.turn() as (connection, now_ms):
+            if reason:
+                # Not written there yet, where the database was full or lost meanwhile.
+                ledger.stop(connection, by, reason, now_ms)
+            resumed = ledger.resume(connection, now_ms)
+        # The file last: where it cannot be renamed, all is stopped still.
+        resumed |= self._store.mark.lift()
+        self._stopped_here, was_here = "", bool(self._stopped_here)
+        return resumed or was_here
+
+    def see_companion(self) -> None:
+        """Remember that the companion app was heard of; 30 minutes without, and only reads go on.
+
+        Raises:
+            StateError: the state cannot be written.
+        """
+        with self._store.turn() as (connection, now_ms):
+            ledger.see_companion(connection, now_ms)
+
+    def forget_companion(self) -> None:
+        """Forget the companion app, which the owner took away.
+
+        Raises:
+            StateError: the state cannot be written.
+        """
+        with self._store.turn() as (connection, _):
+            ledger.forget_companion(connection)
+
+    def _kept_stop(self, by: str, reason: str) -> bool:
+        with self._store.turn() as (connection, now_ms):
+            return ledger.stop(connection, by, reason, now_ms)
+
+    def close(self) -> None:
+        """Close the state; another call opens it again."""
+        self._store.close()
+
+    def _forecast(self, call: TierCall) -> TierVerdict:
+        if self._stopped_here:
+            return self.policy.decide(call, TierState(stopped=self._stopped_here))
+        with self._store.glance() as found:
+            state = TierState() if found is None else ledger.state_of(found[0], call, found[1])
+            return self.policy.decide(call, state)
+
+    def _judged(self, call: TierCall) -> TierVerdict:
+        policy, _ = self.policy.resolve(call.tool, call.level, is_vouched=call.is_vouched)
+        if policy.tier is Tier.NONE and policy.cooldown is None and call.spends == ():
+            # Reads use nothing up, and are not to wait for the write lock.
+            return self.policy.decide(call, TierState(stopped=self.stopped_reason))
+        if stopped := self._stopped_here or self._store.mark.reason():
+            return self.policy.decide(call, TierState(stopped=stopped))
+        with self._store.turn() as (connection, now_ms):
+            verdict = self.policy.decide(call, ledger.state_of(connection, call, now_ms))
+            if verdict.effect is Effect.DENY:
+                return verdict
+            token = ledger.reserve(connection, call, verdict.amount_usd, now_ms)
+        return replace(verdict, reservation=token)
+
+
+def is_stop_command(text: str, policy: TierPolicy, *, channel: str) -> bool:
+    """Whether a message is one that stops everything: the whole of it, in any case.
+
+    >>> is_stop_command(" /STOP ", TierPolicy(), channel="telegram")
+    True
+    >>> is_stop_command("please /stop", TierPolicy(), channel="telegram")
+    False
+    """
+    rules = policy.emergency_stop
+    return (
+        rules.enabled
+        and (not rules.channels or channel in rules.channels)
+        and text.strip().lower() in {command.lower() for command in rules.commands}
+    )

@@ -1,0 +1,219 @@
+"""What calls have used up, kept in the state database; each function works in one transaction.
+
+INVARIANT: looking and reserving happen under one write lock, so that of two calls at once the
+second sees the first.
+"""
+
+from __future__ import annotations
+
+import enum
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal
+
+from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
+from skillhouse.tiers.tier_values import TierCall, TierState
+
+HALT_MS = 900_000
+"""How long a tool waits after the last of too many denials: 15 minutes, so that no model can lock
+its owner out."""
+SIGN_FAILURES_MAX, SIGN_FAILURES_MS = 5, 600_000
+"""Failed signatures in that time stop everything (published)."""
+SPENT_MAX_USD = Decimal(500)
+"""What all users together may spend in 24 hours before everything stops (published)."""
+COMPANION_LOST_MS = 1_800_000
+"""How long the companion app may be away before only reads go on (published: 30 minutes)."""
+
+STOP_QUERY = "SELECT reason, by FROM tier_stop WHERE id = 1"
+HELD, BEGUN, DONE, FAILED = "held", "begun", "done", "failed"
+_COMPANION, _RESUMED = "companion", "resumed"
+
+
+class Outcome(enum.StrEnum):
+    """How a call ended."""
+
+    SUCCESS = "success"
+    FAILED = "failed"
+    """It ran and did not do what it was for; what it would spend stays counted."""
+    SIGN_FAILED = "sign-failed"
+    """The signer refused or failed; nothing was signed."""
+    DENIED = "denied"
+    """A person said no."""
+    TIMEOUT = "timeout"
+    """Nobody answered."""
+    WITHDRAWN = "withdrawn"
+    """It never ran, for another reason."""
+    UNKNOWN = "unknown"
+    """Nobody knows what it did; it counts as done."""
+
+
+def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> TierState:
+    """Return what has happened before that matters to a call."""
+    since = now_ms - DAY_MS
+    uses = connection.execute(
+        "SELECT at_ms FROM tier_use WHERE tool = ? AND at_ms > ? AND state <> ?",
+        (call.tool, since, FAILED),
+    ).fetchall()
+    denials = connection.execute(
+        "SELECT count FROM tier_denial WHERE tool = ? AND user = ? AND at_ms > ?",
+        (call.tool, call.user, now_ms - HALT_MS),
+    ).fetchone()
+    return TierState(
+        stopped=stopped_reason(connection),
+        is_companion_lost=_is_companion_lost(connection, now_ms),
+        denials=denials[0] if denials else 0,
+        uses_ms=tuple(now_ms - at for (at,) in uses),
+        spent_usd=_spent(connection, since, call.user),
+    )
+
+
+def stopped_reason(connection: sqlite3.Connection) -> str:
+    """Return why everything is stopped, or ""."""
+    return stop_text(connection.execute(STOP_QUERY).fetchall())
+
+
+def stop_text(rows: Sequence[tuple[str, str]]) -> str:
+    """Return what the rows of `STOP_QUERY` say."""
+    return f"{rows[0][0]} (by {rows[0][1]})" if rows else ""
+
+
+def reserve(connection: sqlite3.Connection, call: TierCall, usd: Decimal, now_ms: int) -> str:
+    """Take a place in the cooldowns, and the amount from the allowance; return the place's id.
+
+    Until it is settled it counts as used: after a crash nobody knows what the call did.
+    """
+    token = secrets.token_hex(16)
+    connection.execute(
+        "INSERT INTO tier_use VALUES (?, ?, ?, ?, ?, ?)",
+        (token, call.tool, call.user, now_ms, str(usd), HELD),
+    )
+    connection.execute("DELETE FROM tier_use WHERE at_ms <= ?", (now_ms - DAY_MS,))
+    return token
+
+
+def begin(connection: sqlite3.Connection, token: str) -> bool:
+    """Mark a reservation as running; False when it is not held, which is so after a stop."""
+    changed = connection.execute(
+        "UPDATE tier_use SET state = ? WHERE id = ? AND state = ?", (BEGUN, token, HELD)
+    )
+    return changed.rowcount == 1
+
+
+def request_approval(
+    connection: sqlite3.Connection,
+    token: str,
+    outcome: Outcome,
+    *,
+    usd: Decimal | None,
+    now_ms: int,
+) -> bool:
+    """Turn a reservation into what came of the call, once; False when there is none any more."""
+    row = connection.execute(
+        "SELECT tool, user, usd, state FROM tier_use WHERE id = ? AND state IN (?, ?)",
+        (token, HELD, BEGUN),
+    ).fetchone()
+    if row is None:
+        return False
+    tool, user, reserved, was = row
+    spent = reserved if usd is None else str(usd)
+    if outcome in (Outcome.SUCCESS, Outcome.UNKNOWN):
+        _change(connection, token, DONE, spent, now_ms)
+    elif outcome is Outcome.FAILED and was == BEGUN and Decimal(spent):
+        _change(connection, token, FAILED, spent, now_ms)
+    else:
+        connection.execute("DELETE FROM tier_use WHERE id = ?", (token,))
+    if outcome is Outcome.SUCCESS:
+        connection.execute("DELETE FROM tier_denial WHERE tool = ? AND user = ?", (tool, user))
+    elif outcome is Outcome.DENIED:
+        _deny(connection, tool, user, now_ms)
+    elif outcome is Outcome.SIGN_FAILED:
+        connection.execute("INSERT INTO tier_sign_failure (at_ms) VALUES (?)", (now_ms,))
+    return True
+
+
+def trigger(connection: sqlite3.Connection, now_ms: int) -> str:
+    """Return why everything must stop by itself, or ""; counts begin anew with each resume."""
+    resumed = _mark(connection, _RESUMED) or 0
+    (failures,) = connection.execute(
+        "SELECT count(*) FROM tier_sign_failure WHERE at_ms > ?",
+        (max(now_ms - SIGN_FAILURES_MS, resumed),),
+    ).fetchone()
+    if failures >= SIGN_FAILURES_MAX:
+        return f"{failures} signatures failed within 10 minutes"
+    spent = _spent(connection, max(now_ms - DAY_MS, resumed))
+    if spent >= SPENT_MAX_USD:
+        return f"{spent} USD were spent within 24 hours"
+    return ""
+
+
+def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> bool:
+    """Stop everything, and withdraw what waits for a yes; False when it was stopped already."""
+    connection.execute("DELETE FROM tier_use WHERE state = ?", (HELD,))
+    changed = connection.execute(
+        "INSERT OR IGNORE INTO tier_stop VALUES (1, ?, ?, ?)", (now_ms, by[:200], reason[:500])
+    )
+    return changed.rowcount == 1
+
+
+def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
+    """Let everything go on, halted tools too; False when nothing was stopped or halted."""
+    stopped = connection.execute("DELETE FROM tier_stop").rowcount
+    halted = connection.execute("DELETE FROM tier_denial WHERE count >= ?", (DENIALS_MAX,)).rowcount
+    connection.execute("DELETE FROM tier_sign_failure WHERE at_ms <= ?", (now_ms,))
+    if stopped:
+        _set_mark(connection, _RESUMED, now_ms)
+    return bool(stopped or halted)
+
+
+def see_companion(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Remember that the companion app was here."""
+    _set_mark(connection, _COMPANION, now_ms)
+
+
+def forget_companion(connection: sqlite3.Connection) -> None:
+    """Forget the companion app, so that its being away closes nothing."""
+    connection.execute("DELETE FROM tier_mark WHERE name = ?", (_COMPANION,))
+
+
+def _change(connection: sqlite3.Connection, token: str, state: str, usd: str, now_ms: int) -> None:
+    connection.execute(
+        "UPDATE tier_use SET state = ?, usd = ?, at_ms = ? WHERE id = ?",
+        (state, usd, now_ms, token),
+    )
+
+
+def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> None:
+    """Count a person's no; the count begins anew when the last one is long ago."""
+    connection.execute(
+        "DELETE FROM tier_denial WHERE at_ms <= ?",
+        (now_ms - HALT_MS,),
+    )
+    connection.execute(
+        "INSERT INTO tier_denial VALUES (?, ?, 1, ?) ON CONFLICT (tool, user) "
+        "DO UPDATE SET count = count + 1, at_ms = excluded.at_ms",
+        (tool, user, now_ms),
+    )
+
+
+def _spent(connection: sqlite3.Connection, since_ms: int, user: str | None = None) -> Decimal:
+    # Added here and not by SQLite, which would make floating-point numbers of them.
+    rows = connection.execute(
+        "SELECT usd FROM tier_use WHERE at_ms > ? AND usd <> '0' AND (?2 IS NULL OR user = ?2)",
+        (since_ms, user),
+    )
+    return sum((Decimal(usd) for (usd,) in rows), Decimal(0))
+
+
+def _is_companion_lost(connection: sqlite3.Connection, now_ms: int) -> bool:
+    seen = _mark(connection, _COMPANION)
+    return seen is not None and now_ms - seen >= COMPANION_LOST_MS
+
+
+def _mark(connection: sqlite3.Connection, name: str) -> int | None:
+    row = connection.execute("SELECT at_ms FROM tier_mark WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
+    connection.execute("INSERT OR REPLACE INTO tier_mark VALUES (?, ?)", (name, now_ms))

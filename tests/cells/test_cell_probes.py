@@ -1,0 +1,289 @@
+"""Tests of the self-test and of finding a level."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from skillhouse.cells import Executor, bubblewrap_cell, python_cell, self_test
+from skillhouse.cells.cell_probes import installed
+from skillhouse.sandbox import (
+    Completed,
+    Launcher,
+    Level,
+    SandboxError,
+    SandboxProfile,
+    SandboxStatus,
+    bubblewrap,
+    detect,
+)
+from skillhouse.sandbox.status import OLDEST, Surroundings, surroundings
+from tests.cells.lab import Lab, make
+from tests.sandbox.places import LEVELS, launcher_at, skip_unlimited
+
+# Left out of the fast part: it starts processes or tries every byte.
+pytestmark = pytest.mark.slow
+
+
+CELL_PROBES = (
+    "network_refused",
+    "nothing_left",
+    "outside_unreadable",
+    "outside_unwritable",
+    "starts",
+)
+ROOM = importlib.import_module("skillhouse.sandbox.level_probes")
+PROBES = {
+    "calls_refused",
+    "descriptors_closed",
+    "environment_clean",
+    "memory_limited",
+    "namespaces_refused",
+    "outside_unreadable",
+    "outside_unwritable",
+    "processes_hidden",
+    "processes_limited",
+    "protected_unwritable",
+    "tcp_refused",
+    "tree_killed",
+    "udp_refused",
+    "unix_refused",
+    "workspace_writable",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_probe_passes_at_each_level(level: Level, tmp_path: Path, need: Any):
+    skip_unlimited(launcher_at(level, need, tmp_path))
+    status = anyio.run(lambda: self_test(most=level))
+    assert [probe for probe in status.probes if not probe.passed] == []
+    cells = {f"{language}_cell_{name}" for language in installed() for name in CELL_PROBES}
+    assert {probe.name for probe in status.probes} == PROBES | cells
+    assert status.level is level
+
+
+class Weak:
+    """A launcher with a hole, to see that a probe finds it."""
+
+    def __init__(self, launcher: Launcher, change: dict[str, Any]) -> None:
+        self.level = launcher.level
+        self._launcher = launcher
+        self._change = change
+
+    async def run(self, argv: Any, profile: SandboxProfile, **rest: Any) -> Completed:
+        change = dict(self._change)
+        if "readable" in change:
+            change["readable"] += profile.readable
+        if limits := change.pop("limits", {}):
+            change["limits"] = dataclasses.replace(profile.limits, **limits)
+        return await self._launcher.run(argv, dataclasses.replace(profile, **change), **rest)
+
+
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        ({"network": True}, "tcp_refused"),
+        ({"network": True}, "udp_refused"),
+        ({"protected": ()}, "protected_unwritable"),
+        ({"environment": {"SECRET": "x"}}, "environment_clean"),
+        ({"readable": (Path("/var/tmp"),)}, "outside_unreadable"),
+        ({"limits": {"memory_bytes": 1 << 30}}, "memory_limited"),
+        ({"limits": {"processes": 128}}, "processes_limited"),
+    ],
+)
+def test_a_hole_is_found_and_leaves_no_level(
+    change: dict[str, Any],
+    failed: str,
+    tmp_path: Path,
+    need: Any,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    launcher = launcher_at(Level.CGROUP, need, tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
+    monkeypatch.setattr(ROOM, "launcher_for", lambda status: Weak(launcher, change))
+    status = anyio.run(self_test)
+    assert status.level is Level.NONE
+    assert failed in {probe.name for probe in status.probes if not probe.passed}
+    assert any(failed in reason for reason in status.reasons)
+    assert status.hint
+
+
+def weaker(monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+    """Let all cells be made with these options of bubblewrap too."""
+    whole = bubblewrap.cell_options
+
+    def weak(*given: Any, **named: Any) -> Iterator[str]:
+        # Before the root is made read-only, and after all namespaces are asked for.
+        made = list(whole(*given, **named))
+        place = made.index("--chdir")
+        yield from (*made[:place], *options, *made[place:])
+
+    monkeypatch.setattr(bubblewrap, "cell_options", weak)
+
+
+@pytest.mark.parametrize(
+    ("language", "options", "failed"),
+    [
+        ("python", ("--share-net",), "network_refused"),
+        ("javascript", ("--share-net",), "network_refused"),
+        ("python", ("--ro-bind", "/var/tmp", "/var/tmp"), "outside_unreadable"),
+        ("javascript", ("--ro-bind", "/var/tmp", "/var/tmp"), "outside_unreadable"),
+        ("python", ("--bind", "/var/tmp", "/var/tmp"), "outside_unwritable"),
+        ("javascript", ("--bind", "/var/tmp", "/var/tmp"), "outside_unwritable"),
+        ("python", (), "nothing_left"),
+        ("javascript", ("--bind", "PLACE", "/tmp"), "nothing_left"),
+    ],
+)
+def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
+    language: str,
+    options: tuple[str, ...],
+    failed: str,
+    tmp_path: Path,
+    need: Any,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need(language in installed(), "no Node.js")
+    monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
+    if options:
+        weaker(monkeypatch, *(word.replace("PLACE", str(tmp_path)) for word in options))
+    else:
+        monkeypatch.setattr(python_cell, "writable", lambda limits: ())
+    status = anyio.run(self_test)
+    assert status.level is Level.NONE
+    found = {probe.name for probe in status.probes if not probe.passed}
+    assert f"{language}_cell_{failed}" in found
+
+
+def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
+    tmp_path: Path, need: Any, monkeypatch: pytest.MonkeyPatch
+):
+    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need("javascript" in installed(), "no Node.js")
+    monkeypatch.setattr(bubblewrap_cell, "node_program", lambda: "/usr/bin/false")
+    status = anyio.run(self_test)
+    assert status.level is Level.CGROUP
+    assert [probe.name for probe in status.probes if not probe.passed] == ["javascript_cell_starts"]
+    (reason,) = status.reasons
+    assert "javascript_cell_starts: crashed: " in reason
+    monkeypatch.undo()
+    lab = Lab(status, tmp_path)
+
+    async def scene(executor: Executor) -> str:
+        spec = make(tmp_path, "tools = {'tool': lambda p, c: 1}\n")
+        assert (await lab.ask(executor, spec)).kind == "ok"
+        other = make(tmp_path, "exports.tools = {};", language="javascript", name="other")
+        with pytest.raises(SandboxError) as caught:
+            await lab.ask(executor, other)
+        return caught.value.code
+
+    assert lab.run(scene) == "cell-untested"
+
+
+def test_a_launcher_that_cannot_start_leaves_no_level(monkeypatch: pytest.MonkeyPatch, need: Any):
+    need(anyio.run(detect).level is not Level.NONE, "no sandbox")
+
+    class Broken:
+        level = Level.CGROUP
+
+        async def run(self, *given: Any, **named: Any) -> Completed:
+            raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
+
+    monkeypatch.setattr(ROOM, "launcher_for", lambda status: Broken())
+    status = anyio.run(self_test)
+    assert (status.level, status.probes) == (Level.NONE, ())
+    assert "user namespaces" in status.hint
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    """A machine of its own, with a bubblewrap that says the version in `version`."""
+    program = tmp_path / "bin" / "bwrap"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "bubblewrap {".".join(map(str, OLDEST))}"\n')
+    program.chmod(0o755)
+    process = tmp_path / "process"
+    process.mkdir()
+    return Surroundings(
+        system="linux",
+        machine="x86_64",
+        search_path=str(program.parent),
+        process=process,
+        sysctl=tmp_path / "sysctl",
+        superuser=False,
+    )
+
+
+def find(around: Surroundings, most: Level = Level.CGROUP) -> SandboxStatus:
+    return anyio.run(lambda: detect(most=most, around=around))
+
+
+def test_each_thing_that_is_missing_is_named_with_the_way_to_get_it(
+    around: Surroundings, tmp_path: Path
+):
+    changes: tuple[tuple[Any, str, str], ...] = (
+        ({"system": "darwin"}, "expected Linux, got darwin", "Linux"),
+        ({"machine": "riscv64"}, "no system call filter for riscv64", "x86_64"),
+        (
+            {"search_path": str(tmp_path)},
+            "bubblewrap is not installed",
+            "apt-get install bubblewrap",
+        ),
+    )
+    for change, reason, hint in changes:
+        status = find(dataclasses.replace(around, **change))
+        assert (status.level, status.reasons) == (Level.NONE, (reason,))
+        assert hint in status.hint
+
+
+@pytest.mark.parametrize(
+    ("script", "got"), [("echo bubblewrap 0.7.0", "0.7.0"), ("exit 1", "no version")]
+)
+def test_an_old_bubblewrap_is_none(around: Surroundings, script: str, got: str):
+    Path(around.search_path, "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+    assert find(around).reasons == (f"expected bubblewrap 0.8 or later, got {got}",)
+
+
+def test_without_control_groups_there_are_rlimits(around: Surroundings):
+    status = find(around)
+    assert status.level is Level.RLIMITS
+    assert "systemd-run" in status.hint
+
+
+def test_rlimits_are_not_offered_to_the_superuser(around: Surroundings):
+    for most in LEVELS:
+        status = find(dataclasses.replace(around, superuser=True), most=most)
+        assert status.level is Level.NONE
+        assert "superuser" in status.reasons[-1]
+        assert "as a user of its own" in status.hint
+
+
+def test_only_the_operator_lowers_the_level(around: Surroundings):
+    assert find(around, most=Level.RLIMITS).reasons == ("the operator wants no control groups",)
+    assert find(around, most=Level.NONE).level is Level.NONE
+
+
+def test_user_namespaces_that_are_forbidden_are_seen(
+    around: Surroundings,
+):
+    switch = around.sysctl / "kernel" / "apparmor_restrict_unprivileged_userns"
+    switch.parent.mkdir(parents=True)
+    switch.write_text("1\n")
+    status = find(around)
+    assert status.level is Level.NONE
+    assert status.reasons == (
+        "kernel.apparmor_restrict_unprivileged_userns forbids user namespaces",
+    )
+
+
+def test_detection_here_is_quick():
+    began = time.perf_counter()
+    anyio.run(lambda: detect(around=surroundings()))
+    assert time.perf_counter() - began < 2
