@@ -8,9 +8,9 @@ names, the installed command, MCP, HTTP and files only. What other tests hold is
 - texts of catalogs and loaded skills in every style: tests/golden
 - what each design and client finds, lists, loads and answers: tests/profiles
 - how paths, names, rules, commands and digests are judged: tests/vectors
-- bytes of the log, its chain and exports: tests/audit
-- RPC between core and executor: tests/sandbox; texts of the help: docs/reference/commands.md
-- Ctrl-C and a closed pipe on the command line: tests/frontends/test_cli.py
+- the chain of the log and what `verify` finds: tests/audit
+- RPC between core and executor: tests/sandbox
+- the exit code after Ctrl-C: tests/frontends/test_cli.py
 - forms of the pages and of devices' answers: tests/frontends/test_http_inbox.py
 """
 
