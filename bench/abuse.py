@@ -21,7 +21,7 @@ from _measure import markdown_table
 from cells import Nothing, call, latencies, make_executor, make_skill
 from skillhouse.cells import CellSpec
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import Level, SandboxStatus, detect
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 
 TARGET = 3.0
 """Latency of another call beside an abuse, over that without (issue "executor", "Bad input")."""
@@ -82,7 +82,7 @@ def main() -> None:
 
 async def compare(place: Path, rounds: int, only: str) -> str:
     status = await detect()
-    if status.level is not Level.CGROUP:
+    if status.level is not SandboxLevel.CGROUP:
         return "No control groups: nothing is tried that only they hold."
     gentle = make_skill(place, "python")
     rows = []

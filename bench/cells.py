@@ -27,7 +27,7 @@ import anyio
 from _measure import markdown_table
 from skillhouse.cells import CellResult, CellSpec, Executor
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import Level, SandboxStatus, detect
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from skillhouse.sandbox.seccomp import program
 
 PYTHON_TARGET = 1.5
@@ -308,7 +308,7 @@ def children(pid: int) -> list[int]:
 
 async def beside_hostile(status: SandboxStatus, place: Path, spec: CellSpec, rounds: int) -> str:
     """Return how long calls take, and the core's own timer, while another user's call forks."""
-    if status.level is not Level.CGROUP:
+    if status.level is not SandboxLevel.CGROUP:
         return "No control groups: a fork bomb is not tried."
     executor = make_executor(status, place)
     other = CellSpec(

@@ -22,7 +22,7 @@ import httpx2
 
 from skillhouse.cells import self_test
 from skillhouse.net import EgressProxy, NetPolicy, Route, SecretBinding, fetch, host_rule
-from skillhouse.sandbox import Level, SandboxProfile, launcher_for
+from skillhouse.sandbox import SandboxLevel, SandboxProfile, launcher_for
 
 TARGET_MS = 1.0
 """Most that `fetch` may add to a bare client (issue "fetch and web_search tools")."""
@@ -132,7 +132,7 @@ async def report(port: int, rounds: int) -> None:
 async def report_bridge(policy: NetPolicy, rounds: int) -> None:
     """Measure a run with and without a way to the proxy."""
     status = await self_test()
-    if status.level is Level.NONE:
+    if status.level is SandboxLevel.NONE:
         return
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory).resolve()  # noqa: ASYNC240 - nothing else waits.

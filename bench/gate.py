@@ -22,7 +22,7 @@ from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Locations, Skillhouse, configured
-from skillhouse.sandbox import Launcher, Level, SandboxProfile, launcher_for
+from skillhouse.sandbox import Launcher, SandboxLevel, SandboxProfile, launcher_for
 
 READ_TARGET_MS = 1.0
 """Most that the gate may add to a read (issue "tools")."""
@@ -62,7 +62,7 @@ async def report(house: Skillhouse, base: Path, rounds: int, reads: int) -> None
     status = await house.cells.status()
     cases = {**read_cases(house, base), **append_cases(base)}
     counts = dict.fromkeys(cases, reads)
-    if status.level is not Level.NONE:
+    if status.level is not SandboxLevel.NONE:
         of_exec = exec_cases(house, launcher_for(status, state=base / "stash"), base)
         cases |= of_exec
         counts |= dict.fromkeys(of_exec, 1)
@@ -71,7 +71,7 @@ async def report(house: Skillhouse, base: Path, rounds: int, reads: int) -> None
     rows = [(name, f"{us:,.0f} µs", "") for name, us in found.items()]
     rows.append(("fsync of a durable record", f"{fsync:,.0f} µs", ""))
     rows.append(added("what a read adds to reading", found, "read", READ_TARGET_MS))
-    if status.level is not Level.NONE:
+    if status.level is not SandboxLevel.NONE:
         rows.append(added("what an exec adds to bubblewrap", found, "exec true", EXEC_TARGET_MS))
         own = found["exec true, gate"] - found["exec true, by hand"] - fsync
         rows.append(("… without that fsync", f"{own:,.0f} µs", ""))

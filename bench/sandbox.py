@@ -19,7 +19,14 @@ from statistics import median
 import anyio
 
 from _measure import markdown_table
-from skillhouse.sandbox import Launcher, Level, SandboxProfile, SandboxStatus, detect, launcher_for
+from skillhouse.sandbox import (
+    Launcher,
+    SandboxLevel,
+    SandboxProfile,
+    SandboxStatus,
+    detect,
+    launcher_for,
+)
 from skillhouse.sandbox.bubblewrap import options
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.protected_mounts import shield
@@ -45,10 +52,10 @@ async def compare(place: Path, rounds: int) -> str:
     workspace, held = (make_workspace(place / name) for name in ("workspace", "held"))
     profile = SandboxProfile(workspace)
     cases: dict[str, Case] = {"bare bubblewrap": partial(spawn, BARE)}
-    for level in (Level.CGROUP, Level.RLIMITS):
+    for level in (SandboxLevel.CGROUP, SandboxLevel.RLIMITS):
         # The superuser is not offered rlimits, but their cost is the same for him.
         status = await detect(most=level)
-        if status.level is level or level is Level.RLIMITS:
+        if status.level is level or level is SandboxLevel.RLIMITS:
             launcher = launcher_for(SandboxStatus(level=level), state=place / "state")
             cases[f"ours, {level}"] = partial(launch, launcher, profile)
             open_profile = SandboxProfile(workspace, protected=())

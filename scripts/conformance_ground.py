@@ -11,7 +11,7 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import default_roots
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Locations, configured
-from skillhouse.runtime.lens import Lens, State, look
+from skillhouse.runtime.lens import Lens, LensState, look
 from skillhouse.skill import Profile, SkillIndex
 
 
@@ -70,7 +70,7 @@ class Ground:
     def seen(self) -> list[str]:
         """Return the names that the lens says this client lists, sorted."""
         verdicts = [skill.verdicts[0] for skill in self.lens().skills]
-        return sorted(found.name for found in verdicts if found.state is State.SEEN)
+        return sorted(found.name for found in verdicts if found.state is LensState.SEEN)
 
     def house(self, *rules: Rule, channel: Yes | None = None) -> Skillhouse:
         """Return a house at this place."""

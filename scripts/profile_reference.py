@@ -35,7 +35,7 @@ TABLES = (
     ("Scopes", profile.ScopeRule, "In `[[scopes]]`, strongest first."),
     ("Roots", profile.RootRule, "In `[[roots]]`, in their order."),
     ("Reading", model.ParsePolicy, "In `[parse_policy]`."),
-    ("Rules", profile.Rules, "In `[rules]`."),
+    ("Rules", profile.ProfileRules, "In `[rules]`."),
     ("The list for a model", profile.CatalogRule, "In `[catalog]`."),
     ("Tools", profile.ToolRule, "In `[[tools]]`."),
     ("Extensions", profile.Extensions, "In `[extensions]`."),

@@ -15,8 +15,8 @@ from skillhouse.approval import (
     ApprovalError,
     ApprovalEvent,
     ApprovalRequest,
+    ApprovalState,
     Reply,
-    State,
     Unattended,
 )
 from skillhouse.approval.settings import (
@@ -75,7 +75,7 @@ def test_the_second_of_two_answers_does_not_count(tmp_path: Path) -> None:
     opened = one.open(question())
     said(one, opened.id, Answer.NO)
     assert code_of(lambda: said(two, opened.id, Answer.ONCE, channel="page")) == "answered"
-    assert two.get(opened.id).state is State.DENIED
+    assert two.get(opened.id).state is ApprovalState.DENIED
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_silence_is_a_no_after_a_bounded_wait(tmp_path: Path) -> None:
             "denied",
             "nobody answered within 0.02 seconds",
         )
-        assert settled.approval.state is State.EXPIRED
+        assert settled.approval.state is ApprovalState.EXPIRED
         assert code_of(lambda b=broker, s=settled: said(b, s.approval.id)) == "expired"
 
 
@@ -235,9 +235,9 @@ def test_only_the_right_person_in_the_right_place_may_answer(
     opened = broker.open(question(**values))
     if code:
         assert code_of(lambda: said(broker, opened.id, **reply)) == code
-        assert broker.get(opened.id).state is State.OPEN
+        assert broker.get(opened.id).state is ApprovalState.OPEN
     else:
-        assert said(broker, opened.id, **reply).state is State.APPROVED
+        assert said(broker, opened.id, **reply).state is ApprovalState.APPROVED
 
 
 def test_a_question_cannot_be_answered_after_its_end_nor_its_yes_be_used(tmp_path: Path) -> None:
@@ -371,13 +371,13 @@ def test_a_no_brings_its_words_back_once(tmp_path: Path) -> None:
 
 
 def test_a_no_answers_the_conversation_s_other_questions_where_that_is_set(tmp_path: Path) -> None:
-    for reject_all, state in ((True, State.DENIED), (False, State.OPEN)):
+    for reject_all, state in ((True, ApprovalState.DENIED), (False, ApprovalState.OPEN)):
         broker = broker_at(tmp_path / str(reject_all), reject_all=reject_all)
         first, second = broker.open(question("/w/a")), broker.open(question("/w/b"))
         other = broker.open(question("/w/c", channel="mcp"))
         said(broker, first.id, Answer.NO)
         assert broker.get(second.id).state is state
-        assert broker.get(other.id).state is State.OPEN
+        assert broker.get(other.id).state is ApprovalState.OPEN
 
 
 def test_after_three_noes_nobody_is_asked_for_a_while_and_then_again(tmp_path: Path) -> None:

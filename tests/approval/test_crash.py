@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.approval import State
+from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records, verify_log
 from skillhouse.runtime import Skillhouse, configured
 from tests.approval.questions import said
@@ -88,7 +88,7 @@ def test_a_house_that_waits_takes_the_answer_of_another_process(tmp_path: Path) 
         said(house.approvals, opened.id)
         assert process.wait(timeout=20) == 0
         assert (tmp_path / "project/a.txt").read_text() == "text"
-        assert house.approvals.get(opened.id).state is State.USED
+        assert house.approvals.get(opened.id).state is ApprovalState.USED
 
 
 def test_a_house_killed_after_the_yes_was_used_does_not_use_it_again(tmp_path: Path) -> None:
@@ -108,6 +108,6 @@ def test_a_house_killed_after_the_yes_was_used_does_not_use_it_again(tmp_path: P
     )
     assert killed.returncode == -9
     with house_of(tmp_path) as again:
-        assert again.approvals.get(asked.approval_id or "").state is State.USED
+        assert again.approvals.get(asked.approval_id or "").state is ApprovalState.USED
         assert again.call_sync(*WRITE).status == "pending"
         assert not (tmp_path / "project/a.txt").exists()

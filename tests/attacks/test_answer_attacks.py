@@ -16,10 +16,10 @@ from skillhouse.approval import (
     Answer,
     Approval,
     ApprovalError,
+    ApprovalState,
     Devices,
     Issuer,
     SignatureError,
-    State,
     Tokens,
     signed_headers,
 )
@@ -231,7 +231,7 @@ def test_unpairing_ends_every_approval_that_the_device_gave(phone: Phone) -> Non
             phone.broker.redeem(found.id, found.request.content_digest, found.request.session)
     assert [grant.pattern for grant in phone.broker.grant_store.all()] == ["/own/*"]
     assert elsewhere.session_grants(session.request.session) == ()
-    assert phone.broker.get(own.id).state is State.APPROVED
+    assert phone.broker.get(own.id).state is ApprovalState.APPROVED
     assert phone.events[-1] == ("unpaired", "phone", "2 unused and 1 standing approvals ended")
     assert phone.devices.unpair(phone.device.id) is None
 
@@ -259,7 +259,7 @@ def test_an_answer_on_its_way_while_its_device_is_unpaired_does_not_count(phone:
             device=phone.device.id,
             device_name="phone",
         )
-    assert phone.broker.get(opened.id).state is State.OPEN
+    assert phone.broker.get(opened.id).state is ApprovalState.OPEN
     assert phone.broker.grant_store.all() == ()
 
 

@@ -21,9 +21,9 @@ from skillhouse.approval import (
     Answer,
     ApprovalError,
     ApprovalRequest,
+    ApprovalState,
     Devices,
     SignatureError,
-    State,
     signed_headers,
 )
 from skillhouse.approval.signing import WINDOW_SECONDS, secret_bytes
@@ -152,7 +152,7 @@ def test_a_yes_on_the_command_line_is_none_to_a_call_for_the_page(tmp_path: Path
                 said(broker, opened.id, channel=channel)
         with pytest.raises(ApprovalError, match="not possible"):
             said(broker, opened.id, Answer.ALWAYS, channel="page")
-        assert said(broker, opened.id, channel="page").state is State.APPROVED
+        assert said(broker, opened.id, channel="page").state is ApprovalState.APPROVED
 
 
 def test_what_a_command_names_is_read_without_end_or_wait(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ class Phone:
             now_seconds=self.clock.now,
         )
 
-    def state(self) -> State:
+    def state(self) -> ApprovalState:
         return self.broker.get(self.opened.id).state
 
 
@@ -426,7 +426,7 @@ def phone(tmp_path: Path) -> Phone:
 def test_a_paired_device_answers_what_signs(phone: Phone) -> None:
     body = phone.body()
     found = phone.devices.answer(phone.broker, phone.signed(body), body)
-    assert (found.state, found.by, found.channel) == (State.APPROVED, "local", "device")
+    assert (found.state, found.by, found.channel) == (ApprovalState.APPROVED, "local", "device")
 
 
 def test_a_message_that_is_not_the_device_s_is_not_taken(phone: Phone) -> None:
@@ -450,7 +450,7 @@ def test_a_message_that_is_not_the_device_s_is_not_taken(phone: Phone) -> None:
         with pytest.raises(SignatureError) as caught:
             phone.devices.answer(phone.broker, headers, sent)
         assert caught.value.code == code
-    assert phone.state() is State.OPEN
+    assert phone.state() is ApprovalState.OPEN
 
 
 def test_an_old_or_repeated_message_is_not_taken(phone: Phone) -> None:
@@ -472,7 +472,7 @@ def test_an_old_or_repeated_message_is_not_taken(phone: Phone) -> None:
     with pytest.raises(SignatureError) as caught:
         phone.devices.answer(phone.broker, phone.signed(body, message_id="m3"), body)
     assert caught.value.code == "wrong"
-    assert phone.state() is State.OPEN
+    assert phone.state() is ApprovalState.OPEN
 
 
 def test_a_device_of_one_user_does_not_answer_for_another(phone: Phone) -> None:

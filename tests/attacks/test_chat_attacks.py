@@ -26,14 +26,14 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from skillhouse.approval import State
+from skillhouse.approval import ApprovalState
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat import bounds
 from skillhouse.frontends.chat.commands import Commands
-from skillhouse.frontends.chat.conversation import Conversation
+from skillhouse.frontends.chat.conversation import ChatConversation
 from skillhouse.frontends.chat.logs import shown_logs
-from skillhouse.frontends.chat.models import Found, Wanted, model_of
+from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.runtime import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
@@ -138,7 +138,7 @@ def test_a_model_can_neither_type_commands_nor_ask_in_the_gates_name(tmp_path: P
         first = anyio.run(typed)
         assert first is not None
         asked = house.approvals.get(first.pending[0])
-        assert asked.state is State.OPEN
+        assert asked.state is ApprovalState.OPEN
         assert not house.safeguards.tiers.stopped_reason
         assert len(script.sent) == 3
     assert written(tmp_path) is None
@@ -197,9 +197,9 @@ def test_an_answer_without_an_end_is_ended(
     with open_house(tmp_path) as house:
         endless = Endless(what)
         conversation, _ = talk(house, Script())
-        conversation = Conversation(
+        conversation = ChatConversation(
             house,
-            Found(model=endless.model),
+            UsableModel(model=endless.model),
             Screen(io.StringIO(), io.StringIO()),
             session_id="s1",
             known=KnownSecrets(),
@@ -258,7 +258,7 @@ def asked(house: Skillhouse, wanted: Wanted, environment: dict[str, str], *promp
     found = model_of(wanted, environment)
     known = KnownSecrets(found.secrets)
     screen = Screen(out, out)
-    return run(Conversation(house, found, screen, session_id="s1", known=known), *prompts)
+    return run(ChatConversation(house, found, screen, session_id="s1", known=known), *prompts)
 
 
 def test_a_line_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

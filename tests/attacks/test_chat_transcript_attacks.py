@@ -28,8 +28,8 @@ from pydantic_ai.models.function import FunctionModel
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, StateError, make_private
-from skillhouse.frontends.chat.conversation import Conversation
-from skillhouse.frontends.chat.models import Found, Wanted, model_of
+from skillhouse.frontends.chat.conversation import ChatConversation
+from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
 from skillhouse.frontends.chat.restoring import restored
 from skillhouse.frontends.chat.resuming import wanted
 from skillhouse.frontends.chat.screen import Screen
@@ -111,9 +111,9 @@ def test_a_forged_activation_grants_nothing(tmp_path: Path) -> None:
         kept, path = forged(tmp_path, {"kind": "activations", "activations": data})
         transcript, found = kept.resume(path)
         script = Script(LOAD, "waits")
-        conversation = Conversation(
+        conversation = ChatConversation(
             house,
-            Found(model=script.model),
+            UsableModel(model=script.model),
             Screen(io.StringIO(), io.StringIO()),
             session_id="s1",
             transcript=transcript,
@@ -152,9 +152,9 @@ def test_a_call_without_a_result_is_not_made_at_the_next_start(tmp_path: Path) -
         script = Script("ok", "ok")
         for _ in range(2):
             transcript, found = kept.resume(path)
-            conversation = Conversation(
+            conversation = ChatConversation(
                 house,
-                Found(model=script.model),
+                UsableModel(model=script.model),
                 Screen(io.StringIO(), io.StringIO()),
                 session_id="s1",
                 transcript=transcript,
@@ -257,9 +257,9 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     write = ("write", {"path": "a", "content": SECRET})
     with open_house(tmp_path) as house:
         script = Script(read, write, f"it is {SECRET}", "started")
-        conversation = Conversation(
+        conversation = ChatConversation(
             house,
-            Found(model=script.model),
+            UsableModel(model=script.model),
             Screen(io.StringIO(), io.StringIO()),
             session_id="s1",
             transcript=transcript,

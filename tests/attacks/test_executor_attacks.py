@@ -28,7 +28,7 @@ import pytest
 from skillhouse.cells import Capabilities, CellResult, Executor, RpcError
 from skillhouse.cells.call_channel import MESSAGES
 from skillhouse.cells.cell import CELL_LIMITS
-from skillhouse.sandbox import Level, Limits, SandboxStatus, SandboxUnavailableError
+from skillhouse.sandbox import Limits, SandboxLevel, SandboxStatus, SandboxUnavailableError
 from skillhouse.sandbox.guard import OPEN_FILES
 from tests.attacks.naive import (
     fate,
@@ -97,7 +97,7 @@ def tries(*statements: str) -> str:
 
 
 def test_34_fork_bomb(lab: Lab):
-    if lab.status.level is Level.RLIMITS and os.geteuid() == 0:
+    if lab.status.level is SandboxLevel.RLIMITS and os.geteuid() == 0:
         pytest.skip("rlimits do not hold for the superuser, and are not offered to him")
     bounded = """
 for _ in range(150):
@@ -280,7 +280,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_43_forged_messages(tmp_path: Path, need: Any, name: str):
-    lab = Lab(status_of(Level.CGROUP, need), tmp_path)
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     forgery, naive_fate = FORGERIES[name]
     assert fate(sent(f"{textwrap.dedent(FRAME)}{forgery}")) == naive_fate
     source = f"{textwrap.dedent(FRAME)}{forgery}\ntime.sleep(60)\n"
@@ -884,7 +884,7 @@ def alive(pid: int) -> bool:
 
 
 def test_58_no_sandbox_means_no_code(tmp_path: Path, lab: Lab, monkeypatch):
-    gone = SandboxStatus(level=Level.NONE, reasons=("bubblewrap is not installed",))
+    gone = SandboxStatus(level=SandboxLevel.NONE, reasons=("bubblewrap is not installed",))
     with pytest.raises(SandboxUnavailableError):
         Executor(gone, state=tmp_path)
     # A program in bubblewrap's place that says that all is well.

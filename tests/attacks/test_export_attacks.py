@@ -24,10 +24,10 @@ from skillhouse.runtime.export import (
     Action,
     Exporter,
     ExportError,
+    ExportRequest,
+    ExportState,
     Form,
     Item,
-    Request,
-    State,
     difference,
 )
 from skillhouse.runtime.export.copying import copy_tree
@@ -56,12 +56,12 @@ class Place:
 
     def export(self, name: str = "notes", client: str = "codex", **more: object) -> Item:
         self.house.refresh()
-        request = Request(references=(name,), clients=(client,), **more)  # type: ignore[arg-type]
+        request = ExportRequest(references=(name,), clients=(client,), **more)  # type: ignore[arg-type]
         (item,) = Exporter(self.house).export(request)
         return item
 
     def remove(self, name: str = "notes", **more: object) -> Item:
-        request = Request(references=(name,), **more)  # type: ignore[arg-type]
+        request = ExportRequest(references=(name,), **more)  # type: ignore[arg-type]
         (item,) = Exporter(self.house).remove(request)
         return item
 
@@ -90,7 +90,7 @@ def test_a_link_in_a_skill_does_not_bring_what_it_leads_to(place: Place, tmp_pat
     naive_export(place.source, tmp_path / "naive")
     assert SECRET in everything_below(tmp_path / "naive")
     item = place.export()
-    assert (item.state, "a symbolic link in a skill" in item.reason) == (State.REFUSED, True)
+    assert (item.state, "a symbolic link in a skill" in item.reason) == (ExportState.REFUSED, True)
     assert not (place.home / ".agents").exists()
 
 
@@ -98,7 +98,7 @@ def test_a_directory_that_is_a_link_is_not_walked(place: Place, tmp_path: Path) 
     (place.source / "references").symlink_to(place.secret.parent)
     naive_export(place.source, tmp_path / "naive")
     assert SECRET in everything_below(tmp_path / "naive")
-    assert place.export().state is State.REFUSED
+    assert place.export().state is ExportState.REFUSED
 
 
 def test_a_file_swapped_for_a_link_while_it_is_copied_is_not_followed(
@@ -131,7 +131,7 @@ def test_a_huge_skill_is_refused_before_it_is_written(place: Place) -> None:
     for number in range(TREE_MAX_FILES):
         (place.source / f"{number}.md").write_text("x")
     item = place.export()
-    assert (item.state, "more than 1000 files" in item.reason) == (State.REFUSED, True)
+    assert (item.state, "more than 1000 files" in item.reason) == (ExportState.REFUSED, True)
     for number in range(TREE_MAX_FILES):
         (place.source / f"{number}.md").unlink()
     with open(place.source / "big", "wb") as file:
@@ -169,8 +169,8 @@ def test_a_hostile_name_is_never_a_path(place: Place, name: str) -> None:
     naive = os.path.normpath("/skills/../../../evil")
     assert not naive.startswith("/skills/")
     place.house.refresh()
-    for item in Exporter(place.house).export(Request(everything=True, clients=("codex",))):
-        assert item.skill == "user:notes" or item.state is State.REFUSED, item
+    for item in Exporter(place.house).export(ExportRequest(everything=True, clients=("codex",))):
+        assert item.skill == "user:notes" or item.state is ExportState.REFUSED, item
     folder = place.home / ".agents/skills"
     assert os.listdir(folder) == ["notes"]
     assert sorted(path for path in place.home.rglob("*") if "evil" in path.name) == before
@@ -190,10 +190,10 @@ def test_a_foreign_file_or_dangling_link_of_the_same_name_survives(place: Place)
     folder = place.home / ".agents/skills"
     folder.mkdir(parents=True)
     (folder / "notes").write_text("a file")
-    assert place.export(force=True).state is State.FOREIGN
+    assert place.export(force=True).state is ExportState.FOREIGN
     (folder / "notes").unlink()
     (folder / "notes").symlink_to(place.home / "nowhere")
-    assert place.export(force=True).state is State.FOREIGN
+    assert place.export(force=True).state is ExportState.FOREIGN
     assert not (place.home / "nowhere").exists()
 
 
@@ -205,7 +205,10 @@ def test_a_projects_folder_that_leads_out_is_not_written_through(place: Place) -
     assert (place.secret.parent / "notes").is_dir()
     shutil.rmtree(place.secret.parent / "notes")
     item = place.export(client="claude-code", where="project")
-    assert (item.state, "a link leads out of the project" in item.reason) == (State.REFUSED, True)
+    assert (item.state, "a link leads out of the project" in item.reason) == (
+        ExportState.REFUSED,
+        True,
+    )
     assert os.listdir(place.secret.parent) == ["id"]
 
 
@@ -280,7 +283,7 @@ def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
     write_skill(place.project / ".skillhouse/skills/deploy")
     place.house.trusting.trust()
     item = place.export("deploy", form=Form.LINK)
-    assert (item.state, "not linked" in item.reason) == (State.REFUSED, True)
+    assert (item.state, "not linked" in item.reason) == (ExportState.REFUSED, True)
 
 
 def test_without_a_log_nothing_is_written(place: Place) -> None:

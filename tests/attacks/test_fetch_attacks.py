@@ -15,10 +15,10 @@ import pytest
 from anyio.abc import SocketStream
 
 from skillhouse.net import (
+    HttpResponse,
     NetError,
     NetLimits,
     NetPolicy,
-    Response,
     Route,
     SecretBinding,
     fetch,
@@ -32,7 +32,7 @@ in_thread = anyio.to_thread.run_sync
 SECRET = SecretBinding(name="KEY", value="s3cr3t-T0KEN+value", hosts=("https://allowed.com",))
 
 
-def code_of(fetching: Callable[[], Awaitable[Response]]) -> str:
+def code_of(fetching: Callable[[], Awaitable[HttpResponse]]) -> str:
     """Return why a fetch did not come to an answer, or "answered"."""
 
     async def main() -> str:

@@ -14,7 +14,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import ExtensionSettings, Skillhouse, configured
-from skillhouse.sandbox import Level, detect
+from skillhouse.sandbox import SandboxLevel, detect
 from skillhouse.skill import Extensions, find_commands, substitute
 from skillhouse.tools import ToolResult
 from tests.profiles.houses import house_under, rule
@@ -334,7 +334,7 @@ def test_arguments_that_would_fill_the_memory_are_refused(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_each_command_is_a_call_in_the_sandbox(tmp_path: Path, need: Any) -> None:
-    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
     write(tmp_path, "fix", body="Said: !`echo hello $0`\n")
     with house_under(
         tmp_path, "default", ALLOW_EXEC, roots=[tmp_path / "skills"], extensions=ON
@@ -346,7 +346,7 @@ def test_each_command_is_a_call_in_the_sandbox(tmp_path: Path, need: Any) -> Non
 
 @pytest.mark.slow
 def test_an_answer_holds_for_the_command_that_was_asked_about(tmp_path: Path, need: Any) -> None:
-    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
     write(tmp_path, "fix", body="Said: !`echo hello $0`\n")
     config = configured(make_places(tmp_path))
     with Skillhouse(config, roots=[tmp_path / "skills"], extensions=ON) as house:

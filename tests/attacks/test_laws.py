@@ -28,7 +28,7 @@ from skillhouse.permission import (
     decide,
     matches,
 )
-from skillhouse.sandbox import Completed, Level, SandboxProfile
+from skillhouse.sandbox import Completed, SandboxLevel, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
     EvaluatedPermission,
@@ -254,7 +254,7 @@ def test_a_log_of_plain_lines_does_not_find_it(log: Path) -> None:
 class Recorder:
     """A launcher that remembers what it was to run."""
 
-    level = Level.CGROUP
+    level = SandboxLevel.CGROUP
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, ...]] = []

@@ -23,7 +23,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 
-from skillhouse.approval import State
+from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.floor import StateError, make_private
 from skillhouse.frontends.mcp.eliciting import Client as Asked
@@ -80,7 +80,7 @@ def refuses(inside: Inside, state: str, tool: str = "write", **more: Any) -> Non
 
     talk(inside, work, **more)
     assert not (inside.project / "a.txt").exists()
-    assert all(found.state is State.OPEN for found in inside.house.approvals.latest())
+    assert all(found.state is ApprovalState.OPEN for found in inside.house.approvals.latest())
 
 
 def test_a_state_is_used_once(inside: Inside) -> None:
@@ -238,7 +238,7 @@ def test_an_answer_without_a_state_answers_nothing(inside: Inside) -> None:
     talk(inside, work)
     assert not (inside.project / "a.txt").exists()
     [found] = inside.house.approvals.latest()
-    assert found.state is State.OPEN
+    assert found.state is ApprovalState.OPEN
 
 
 def test_a_file_that_changes_after_the_question_is_not_overwritten(inside: Inside) -> None:

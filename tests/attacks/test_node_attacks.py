@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from skillhouse.cells import Executor
-from skillhouse.sandbox import Level, Limits
+from skillhouse.sandbox import Limits, SandboxLevel
 from tests.cells.lab import Lab, make, status_of
 from tests.sandbox.places import LEVELS, own, still_running
 
@@ -84,7 +84,7 @@ def test_a_bomb_ends_with_its_call(lab: Lab, name: str):
 
 
 def test_34_fork_bomb(lab: Lab):
-    if lab.status.level is Level.RLIMITS and os.geteuid() == 0:
+    if lab.status.level is SandboxLevel.RLIMITS and os.geteuid() == 0:
         pytest.skip("rlimits do not hold for the superuser, and are not offered to him")
     body = "for (let n = 0; n < N; n += 1) spawn('sleep', ['2']).on('error', () => {}); return N;"
     assert naive(lab, body.replace("N", "100")) == 100

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
-from skillhouse.sandbox import Launcher, Level
+from skillhouse.sandbox import Launcher, SandboxLevel
 from tests.sandbox.places import (
     LEVELS,
     launcher_at,
@@ -279,7 +279,7 @@ def test_a_memory_bomb_of_many_processes(launcher: Launcher, workspace: Path, ne
     script = f"for i in 1 2 3 4 5 6 7 8; do {one} & done; wait"
     done = sh(launcher, workspace, script, memory_bytes=100 * MIB)
     assert done.stdout.count(b"survived") <= 2
-    if launcher.level is Level.RLIMITS:
+    if launcher.level is SandboxLevel.RLIMITS:
         assert done.limit == "memory"
 
 

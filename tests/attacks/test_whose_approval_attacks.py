@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 from starlette.testclient import TestClient
 
-from skillhouse.approval import Answer, ApprovalBroker, State
+from skillhouse.approval import Answer, ApprovalBroker, ApprovalState
 from skillhouse.approval.webhook import question_value
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
@@ -250,7 +250,7 @@ def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
         assert (stolen.status, "another client" in stolen.content) == ("denied", True)
         assert call(origin_digest, client="other").status == "pending"
         assert call(origin_digest, channel="cli").status == "pending"
-        assert origin_digest.approvals.get(asked.approval_id).state is State.APPROVED
+        assert origin_digest.approvals.get(asked.approval_id).state is ApprovalState.APPROVED
         assert call(origin_digest).status == "ok"
 
 

@@ -9,11 +9,11 @@ import pytest
 from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit import chain as chaining
 from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, checkpoint_path, read_checkpoints
-from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.keys import LogKeys, read_keys
 from tests.audit.logs import intent, refusal
 
 
-def keys_of(path: Path) -> Keys:
+def keys_of(path: Path) -> LogKeys:
     keys = read_keys(path, None)
     assert keys is not None
     return keys

@@ -23,7 +23,7 @@ from skillhouse.audit import (
     AuditRecord,
     Confirmation,
     DecidedPermission,
-    Transaction,
+    TransactionEntry,
     read_records,
     verify_log,
 )
@@ -443,7 +443,7 @@ ALL_FIELDS = AuditDraft(
         latency_ms=1_000,
         approval="a1",
     ),
-    transaction=Transaction(
+    transaction=TransactionEntry(
         tx_hash="0x" + "0f" * 32, chain_id=1, block_number=2, gas_used="21000", gas_price="9" * 30
     ),
 )

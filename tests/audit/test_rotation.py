@@ -20,13 +20,13 @@ from skillhouse.audit import (
     AuditError,
     AuditLog,
     Retention,
-    Transaction,
+    TransactionEntry,
     find_record,
     read_records,
     verify_log,
 )
 from skillhouse.audit.archives import archive_directory, archives_of, pack_archive
-from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.keys import LogKeys, read_keys
 from skillhouse.audit.lines import open_lines
 from skillhouse.audit.retention import tidy
 from tests.audit.logs import START, finished, in_process, intent, outcome, refusal
@@ -69,7 +69,7 @@ def names(path: Path) -> list[str]:
     return [archive.path.name for archive in archives_of(path)]
 
 
-def keys_of(path: Path) -> Keys:
+def keys_of(path: Path) -> LogKeys:
     keys = read_keys(path, None)
     assert keys is not None
     return keys
@@ -354,7 +354,7 @@ PERMANENT: dict[str, dict[str, Any]] = {
     "tier one": {"tier": "1"},
     "escalated to one": {"tier": "2", "effective_tier": "1"},
     "signing": {"security_level": "sign"},
-    "transaction": {"transaction": Transaction(tx_hash="0x" + "0f" * 32)},
+    "transaction": {"transaction": TransactionEntry(tx_hash="0x" + "0f" * 32)},
 }
 
 
@@ -374,7 +374,7 @@ def aged(path: Path, clock: Days) -> dict[str, str]:
     # An outcome in the file after that of its intent.
     over = log.append(intent("late"), durable=True)
     clock.now += DAY
-    sent = Transaction(tx_hash="0x1")
+    sent = TransactionEntry(tx_hash="0x1")
     log.append(dataclasses.replace(outcome(over.id, tool="late"), transaction=sent), durable=True)
     ids["late"] = over.id
     clock.now += DAY

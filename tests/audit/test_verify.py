@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.audit import AuditError, AuditLog, Problem, Verification, verify_log
+from skillhouse.audit import AuditError, AuditLog, LogProblem, Verification, verify_log
 from skillhouse.audit.head import head_path
 from skillhouse.audit.keys import key_path
 from tests.audit.logs import Change, intent, log_at, outcome, refusal, small_log
@@ -159,8 +159,8 @@ def test_a_changed_log_says_where(
 def test_the_problem_of_an_edit_stands_at_its_line_alone(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"denied by", b"granted y"))
     assert verify_log(path).problems == (
-        Problem(line=3, code="record-changed", message="the record does not fit its hash"),
-        Problem(line=4, code="sequence", message="expected record 3, got 4"),
+        LogProblem(line=3, code="record-changed", message="the record does not fit its hash"),
+        LogProblem(line=4, code="sequence", message="expected record 3, got 4"),
     )
 
 
@@ -192,7 +192,7 @@ def test_a_side_file_that_a_crash_left_behind_is_a_note(tmp_path: Path) -> None:
     message = "the side file is behind by 2 records after a crash"
     assert (found.problems, found.notes) == (
         (),
-        (Problem(line=0, code="head-behind", message=message),),
+        (LogProblem(line=0, code="head-behind", message=message),),
     )
     # The next append goes on from the log, and the side file is right again.
     log.append(refusal(), durable=True)

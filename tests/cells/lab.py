@@ -15,7 +15,7 @@ import pytest
 
 from skillhouse.cells import CellResult, CellSpec, Executor, RpcError
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import Level, SandboxStatus, detect
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from tests.sandbox.places import LEVELS
 
 T = TypeVar("T")
@@ -68,14 +68,14 @@ def make(place: Path, source: str, *, language: str = "python", **options: Any) 
     )
 
 
-def status_of(level: Level, need: Callable[[object, str], None]) -> SandboxStatus:
+def status_of(level: SandboxLevel, need: Callable[[object, str], None]) -> SandboxStatus:
     """Return the status of exactly this level, or skip the test (see `places.launcher_at`)."""
 
     async def find() -> SandboxStatus:
         return await detect(most=level)
 
     status = anyio.run(find)
-    if level is Level.RLIMITS and os.geteuid() == 0:
+    if level is SandboxLevel.RLIMITS and os.geteuid() == 0:
         return SandboxStatus(level=level)
     need(status.level is level, f"no sandbox {level}: {'; '.join(status.reasons)}")
     return status

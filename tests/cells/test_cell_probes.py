@@ -17,8 +17,8 @@ from skillhouse.cells.cell_probes import installed
 from skillhouse.sandbox import (
     Completed,
     Launcher,
-    Level,
     SandboxError,
+    SandboxLevel,
     SandboxProfile,
     SandboxStatus,
     bubblewrap,
@@ -60,7 +60,7 @@ PROBES = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_probe_passes_at_each_level(level: Level, tmp_path: Path, need: Any):
+def test_every_probe_passes_at_each_level(level: SandboxLevel, tmp_path: Path, need: Any):
     skip_unlimited(launcher_at(level, need, tmp_path))
     status = anyio.run(lambda: self_test(most=level))
     assert [probe for probe in status.probes if not probe.passed] == []
@@ -105,11 +105,11 @@ def test_a_hole_is_found_and_leaves_no_level(
     need: Any,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    launcher = launcher_at(Level.CGROUP, need, tmp_path)
+    launcher = launcher_at(SandboxLevel.CGROUP, need, tmp_path)
     monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
     monkeypatch.setattr(ROOM, "launcher_for", lambda status: Weak(launcher, change))
     status = anyio.run(self_test)
-    assert status.level is Level.NONE
+    assert status.level is SandboxLevel.NONE
     assert failed in {probe.name for probe in status.probes if not probe.passed}
     assert any(failed in reason for reason in status.reasons)
     assert status.hint
@@ -149,7 +149,7 @@ def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
     need: Any,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need(anyio.run(detect).level is SandboxLevel.CGROUP, "no control groups")
     need(language in installed(), "no Node.js")
     monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
     if options:
@@ -157,7 +157,7 @@ def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
     else:
         monkeypatch.setattr(python_cell, "writable", lambda limits: ())
     status = anyio.run(self_test)
-    assert status.level is Level.NONE
+    assert status.level is SandboxLevel.NONE
     found = {probe.name for probe in status.probes if not probe.passed}
     assert f"{language}_cell_{failed}" in found
 
@@ -165,11 +165,11 @@ def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
 def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
     tmp_path: Path, need: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    need(anyio.run(detect).level is Level.CGROUP, "no control groups")
+    need(anyio.run(detect).level is SandboxLevel.CGROUP, "no control groups")
     need("javascript" in installed(), "no Node.js")
     monkeypatch.setattr(bubblewrap_cell, "node_program", lambda: "/usr/bin/false")
     status = anyio.run(self_test)
-    assert status.level is Level.CGROUP
+    assert status.level is SandboxLevel.CGROUP
     assert [probe.name for probe in status.probes if not probe.passed] == ["javascript_cell_starts"]
     (reason,) = status.reasons
     assert "javascript_cell_starts: crashed: " in reason
@@ -188,17 +188,17 @@ def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
 
 
 def test_a_launcher_that_cannot_start_leaves_no_level(monkeypatch: pytest.MonkeyPatch, need: Any):
-    need(anyio.run(detect).level is not Level.NONE, "no sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no sandbox")
 
     class Broken:
-        level = Level.CGROUP
+        level = SandboxLevel.CGROUP
 
         async def run(self, *given: Any, **named: Any) -> Completed:
             raise SandboxError("sandbox-failed", "bwrap: setting up uid map: Permission denied")
 
     monkeypatch.setattr(ROOM, "launcher_for", lambda status: Broken())
     status = anyio.run(self_test)
-    assert (status.level, status.probes) == (Level.NONE, ())
+    assert (status.level, status.probes) == (SandboxLevel.NONE, ())
     assert "user namespaces" in status.hint
 
 
@@ -221,7 +221,7 @@ def around(tmp_path: Path) -> Surroundings:
     )
 
 
-def find(around: Surroundings, most: Level = Level.CGROUP) -> SandboxStatus:
+def find(around: Surroundings, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
     return anyio.run(lambda: detect(most=most, around=around))
 
 
@@ -239,7 +239,7 @@ def test_each_thing_that_is_missing_is_named_with_the_way_to_get_it(
     )
     for change, reason, hint in changes:
         status = find(dataclasses.replace(around, **change))
-        assert (status.level, status.reasons) == (Level.NONE, (reason,))
+        assert (status.level, status.reasons) == (SandboxLevel.NONE, (reason,))
         assert hint in status.hint
 
 
@@ -253,21 +253,23 @@ def test_an_old_bubblewrap_is_none(around: Surroundings, script: str, got: str):
 
 def test_without_control_groups_there_are_rlimits(around: Surroundings):
     status = find(around)
-    assert status.level is Level.RLIMITS
+    assert status.level is SandboxLevel.RLIMITS
     assert "systemd-run" in status.hint
 
 
 def test_rlimits_are_not_offered_to_the_superuser(around: Surroundings):
     for most in LEVELS:
         status = find(dataclasses.replace(around, superuser=True), most=most)
-        assert status.level is Level.NONE
+        assert status.level is SandboxLevel.NONE
         assert "superuser" in status.reasons[-1]
         assert "as a user of its own" in status.hint
 
 
 def test_only_the_operator_lowers_the_level(around: Surroundings):
-    assert find(around, most=Level.RLIMITS).reasons == ("the operator wants no control groups",)
-    assert find(around, most=Level.NONE).level is Level.NONE
+    assert find(around, most=SandboxLevel.RLIMITS).reasons == (
+        "the operator wants no control groups",
+    )
+    assert find(around, most=SandboxLevel.NONE).level is SandboxLevel.NONE
 
 
 def test_user_namespaces_that_are_forbidden_are_seen(
@@ -277,7 +279,7 @@ def test_user_namespaces_that_are_forbidden_are_seen(
     switch.parent.mkdir(parents=True)
     switch.write_text("1\n")
     status = find(around)
-    assert status.level is Level.NONE
+    assert status.level is SandboxLevel.NONE
     assert status.reasons == (
         "kernel.apparmor_restrict_unprivileged_userns forbids user namespaces",
     )

@@ -14,7 +14,7 @@ import pytest
 from skillhouse.cells import CellResult, Executor, RpcError, wrap_failure, wrap_result
 from skillhouse.cells.cell import CALLS_PER_CELL
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox import Level, SandboxError, SandboxStatus, SandboxUnavailableError
+from skillhouse.sandbox import SandboxError, SandboxLevel, SandboxStatus, SandboxUnavailableError
 from tests.cells.lab import Lab, lab, make, until
 from tests.sandbox.places import own, running
 
@@ -311,7 +311,7 @@ def test_arguments_that_are_no_json_are_the_callers_error(lab: Lab):
 
 
 def test_without_a_sandbox_no_code_is_run(tmp_path: Path):
-    status = SandboxStatus(level=Level.NONE, reasons=("none",), hint="install it")
+    status = SandboxStatus(level=SandboxLevel.NONE, reasons=("none",), hint="install it")
     with pytest.raises(SandboxUnavailableError, match="install it"):
         Executor(status, state=tmp_path)
 

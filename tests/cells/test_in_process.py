@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from skillhouse.cells import CellResult, CellSpec, InProcessRunner
-from skillhouse.sandbox import Level, SandboxError
+from skillhouse.sandbox import SandboxError, SandboxLevel
 from tests.cells.lab import Core, Lab, make, status_of
 
 SOURCE = """
@@ -55,7 +55,7 @@ def test_the_same_code_says_the_same_in_this_process_and_in_a_cell(tmp_path: Pat
     spec, core = spec_of(tmp_path), Core()
     here = call(spec, "price", core)
     assert here.kind == "ok"
-    lab = Lab(status_of(Level.CGROUP, need), tmp_path)
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     there = lab.call(spec, "price", arguments={"coin": "x"}, meta={"callId": "1"})
     assert (here.kind, here.value) == (there.kind, there.value)
     assert (core.asked, core.logged, core.told) == (lab.core.asked, lab.core.logged, lab.core.told)

@@ -18,8 +18,8 @@ from skillhouse.cells.rpc import (
     PARSE_ERROR,
     VALUES,
     Frames,
-    Request,
-    Response,
+    RpcRequest,
+    RpcResponse,
     error_value,
     framed,
     message,
@@ -105,23 +105,26 @@ def test_a_frame_that_announces_too_much_is_refused_before_it_is_there(length: i
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (request_value("m", {"a": 1}, id=1), Request(method="m", params={"a": 1}, id=1)),
-        (request_value("m", [1]), Request(method="m", params=[1], id=None, is_notification=True)),
+        (request_value("m", {"a": 1}, id=1), RpcRequest(method="m", params={"a": 1}, id=1)),
+        (
+            request_value("m", [1]),
+            RpcRequest(method="m", params=[1], id=None, is_notification=True),
+        ),
         (
             {"jsonrpc": "2.0", "method": "m", "id": None},
-            Request(method="m", params=None, id=None),
+            RpcRequest(method="m", params=None, id=None),
         ),
-        (result_value("x", None), Response(id="x")),
+        (result_value("x", None), RpcResponse(id="x")),
     ],
 )
-def test_messages_are_told_apart(value: Any, expected: Request | Response):
+def test_messages_are_told_apart(value: Any, expected: RpcRequest | RpcResponse):
     assert message(value) == expected
 
 
 def test_an_error_keeps_its_code_text_and_reason():
     sent = RpcError(-32001, "stale", reason="stale_capability")
     got = message(error_value(7, sent))
-    assert isinstance(got, Response)
+    assert isinstance(got, RpcResponse)
     assert got.error is not None
     assert got.error.value() == sent.value()
 

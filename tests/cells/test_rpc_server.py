@@ -26,7 +26,7 @@ from skillhouse.cells import (
     core_methods,
     executor_methods,
 )
-from skillhouse.sandbox import Level
+from skillhouse.sandbox import SandboxLevel
 from tests.cells.lab import Core, Lab, make, status_of
 
 TOKEN = "token-of-the-executor"
@@ -230,7 +230,7 @@ class Tools:
 @pytest.mark.slow
 @pytest.mark.req("S002-16", "S002-17", "S002-18", "S002-19", "S002-21", "S002-22")
 def test_a_core_and_an_executor_in_two_places(tmp_path: Path, need: Any):
-    lab = Lab(status_of(Level.CGROUP, need), tmp_path)
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     core, capabilities = Core(), Capabilities()
     shelf = Tools(make(tmp_path, SOURCE))
     found: dict[str, Any] = {}

@@ -25,7 +25,7 @@ from skillhouse.cells import (
     wrap_failure,
     wrap_result,
 )
-from skillhouse.sandbox import Level
+from skillhouse.sandbox import SandboxLevel
 from tests.cells.lab import Core, Lab, make, status_of
 
 SOURCE = """
@@ -115,7 +115,7 @@ async def answered(methods: Mapping[str, Method], name: str, /, **params: Any) -
 @pytest.mark.req("S002-9", "S002-93")
 def test_every_form_gives_the_same_results(form: str, tmp_path: Path, need: Any) -> None:
     # Without a container engine this is the container's program; see `tests/test_containers.py`.
-    level = Level.RLIMITS if form == "rlimits" else Level.CGROUP
+    level = SandboxLevel.RLIMITS if form == "rlimits" else SandboxLevel.CGROUP
     lab = Lab(status_of(level, need), tmp_path)
     spec = make(tmp_path, SOURCE)
 
@@ -138,7 +138,7 @@ def test_every_form_gives_the_same_results(form: str, tmp_path: Path, need: Any)
 
 @pytest.mark.req("S002-120")
 def test_the_tables_of_both_sides_are_complete(tmp_path: Path, need: Any) -> None:
-    lab = Lab(status_of(Level.CGROUP, need), tmp_path)
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     core, capabilities = Core(), Capabilities()
     shelf = Tools(make(tmp_path, SOURCE))
 
@@ -230,7 +230,7 @@ class Timed(asyncio.SelectorEventLoop):
 @pytest.mark.parametrize("tool", ["echo", "raises"])
 @pytest.mark.req("S002-79")
 def test_no_timer_is_left_after_a_call(tool: str, tmp_path: Path, need: Any) -> None:
-    lab = Lab(status_of(Level.CGROUP, need), tmp_path)
+    lab = Lab(status_of(SandboxLevel.CGROUP, need), tmp_path)
     spec = make(tmp_path, SOURCE)
 
     async def main() -> tuple[int, list[asyncio.TimerHandle]]:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
-from skillhouse.discovery.snapshot import CACHE_FILE, ROOTS_KEPT, Snapshot, Snapshots
+from skillhouse.discovery.snapshot import CACHE_FILE, ROOTS_KEPT, ScanSnapshots, Snapshot
 from skillhouse.skill import SkillIndex
 from tests.discovery.trees import (
     everything,
@@ -234,7 +234,7 @@ def test_an_index_that_another_process_holds_is_not_waited_for_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
     monkeypatch.setattr("skillhouse.store.store.BUSY_SECONDS", 0.01)
-    snapshots = Snapshots(tmp_path)
+    snapshots = ScanSnapshots(tmp_path)
     snapshots.put("root", Snapshot(b"observed", b"entries"))
     with closing(sqlite3.connect(tmp_path / CACHE_FILE, isolation_level=None)) as other:
         other.execute(f"BEGIN {lock}")
@@ -245,11 +245,11 @@ def test_an_index_that_another_process_holds_is_not_waited_for_twice(
         assert snapshots.fault is not None
         assert snapshots.get("root") is None
         other.execute("ROLLBACK")
-    assert Snapshots(tmp_path).get("root") == Snapshot(b"observed", b"entries")
+    assert ScanSnapshots(tmp_path).get("root") == Snapshot(b"observed", b"entries")
 
 
 def test_of_many_roots_the_one_written_longest_ago_is_forgotten(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = ScanSnapshots(tmp_path)
     for number in range(ROOTS_KEPT + 3):
         snapshots.put(f"root {number}", Snapshot(b"observed", b"entries"))
         snapshots.put("root 1", Snapshot(b"observed", b"again"))
@@ -264,7 +264,7 @@ def test_of_many_roots_the_one_written_longest_ago_is_forgotten(tmp_path: Path) 
 
 
 def test_snapshots_that_are_closed_hold_nothing_and_are_no_fault(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = ScanSnapshots(tmp_path)
     snapshots.close()
     snapshots.close()
     snapshots.put("root", Snapshot(b"observed", b"entries"))
@@ -274,7 +274,7 @@ def test_snapshots_that_are_closed_hold_nothing_and_are_no_fault(tmp_path: Path)
 
 
 def test_a_patch_replaces_what_is_small_and_leaves_the_entries(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = ScanSnapshots(tmp_path)
     snapshots.put("root", Snapshot(b"observed", b"entries"))
     snapshots.patch("root", Snapshot(b"later", b"not written", b"patch"))
     assert snapshots.get("root") == Snapshot(b"later", b"entries", b"patch")
@@ -284,7 +284,7 @@ def test_a_patch_replaces_what_is_small_and_leaves_the_entries(tmp_path: Path) -
 
 
 def test_a_patch_to_a_table_that_is_gone_is_a_fault_that_ends_the_use(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = ScanSnapshots(tmp_path)
     without_its_table(tmp_path)
     snapshots.patch("root", Snapshot(b"observed", b"entries", b"patch"))
     assert snapshots.fault is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skillhouse.discovery import Root, discover
-from skillhouse.discovery.walk import Walk
+from skillhouse.discovery.walk import RootWalk
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load
 from tests.discovery.trees import (
     findings,
@@ -238,7 +238,7 @@ def test_the_bound_on_directories_counts_links_and_is_named(tmp_path: Path) -> N
     for number in range(10):
         write_skill(tmp_path / f"s{number}")
         (tmp_path / f"link{number}").symlink_to("nowhere")
-    walk = Walk(str(tmp_path), max_depth=3, max_directories=15, skipped=frozenset())
+    walk = RootWalk(str(tmp_path), max_depth=3, max_directories=15, skipped=frozenset())
     seen: list[str] = []
 
     def look(path: str, name: str, end: str | None) -> bool:

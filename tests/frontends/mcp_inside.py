@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 
 from skillhouse.approval import Answer, Approval
 from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, DENY
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS
@@ -60,7 +60,7 @@ class Inside:
         served = house or self.house
         agent = options.pop("agent", "default")
         who = {"agent": agent, "user": options.pop("user", "local")}
-        return HouseServer(served, Listing(served, agent), **who, **options)
+        return HouseServer(served, ToolListing(served, agent), **who, **options)
 
     @asynccontextmanager
     async def client(

@@ -21,7 +21,7 @@ from mcp_types import CallToolResult, TextContent
 
 from skillhouse.cells import self_test
 from skillhouse.runtime import Locations
-from skillhouse.sandbox import Level
+from skillhouse.sandbox import SandboxLevel
 from tests.runtime.places import make_places
 
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -35,7 +35,7 @@ PATIENCE_SECONDS = 30
 
 def has_sandbox() -> bool:
     """Whether commands can be run here at all."""
-    return anyio.run(self_test).level is not Level.NONE
+    return anyio.run(self_test).level is not SandboxLevel.NONE
 
 
 def environment_of(home: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.guard import HEADERS
-from skillhouse.frontends.http.status import PAGE_SKILLS, Reader
+from skillhouse.frontends.http.status import PAGE_SKILLS, StatusReader
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SkillIndex
@@ -331,7 +331,7 @@ def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):
 
 def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_path: Path):
     now = 100.0
-    reader = Reader(house, lambda: now)
+    reader = StatusReader(house, lambda: now)
     before = len(reader.found().view.visible)
     write_skill(tmp_path / "home/.claude/skills/fresh", description="Quite fresh.")
     assert len(reader.found().view.visible) == before

@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
-from skillhouse.frontends.http.guard import Guard
-from skillhouse.frontends.http.keys import Keys
+from skillhouse.frontends.http.guard import RequestGuard
+from skillhouse.frontends.http.keys import SessionKeys
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import (
     BEARER,
@@ -109,8 +109,8 @@ def test_a_listener_may_answer_more_methods_behind_the_same_guard():
         await send({"type": "http.response.start", "status": 202, "headers": []})
         await send({"type": "http.response.body"})
 
-    keys = Keys(token=TOKEN, session=SESSION, port=PORT)
-    guard = Guard(app, keys=keys, port=PORT, unauthorized=app, methods=("GET", "POST"))
+    keys = SessionKeys(token=TOKEN, session=SESSION, port=PORT)
+    guard = RequestGuard(app, keys=keys, port=PORT, unauthorized=app, methods=("GET", "POST"))
     client = TestClient(guard, f"http://127.0.0.1:{PORT}", headers=BEARER)
     assert client.post("/").status_code == 202
     answer = client.delete("/")

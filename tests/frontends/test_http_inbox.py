@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.approval import Answer, State, signed_headers
+from skillhouse.approval import Answer, ApprovalState, signed_headers
 from skillhouse.approval.signing import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
@@ -64,7 +64,7 @@ def test_a_call_is_decided_on_its_page_and_runs_once(
     moved = client.post(f"/approvals/{asked}", data=form, headers=OURS)
     assert (moved.status_code, moved.headers["location"]) == (303, f"/approvals/{asked}")
     found = house.approvals.get(asked)
-    assert (found.state, found.by, found.channel) == (State.APPROVED, "local", "page")
+    assert (found.state, found.by, found.channel) == (ApprovalState.APPROVED, "local", "page")
     assert house.call_sync(*write).status == "ok"
     closed = client.get(f"/approvals/{asked}").text
     assert "used: once, by local on page" in closed
@@ -80,7 +80,7 @@ def test_a_no_takes_its_words_along(house: Skillhouse, client: TestClient) -> No
     form = form_of(client, opened.id, "no", message="use docs/")
     assert client.post(f"/approvals/{opened.id}", data=form, headers=OURS).status_code == 303
     found = house.approvals.get(opened.id)
-    assert (found.state, found.message) == (State.DENIED, "use docs/")
+    assert (found.state, found.message) == (ApprovalState.DENIED, "use docs/")
 
 
 def test_what_signs_is_decided_here_and_never_for_good(
@@ -96,7 +96,7 @@ def test_what_signs_is_decided_here_and_never_for_good(
     )
     assert (lasting.status_code, "is not possible" in lasting.text) == (409, True)
     client.post(f"/approvals/{opened.id}", data=form, headers=OURS)
-    assert house.approvals.get(opened.id).state is State.APPROVED
+    assert house.approvals.get(opened.id).state is ApprovalState.APPROVED
 
 
 def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: TestClient) -> None:
@@ -107,7 +107,7 @@ def test_nothing_is_shown_or_decided_without_the_key(house: Skillhouse, client: 
         answer = client.get(path, headers=stranger)
         assert (answer.status_code, opened.request.nonce in answer.text) == (401, False)
     assert client.post(f"/approvals/{opened.id}", data=form, headers=stranger).status_code == 401
-    assert house.approvals.get(opened.id).state is State.OPEN
+    assert house.approvals.get(opened.id).state is ApprovalState.OPEN
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_forged_form_decides_nothing(
     foreign = form_of(client, other.id, "once")
     answer = client.post(f"/approvals/{opened.id}", data=foreign, headers=OURS)
     assert answer.status_code == 403
-    assert house.approvals.get(opened.id).state is State.OPEN
+    assert house.approvals.get(opened.id).state is ApprovalState.OPEN
 
 
 def test_a_form_of_an_earlier_start_is_not_taken(house: Skillhouse, client: TestClient) -> None:
@@ -260,9 +260,9 @@ def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -
             f"/approvals/{opened.id}", data={**fields, "answer": answer}, headers=OURS
         )
         assert (taken.status_code, "Claude Code runs this" in taken.text) == (403, True)
-    assert house.approvals.get(opened.id).state is State.OPEN
+    assert house.approvals.get(opened.id).state is ApprovalState.OPEN
     assert client.post(f"/approvals/{opened.id}", data=fields, headers=OURS).status_code == 303
-    assert house.approvals.get(opened.id).state is State.DENIED
+    assert house.approvals.get(opened.id).state is ApprovalState.DENIED
 
 
 def test_a_device_gets_a_token_and_its_answers_are_shown_with_its_name(

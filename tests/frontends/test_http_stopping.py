@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from skillhouse.approval import State
+from skillhouse.approval import ApprovalState
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_inbox import OURS, PORT
@@ -54,7 +54,7 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     moved = client.post(STOP, data=form_on(client, path), headers=OURS)
     assert (moved.status_code, moved.headers["location"]) == (303, STOP)
     assert house.safeguards.tiers.stopped_reason == "on the page (by local)"
-    assert house.approvals.get(asked).state is not State.OPEN
+    assert house.approvals.get(asked).state is not ApprovalState.OPEN
     page = client.get(STOP).text
     assert "0 calls ended." in page
     assert "skillhouse resume" in page

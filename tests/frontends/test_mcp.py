@@ -24,7 +24,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
 from skillhouse.runtime import Skillhouse, configured
@@ -277,7 +277,7 @@ def test_a_file_name_that_is_not_unicode_does_not_end_the_connection(peer: Peer)
 @pytest.mark.parametrize("version", [*HANDSHAKE_VERSIONS, "2026-07-28", "1999-01-01"])
 def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, version: str) -> None:
     house = Skillhouse(configured(peer.places))
-    listing = Listing(house, "default")
+    listing = ToolListing(house, "default")
     server = HouseServer(house, listing, agent="default", user="local")
     greeter = FastHandshake()
     greeter.introduce(listing.instructions())

@@ -18,7 +18,7 @@ from mcp_types import (
     InputRequiredResult,
 )
 
-from skillhouse.approval import Answer, ApprovalSettings, State
+from skillhouse.approval import Answer, ApprovalSettings, ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, SCHEMA, elicitation
 from skillhouse.frontends.mcp.eliciting import Client as Asked
@@ -83,7 +83,7 @@ def test_a_yes_at_the_client_runs_the_call_that_was_shown(inside: Inside, mode: 
     assert "  content: first\n    second" in shown.message
     [approval] = inside.house.approvals.latest()
     assert (approval.state, approval.answer, approval.by, approval.channel) == (
-        State.USED,
+        ApprovalState.USED,
         "once",
         "local",
         "mcp",
@@ -97,7 +97,7 @@ def test_a_no_at_the_client_denies(inside: Inside, mode: str) -> None:
     assert text_of(result).startswith("not approved: ")
     assert not (inside.project / "a.txt").exists()
     [approval] = inside.house.approvals.latest()
-    assert (approval.state, approval.by) == (State.DENIED, "local")
+    assert (approval.state, approval.by) == (ApprovalState.DENIED, "local")
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -298,7 +298,7 @@ def test_a_call_of_tier_1_opens_the_page_and_no_answer_of_a_client_counts(
     [shown] = person.shown
     assert isinstance(shown, ElicitRequestURLParams)
     [approval] = inside.house.approvals.latest()
-    assert approval.state is not State.USED
+    assert approval.state is not ApprovalState.USED
     assert approval.answer == ""
 
 

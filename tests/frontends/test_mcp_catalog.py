@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.discovery import Root, discover
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.skill_resources import Offer
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
@@ -156,7 +156,7 @@ def test_a_client_does_not_wait_for_ever_and_learns_how_to_find_skills(
 
 def test_instructions_change_with_the_skills(tmp_path: Path) -> None:
     with Skillhouse(configured(make_places(tmp_path))) as house:
-        listing = Listing(house, "default")
+        listing = ToolListing(house, "default")
         assert "github: " in listing.instructions()
         write_skill(tmp_path / "home/.agents/skills/notes", "Takes notes.")
         assert listing.changed()

@@ -14,7 +14,7 @@ from mcp_types import JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import Peer, Pipe
@@ -52,7 +52,7 @@ def test_the_modern_versions_of_the_greeter_are_those_of_the_sdk() -> None:
 
 def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     house = Skillhouse(configured(peer.places))
-    listing = Listing(house, "default")
+    listing = ToolListing(house, "default")
     server = HouseServer(house, listing, agent="default", user="local")
     greeter = FastHandshake()
     greeter.introduce(listing.instructions())

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Prompt, PromptArgument, TextContent
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.listing import CHECK_SECONDS, Listing
+from skillhouse.frontends.mcp.listing import CHECK_SECONDS, ToolListing
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.permission import Effect, Layer, Rule
@@ -204,7 +204,7 @@ def test_a_change_of_the_menu_alone_is_noticed(inside: Inside) -> None:
     """The agent sees the same skills; its person may start another."""
     directory = skill(inside, "fix", FIX)
     now = [0.0]
-    listing = Listing(inside.house, "default", clock=lambda: now[0])
+    listing = ToolListing(inside.house, "default", clock=lambda: now[0])
     now[0] += CHECK_SECONDS
     assert not listing.changed_lately()
     (directory / "SKILL.md").write_text(FIX.replace("branch\n---", "base\n---"))

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import digest
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, CursorError, Offer, paged
@@ -91,7 +91,7 @@ def place(tmp_path: Path) -> Place:
 
 @asynccontextmanager
 async def asking(house: Skillhouse, **options: Any) -> AsyncIterator[Asker]:
-    server = HouseServer(house, Listing(house, "default"), agent="default", user="local")
+    server = HouseServer(house, ToolListing(house, "default"), agent="default", user="local")
     async with Client(server.sdk, cache=None, **options) as client:
         yield Asker(client)
 

@@ -16,10 +16,10 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.runtime import Skillhouse
-from skillhouse.sandbox import Level, SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import status_of
 from tests.frontends.mcp_peer import Peer, has_sandbox
 from tests.net.servers import Server, ok, serving
@@ -29,7 +29,7 @@ from tests.sandbox.places import LEVELS
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]
-Force = Callable[[Level], None]
+Force = Callable[[SandboxLevel], None]
 BITCOIN = '{"coin":"bitcoin"}'
 PRICE = '{"coin": "bitcoin", "currency": "usd", "price": 65000.5}'
 CONFIGURATION = """
@@ -62,7 +62,7 @@ def api(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def force(monkeypatch: pytest.MonkeyPatch, need: Any) -> Force:
     """Has this machine be one that offers exactly some level, or skips the test."""
 
-    def at(level: Level) -> None:
+    def at(level: SandboxLevel) -> None:
         status = status_of(level, need)
 
         async def self_test() -> SandboxStatus:
@@ -87,7 +87,7 @@ def root(request: pytest.FixtureRequest, need: Any) -> str:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.req("S002-4", "S002-115")
 def test_the_command_line_calls_it(
-    level: Level, root: str, run: Run, api: Server, force: Force
+    level: SandboxLevel, root: str, run: Run, api: Server, force: Force
 ) -> None:
     force(level)
     called = run("call", "crypto-price:get_price", "--args", BITCOIN, "--root", root)
@@ -112,7 +112,9 @@ def test_the_command_line_calls_it(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.req("S002-71", "S002-115")
-def test_a_client_of_mcp_calls_it(level: Level, root: str, api: Server, force: Force) -> None:
+def test_a_client_of_mcp_calls_it(
+    level: SandboxLevel, root: str, api: Server, force: Force
+) -> None:
     force(level)
 
     async def work(client: Client) -> tuple[bool, str, bool]:
@@ -163,7 +165,9 @@ def connected(root: str, work: Callable[[Client], Awaitable[Any]]) -> Any:
 
     async def main() -> Any:
         with Skillhouse(roots=[root]) as house:
-            server = HouseServer(house, Listing(house, "default"), agent="default", user="local")
+            server = HouseServer(
+                house, ToolListing(house, "default"), agent="default", user="local"
+            )
             async with Client(server.sdk) as client:
                 return await work(client)
 

@@ -11,7 +11,7 @@ from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.net import NetError, NetLimits, NetPolicy, Response, Route, fetch, host_rule
+from skillhouse.net import HttpResponse, NetError, NetLimits, NetPolicy, Route, fetch, host_rule
 from tests.net.certificates import contexts
 from tests.net.servers import fixed, ok, policy_for, redirect, secure, serving
 
@@ -27,7 +27,7 @@ def test_a_request_is_what_was_asked_for_and_the_answer_comes_whole():
                 headers={"Accept": "a/b", "User-Agent": "me"},
                 body=b"sent",
             )
-            assert response == Response(
+            assert response == HttpResponse(
                 status=200,
                 url=f"{server.url}/a?b=c",
                 headers=(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skillhouse.net import BraveSearch, Found, NetError, NetPolicy, SearxngSearch, parse_url
+from skillhouse.net import BraveSearch, NetError, NetPolicy, SearxngSearch, WebResult, parse_url
 
 BRAVE = BraveSearch(key="a-key-of-brave")
 SEARXNG = SearxngSearch(base_url="http://127.0.0.1:8888/")
@@ -49,10 +49,10 @@ def test_results_are_plain_lines():
     ]
     answer = json.dumps({"web": {"results": results}, "more": 1}).encode()
     first, second = BRAVE.read(answer)
-    assert first == Found(title="A b & c <d>", url="https://a.test/", excerpt="one two 1 < 2")
+    assert first == WebResult(title="A b & c <d>", url="https://a.test/", excerpt="one two 1 < 2")
     assert (second.title, second.excerpt) == ("x" * 400 + "…", "")
     answer = json.dumps({"results": [{"title": "a", "url": "u", "content": None}]}).encode()
-    assert SEARXNG.read(answer) == (Found(title="a", url="u", excerpt=""),)
+    assert SEARXNG.read(answer) == (WebResult(title="a", url="u", excerpt=""),)
     assert BRAVE.read(b"{}") == ()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
+from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, LensState, Verdict, look
 from skillhouse.runtime.lens.misplaced import TRAITS
 from skillhouse.skill import Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
@@ -42,7 +42,7 @@ def test_the_lens_lists_exactly_what_the_client_listed(name: str, tmp_path: Path
         (called, os.path.relpath(os.path.realpath(base / path), base) if path else "")
         for called, path in MEASURED[name]["listed"]
     )
-    listing = (State.SEEN, State.SHADOWED) if name == "claude-code" else (State.SEEN,)
+    listing = (LensState.SEEN, LensState.SHADOWED) if name == "claude-code" else (LensState.SEEN,)
     found = Counter(
         (verdict.name, os.path.relpath(skill.file, base))
         for skill, verdict in rows(lens)
@@ -63,7 +63,7 @@ def test_the_lens_lists_exactly_what_the_client_listed(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", CLIENTS)
 def test_every_file_that_is_not_listed_has_a_reason(name: str, tmp_path: Path) -> None:
     for skill, verdict in rows(seen_in(Path(os.path.realpath(tmp_path)), name)):
-        if verdict.state in (State.DROPPED, State.UNSEEN):
+        if verdict.state in (LensState.DROPPED, LensState.UNSEEN):
             assert verdict.code == "no-root" or verdict.code in CAUSES, skill.file
 
 
@@ -97,7 +97,7 @@ def test_of_copies_each_client_takes_the_one_that_it_took(tmp_path: Path) -> Non
         base = Path(os.path.realpath(tmp_path)) / name
         base.mkdir()
         for skill, verdict in rows(seen_in(base, name)):
-            if verdict.name == "twice" and verdict.state is State.SEEN:
+            if verdict.name == "twice" and verdict.state is LensState.SEEN:
                 taken[name] = os.path.relpath(skill.file, base)
     assert taken == {
         "claude-code": "home/.claude/skills/twice/SKILL.md",
@@ -127,7 +127,7 @@ def test_a_variable_moves_the_users_directory(
         environment={variable: str(tmp_path / "moved")},
         profiles=[load_profile(name)],
     )
-    assert [(row.name, verdict.state) for row, verdict in rows(lens)] == [("pdf", State.SEEN)]
+    assert [(row.name, verdict.state) for row, verdict in rows(lens)] == [("pdf", LensState.SEEN)]
 
 
 def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, Lens]:

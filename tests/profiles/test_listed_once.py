@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 from tests.profiles.houses import house_under
 from tests.runtime.places import write_skill
@@ -31,7 +31,7 @@ def test_trap_25_no_request_lists_a_skill_twice(tmp_path: Path, name: str) -> No
     with house_under(tmp_path, profile, roots=[tmp_path / "skills"]) as house:
         tools = house.tools()
         shown = "".join(tool.description for tool in tools)
-        mcp = "".join(tool["description"] for tool in Listing(house, "default").tools())
+        mcp = "".join(tool["description"] for tool in ToolListing(house, "default").tools())
         assert mcp == shown
         names = [tool.name for tool in tools]
         prompt = house.view().system_prompt()

@@ -16,7 +16,7 @@ from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
-from skillhouse.sandbox import Level, SandboxStatus, detect
+from skillhouse.sandbox import SandboxLevel, SandboxStatus, detect
 from skillhouse.tools import ToolResult
 from tests.runtime.places import make_places
 
@@ -32,7 +32,7 @@ ROOTS = {
 def best_sandbox(need: Callable[[object, str], None]) -> SandboxStatus:
     """Return what runs code here, or skip the test."""
     status = anyio.run(detect)
-    need(status.level is not Level.NONE, f"no sandbox: {'; '.join(status.reasons)}")
+    need(status.level is not SandboxLevel.NONE, f"no sandbox: {'; '.join(status.reasons)}")
     return status
 
 

@@ -17,16 +17,16 @@ from skillhouse.runtime.export import (
     Action,
     Exporter,
     ExportError,
+    ExportRequest,
+    ExportState,
     Form,
     Item,
-    Request,
-    State,
     client_profile,
     difference,
 )
 from skillhouse.runtime.export.record import Records
 from skillhouse.runtime.export.values import Record
-from skillhouse.runtime.lens import State as Seen
+from skillhouse.runtime.lens import LensState as Seen
 from skillhouse.runtime.lens import look
 from tests.runtime.places import make_places, write_skill
 
@@ -55,17 +55,17 @@ class Place:
     def export(
         self, *references: str, clients: tuple[str, ...] = FOUR, **more: object
     ) -> list[Item]:
-        request = Request(references=references, clients=clients)
+        request = ExportRequest(references=references, clients=clients)
         return list(Exporter(self.house).export(replace(request, **more)))  # type: ignore[arg-type]
 
     def remove(self, *references: str, **more: object) -> list[Item]:
-        request = Request(references=references)
+        request = ExportRequest(references=references)
         return list(Exporter(self.house).remove(replace(request, **more)))  # type: ignore[arg-type]
 
     def sync(self, **more: object) -> list[Item]:
-        return list(Exporter(self.house).sync(replace(Request(), **more)))  # type: ignore[arg-type]
+        return list(Exporter(self.house).sync(replace(ExportRequest(), **more)))  # type: ignore[arg-type]
 
-    def status(self) -> dict[str, State]:
+    def status(self) -> dict[str, ExportState]:
         """Return the state of each target, relative to home."""
         return {
             os.path.relpath(item.target, self.home): item.state
@@ -153,20 +153,22 @@ def test_into_a_project_it_goes_to_the_projects_folders(place: Place) -> None:
 def test_the_states_follow_what_happens_to_the_skill_and_to_the_copy(place: Place) -> None:
     place.export("notes", clients=("codex",))
     copy = place.home / ".agents/skills/notes"
-    assert place.status() == {".agents/skills/notes": State.IN_SYNC}
+    assert place.status() == {".agents/skills/notes": ExportState.IN_SYNC}
     (place.source / "more.md").write_text("More.\n")
-    assert place.status() == {".agents/skills/notes": State.NEEDS_SYNC}
+    assert place.status() == {".agents/skills/notes": ExportState.NEEDS_SYNC}
     assert facts(place.sync(dry_run=True), place.home) == [
         ("needs-sync", "replace", ".agents/skills/notes")
     ]
     assert not (copy / "more.md").exists()
     place.sync()
     assert (copy / "more.md").read_text() == "More.\n"
-    assert place.status() == {".agents/skills/notes": State.IN_SYNC}
+    assert place.status() == {".agents/skills/notes": ExportState.IN_SYNC}
     (copy / "more.md").write_text("Mine.\n")
-    assert place.status() == {".agents/skills/notes": State.CHANGED_THERE}
+    assert place.status() == {".agents/skills/notes": ExportState.CHANGED_THERE}
     for items in (place.sync(), place.export("notes", clients=("codex",))):
-        assert [(item.state, item.action) for item in items] == [(State.CHANGED_THERE, Action.NONE)]
+        assert [(item.state, item.action) for item in items] == [
+            (ExportState.CHANGED_THERE, Action.NONE)
+        ]
         assert "--force" in items[0].reason
     assert (copy / "more.md").read_text() == "Mine.\n"
     assert "-Mine." in difference(copy, place.source)
@@ -175,11 +177,11 @@ def test_the_states_follow_what_happens_to_the_skill_and_to_the_copy(place: Plac
     for path in copy.iterdir():
         path.unlink()
     copy.rmdir()
-    assert place.status() == {".agents/skills/notes": State.MISSING}
+    assert place.status() == {".agents/skills/notes": ExportState.MISSING}
     place.sync()
-    assert place.status() == {".agents/skills/notes": State.IN_SYNC}
+    assert place.status() == {".agents/skills/notes": ExportState.IN_SYNC}
     (place.source / "SKILL.md").unlink()
-    assert place.sync()[0].state is State.SOURCE_GONE
+    assert place.sync()[0].state is ExportState.SOURCE_GONE
 
 
 def test_what_the_digest_passes_over_counts_as_changed(place: Place) -> None:
@@ -187,7 +189,7 @@ def test_what_the_digest_passes_over_counts_as_changed(place: Place) -> None:
     mine = place.home / ".agents/skills/notes/.skill"
     mine.mkdir()
     (mine / "kept").write_text("x")
-    assert place.status() == {".agents/skills/notes": State.CHANGED_THERE}
+    assert place.status() == {".agents/skills/notes": ExportState.CHANGED_THERE}
     assert place.remove("notes")[0].action is Action.NONE
     assert (mine / "kept").exists()
 
@@ -195,7 +197,7 @@ def test_what_the_digest_passes_over_counts_as_changed(place: Place) -> None:
 def test_what_is_foreign_is_never_written_over_also_not_by_force(place: Place) -> None:
     foreign = write_skill(place.home / ".agents/skills/notes", "Somebody else's.")
     items = place.export("notes", clients=("codex",), force=True)
-    assert [(item.state, item.action) for item in items] == [(State.FOREIGN, Action.NONE)]
+    assert [(item.state, item.action) for item in items] == [(ExportState.FOREIGN, Action.NONE)]
     assert "Somebody else's." in (foreign / "SKILL.md").read_text()
     assert place.status() == {}
 
@@ -203,7 +205,9 @@ def test_what_is_foreign_is_never_written_over_also_not_by_force(place: Place) -
 def test_an_equal_copy_of_somebody_else_is_enough_and_not_ours(place: Place) -> None:
     write_skill(place.home / ".agents/skills/notes", "Takes notes.")
     items = place.export("notes", clients=("codex",))
-    assert [(item.state, item.action) for item in items] == [(State.ALREADY_THERE, Action.NONE)]
+    assert [(item.state, item.action) for item in items] == [
+        (ExportState.ALREADY_THERE, Action.NONE)
+    ]
     with pytest.raises(ExportError, match="nothing was exported"):
         place.remove("notes")
 
@@ -259,11 +263,11 @@ def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
     link = place.home / ".claude/skills/notes"
     assert (item.done, os.readlink(link)) == (True, str(place.source))
     (place.source / "more.md").write_text("More.\n")
-    assert place.status() == {".claude/skills/notes": State.IN_SYNC}
+    assert place.status() == {".claude/skills/notes": ExportState.IN_SYNC}
     again = place.export("notes", clients=("claude-code",), form=Form.LINK)
-    assert [found.state for found in again] == [State.IN_SYNC]
+    assert [found.state for found in again] == [ExportState.IN_SYNC]
     (place.source / "inner").symlink_to("SKILL.md")
-    assert place.status() == {".claude/skills/notes": State.IN_SYNC}
+    assert place.status() == {".claude/skills/notes": ExportState.IN_SYNC}
     (place.source / "inner").unlink()
     link.unlink()
     link.symlink_to(place.project)
@@ -271,7 +275,7 @@ def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
     link.unlink()
     link.symlink_to(place.source)
     (place.source / "SKILL.md").rename(place.source / "gone.md")
-    assert place.status() == {".claude/skills/notes": State.SOURCE_GONE}
+    assert place.status() == {".claude/skills/notes": ExportState.SOURCE_GONE}
     place.remove("notes")
     assert not link.is_symlink()
     assert (place.source / "more.md").exists()
@@ -286,7 +290,7 @@ def test_a_projects_link_is_relative_and_stays_in_the_project(place: Place) -> N
     assert os.readlink(link) == "../../.agents/skills/deploy"
     for name, where in (("deploy", "user"), ("notes", "project"), ("weather", "user")):
         (item,) = place.export(name, clients=("claude-code",), form=Form.LINK, where=where)
-        assert (item.state, item.action) == (State.REFUSED, Action.NONE)
+        assert (item.state, item.action) == (ExportState.REFUSED, Action.NONE)
         assert "not linked" in item.reason
 
 
@@ -299,7 +303,7 @@ def test_a_client_that_follows_no_links_gets_none(place: Place) -> None:
         '[[roots]]\nscope = "user"\npath = "~/.plain/skills"\n'
     )
     (item,) = place.export("notes", clients=("plain",), form=Form.LINK)
-    assert (item.state, "does not follow links" in item.reason) == (State.REFUSED, True)
+    assert (item.state, "does not follow links" in item.reason) == (ExportState.REFUSED, True)
     assert place.export("notes", clients=("plain",))[0].done
 
 
@@ -307,9 +311,9 @@ def test_what_a_client_would_not_load_is_not_written_for_it(place: Place) -> Non
     (place.source / "SKILL.md").write_text("---\ndescription: No name.\n---\nBody.\n")
     items = place.export("notes")
     by_client = {item.clients: item for item in items}
-    assert by_client["gemini-cli",].state is State.REFUSED
+    assert by_client["gemini-cli",].state is ExportState.REFUSED
     assert "it has no name" in by_client["gemini-cli",].reason
-    assert by_client["opencode-cli",].state is State.REFUSED
+    assert by_client["opencode-cli",].state is ExportState.REFUSED
     assert by_client["codex",].done
     assert by_client["claude-code",].done
 
@@ -322,7 +326,7 @@ def test_an_untrusted_projects_skills_are_not_there_and_changed_ones_refused(pla
     assert all(item.done for item in place.export("deploy"))
     (directory / "new.sh").write_text("evil\n")
     for items in (place.export("deploy"), place.sync()):
-        assert {item.state for item in items} == {State.REFUSED}
+        assert {item.state for item in items} == {ExportState.REFUSED}
         assert "skillhouse trust" in items[0].reason
     assert not (place.home / ".agents/skills/deploy/new.sh").exists()
 
@@ -333,7 +337,7 @@ def test_rules_and_switches_hold_for_exports_too(place: Place) -> None:
     place.house.management.set_enabled("notes", enabled=True)
     config = place.places.user_file
     config.write_text('[[rules]]\neffect = "deny"\naction = "skill"\npattern = "notes"\n')
-    assert place.export("notes")[0].state is State.REFUSED
+    assert place.export("notes")[0].state is ExportState.REFUSED
     assert place.export(everything=True) == []
 
 
@@ -343,8 +347,8 @@ def test_all_is_what_an_agent_sees_without_our_own_and_without_copies(place: Pla
     assert [item.skill for item in first] == ["user:more", "user:notes"]
     again = place.export(everything=True, clients=("codex",))
     assert [(item.skill, item.state) for item in again] == [
-        ("user:more", State.IN_SYNC),
-        ("user:notes", State.IN_SYNC),
+        ("user:more", ExportState.IN_SYNC),
+        ("user:notes", ExportState.IN_SYNC),
     ]
 
 
@@ -354,13 +358,13 @@ def test_a_copy_stands_for_the_skill_that_it_came_from(place: Place) -> None:
     (item,) = place.export("weather", clients=("claude-code",))
     assert (item.skill, item.done) == ("builtin:weather", True)
     (item,) = place.export("weather", clients=("codex",))
-    assert (item.skill, item.state) == ("builtin:weather", State.IN_SYNC)
+    assert (item.skill, item.state) == ("builtin:weather", ExportState.IN_SYNC)
 
 
 def test_one_more_client_of_a_folder_is_kept_in_mind(place: Place) -> None:
     place.export("notes", clients=("codex",))
     (item,) = place.export("notes", clients=("gemini-cli",))
-    assert (item.state, item.clients) == (State.IN_SYNC, ("codex", "gemini-cli"))
+    assert (item.state, item.clients) == (ExportState.IN_SYNC, ("codex", "gemini-cli"))
     assert place.remove("notes", clients=("codex",))[0].reason == "stays for gemini-cli"
 
 
@@ -396,7 +400,7 @@ def test_what_a_crash_left_is_known_to_be_ours(
         with pytest.raises(KeyboardInterrupt):
             place.export("notes", clients=("codex",))
     assert (place.home / ".agents/skills/notes/SKILL.md").is_file()
-    assert place.status() == {".agents/skills/notes": State.IN_SYNC}
+    assert place.status() == {".agents/skills/notes": ExportState.IN_SYNC}
     assert place.remove("notes")[0].done
 
 

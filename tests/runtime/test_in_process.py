@@ -12,12 +12,12 @@ import pytest
 from skillhouse.floor import ConfigError, tree_digest
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, load_config
 from skillhouse.runtime.code.loading import reload_code
-from skillhouse.sandbox import Level, SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.net.servers import ok, serving
 from tests.runtime.coded import called, coded_house, letting_go, played, recorded, tool, write_code
 from tests.runtime.places import make_places
 
-NOWHERE = SandboxStatus(level=Level.NONE, reasons=("no bubblewrap here",))
+NOWHERE = SandboxStatus(level=SandboxLevel.NONE, reasons=("no bubblewrap here",))
 """A machine on which no code runs in a cell."""
 SOURCE = """
     import os

@@ -12,7 +12,7 @@ import pytest
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.config import SignerSettings
-from skillhouse.sandbox import Level, SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from skillhouse.signer import KEYSTORE_FILE
 from tests.cells.lab import status_of
 from tests.runtime.coded import called, coded_house, write_code
@@ -86,7 +86,9 @@ def test_no_key_and_nothing_of_the_core_is_in_reach(
     secrets = sorted([TOKEN, NOTES, PASSWORD, sealed])
     arguments = {"backwards": [text[::-1] for text in secrets], "top": str(tmp_path)}
     # The same code in the core's own process finds all of it.
-    trusting = opened(status=SandboxStatus(level=Level.NONE), in_process=(tree_digest(skill),))
+    trusting = opened(
+        status=SandboxStatus(level=SandboxLevel.NONE), in_process=(tree_digest(skill),)
+    )
     naive = called(trusting, "one:tool", arguments)
     assert naive.data == {"success": True, "data": secrets}
     for top in ("/", str(tmp_path)):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.runtime.lens import Cut, Lens, Problem, State, look, problems
-from skillhouse.runtime.lens.budget import Listed, fit
+from skillhouse.runtime.lens import Cut, Lens, LensProblem, LensState, look, problems
+from skillhouse.runtime.lens.budget import ListedSkill, fit
 from skillhouse.skill import CatalogRule, Profile, load_profile
 from tests.runtime.places import write_skill
 
@@ -44,7 +44,7 @@ def states(lens: Lens) -> dict[str, str]:
     }
 
 
-def problem(lens: Lens, code: str) -> Problem:
+def problem(lens: Lens, code: str) -> LensProblem:
     found = [found for found in problems(lens) if found.code == code]
     assert len(found) == 1, [found.code for found in problems(lens)]
     return found[0]
@@ -78,7 +78,7 @@ def test_a_linked_root_is_one_root(base: Path) -> None:
     (base / "home/.claude/skills").symlink_to("../.agents/skills")
     lens = see(base)
     assert [[verdict.state for verdict in skill.verdicts] for skill in lens.skills] == [
-        [State.SEEN] * 4
+        [LensState.SEEN] * 4
     ]
     assert problems(lens) == ()
 
@@ -233,7 +233,7 @@ def test_a_file_in_an_odd_place_is_said_to_be_there(
     write_skill(base / "project" / place)
     lens = see(base, client)
     verdict = next(row.verdicts[0] for row in lens.skills if lens.short(row.directory) == place)
-    assert (verdict.state, verdict.code) == (State.UNSEEN, code)
+    assert (verdict.state, verdict.code) == (LensState.UNSEEN, code)
 
 
 @pytest.mark.parametrize("start", ["project", "project/deep/er"])
@@ -316,7 +316,7 @@ RULE = CatalogRule(
 )
 lists = st.lists(st.integers(0, 400), max_size=60).map(
     lambda sizes: [
-        Listed(str(place), f"skill-{place:02}", "x" * size, f"r0/skill-{place:02}/SKILL.md")
+        ListedSkill(str(place), f"skill-{place:02}", "x" * size, f"r0/skill-{place:02}/SKILL.md")
         for place, size in enumerate(sizes)
     ]
 )
@@ -324,7 +324,7 @@ lists = st.lists(st.integers(0, 400), max_size=60).map(
 
 @pytest.mark.parametrize("overflow", ["omit", "drop_descriptions", "shorten"])
 @given(listed=lists)
-def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[Listed]) -> None:
+def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[ListedSkill]) -> None:
     rule = replace(RULE, overflow=overflow)
     budget, cuts = fit(rule, listed)
     assert budget is not None
@@ -347,7 +347,7 @@ def test_what_a_budget_leaves_fits_it(overflow: Any, listed: list[Listed]) -> No
 
 
 def test_without_a_bound_nothing_is_cut() -> None:
-    listed = [Listed("a", "a", "x" * 99_999, "p")]
+    listed = [ListedSkill("a", "a", "x" * 99_999, "p")]
     assert fit(replace(RULE, budget_chars=None), listed) == (None, {})
 
 

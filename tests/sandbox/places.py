@@ -14,18 +14,18 @@ import pytest
 from skillhouse.sandbox import (
     Completed,
     Launcher,
-    Level,
     Limits,
+    SandboxLevel,
     SandboxProfile,
     SandboxStatus,
     detect,
     launcher_for,
 )
 
-LEVELS = (Level.CGROUP, Level.RLIMITS)
+LEVELS = (SandboxLevel.CGROUP, SandboxLevel.RLIMITS)
 
 
-def launcher_at(level: Level, need: Callable[[object, str], None], state: Path) -> Launcher:
+def launcher_at(level: SandboxLevel, need: Callable[[object, str], None], state: Path) -> Launcher:
     """Return a launcher of exactly this level, or skip the test.
 
     The superuser is not offered rlimits; all but the number of processes holds for him too.
@@ -35,7 +35,7 @@ def launcher_at(level: Level, need: Callable[[object, str], None], state: Path) 
         return await detect(most=level)
 
     status = anyio.run(find)
-    if level is Level.RLIMITS and os.geteuid() == 0:
+    if level is SandboxLevel.RLIMITS and os.geteuid() == 0:
         status = SandboxStatus(level=level)
     need(status.level is level, f"no sandbox {level}: {'; '.join(status.reasons)}")
     return launcher_for(status, state=state)
@@ -43,7 +43,7 @@ def launcher_at(level: Level, need: Callable[[object, str], None], state: Path) 
 
 def skip_unlimited(launcher: Launcher) -> None:
     """Skip a test of the number of processes where that has no limit, and `detect` says so."""
-    if launcher.level is Level.RLIMITS and os.geteuid() == 0:
+    if launcher.level is SandboxLevel.RLIMITS and os.geteuid() == 0:
         pytest.skip("rlimits do not hold for the superuser, and are not offered to him")
 
 

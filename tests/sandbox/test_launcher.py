@@ -12,9 +12,9 @@ import pytest
 
 from skillhouse.sandbox import (
     Launcher,
-    Level,
     Limits,
     SandboxError,
+    SandboxLevel,
     SandboxProfile,
     SandboxStatus,
     SandboxUnavailableError,
@@ -238,7 +238,9 @@ def test_bubblewrap_that_fails_is_an_error_and_no_answer(
 
 
 def test_without_a_level_there_is_no_launcher():
-    status = SandboxStatus(level=Level.NONE, reasons=("bubblewrap is not installed",), hint="do it")
+    status = SandboxStatus(
+        level=SandboxLevel.NONE, reasons=("bubblewrap is not installed",), hint="do it"
+    )
     with pytest.raises(SandboxUnavailableError, match="not installed; do it") as caught:
         launcher_for(status)
     assert (caught.value.reasons, caught.value.hint) == (status.reasons, status.hint)

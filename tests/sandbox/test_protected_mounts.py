@@ -15,7 +15,7 @@ import pytest
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.sandbox import Launcher, SandboxError
 from skillhouse.sandbox.mountpoints import MTIME_NS, Stash
-from skillhouse.sandbox.protected_mounts import Cover, shield
+from skillhouse.sandbox.protected_mounts import MountCover, shield
 from tests.sandbox.places import launcher, listing, run, sh, workspace
 
 # Left out of the fast part: it starts processes or tries every byte.
@@ -157,7 +157,7 @@ def test_only_the_last_run_of_a_workspace_removes_placeholders(tmp_path: Path):
     async def nested() -> None:
         async with shield(str(tmp_path), (".claude",), stash=Stash()):
             async with shield(str(tmp_path), (".claude",), stash=Stash()) as inner:
-                assert inner.covers == {f"{tmp_path}/.claude": Cover.EMPTY_DIRECTORY}
+                assert inner.covers == {f"{tmp_path}/.claude": MountCover.EMPTY_DIRECTORY}
             assert (tmp_path / ".claude").exists()
         assert not (tmp_path / ".claude").exists()
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from skillhouse.sandbox import survey as module
-from skillhouse.sandbox.survey import Entry, Hit, Survey
+from skillhouse.sandbox.survey import Survey, SurveyEntry, SurveyHit
 
 
-def wanted(place: str, entry: Entry) -> Hit | None:
-    return Hit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
+def wanted(place: str, entry: SurveyEntry) -> SurveyHit | None:
+    return SurveyHit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
 
 
 def found(survey: Survey, root: Path) -> list[str]:

@@ -31,7 +31,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.frames import FRAME_MAX, LENGTH, Ask, Reply, framed, packed, unpacked
+from skillhouse.signer.frames import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
 from skillhouse.store import STATE, Store
 from tests.signer.places import PASSWORD, process
 
@@ -285,9 +285,9 @@ def bare() -> Iterator[tuple[socket.socket, subprocess.Popen[bytes]]]:
         started.wait(WAIT_SECONDS)
 
 
-def answer(link: socket.socket) -> Reply:
+def answer(link: socket.socket) -> SignerReply:
     (length,) = LENGTH.unpack(link.recv(LENGTH.size, socket.MSG_WAITALL))
-    return unpacked(link.recv(length, socket.MSG_WAITALL), Reply)
+    return unpacked(link.recv(length, socket.MSG_WAITALL), SignerReply)
 
 
 @pytest.mark.parametrize(

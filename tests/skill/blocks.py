@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from random import Random
 
-from skillhouse.skill.source import RefusedError
+from skillhouse.skill.source import FileRefusedError
 from skillhouse.skill.yaml_text import is_plain, read_mapping
 
 REAL = (
@@ -360,7 +360,7 @@ def outcome(block: str, *, fast: bool) -> object:
     """Return what a block is read as, keys in their order, or the finding that refuses it."""
     try:
         return repr(read_mapping(block, fast=fast))
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         return refusal.finding
 
 

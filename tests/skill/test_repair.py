@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skillhouse.skill import parse
 from skillhouse.skill.repair import VALUES_JUDGED_MAX, field_at, repaired
-from skillhouse.skill.source import RefusedError
+from skillhouse.skill.source import FileRefusedError
 from skillhouse.skill.yaml_text import read_mapping
 
 PIECES = ["a", "b", ": ", ":", "\n", " ", "'", '"', "> ", "|", "#", "- ", "\\", "\t", "[", "}", "*"]
@@ -147,7 +147,7 @@ def test_a_mended_value_is_the_text_that_was_written(key: str, value: str) -> No
     block = f"{key}: {value}\n"
     try:
         found = read_mapping(block)
-    except RefusedError:
+    except FileRefusedError:
         mended = mended_text(block)
         assert mended is not None
         assert read_mapping(mended) == {key: value}
@@ -200,7 +200,7 @@ def test_a_value_that_is_not_yaml_is_the_text_that_was_written(value: str) -> No
 def test_what_parses_is_never_changed(block: str) -> None:
     try:
         read_mapping(f"name: notes\n{block}\n", fast=False)
-    except RefusedError:
+    except FileRefusedError:
         return
     result = parse(frontmatter("name: notes", block), directory="notes")
     assert "yaml-repaired" not in [found.code for found in result.diagnostics]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from skillhouse.skill.source import RefusedError
+from skillhouse.skill.source import FileRefusedError
 from skillhouse.skill.yaml_text import FAST_BLOCK_MAX, is_plain, key_line, key_lines, read_mapping
 from tests.skill.blocks import FRAGMENTS, REAL, outcome, random_block
 
@@ -217,7 +217,7 @@ def test_fields_keep_their_order() -> None:
 )
 def test_a_refusal_says_what_and_on_which_line(block: str, finding: tuple[str, str, int]) -> None:
     for fast in (True, False):
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(FileRefusedError) as caught:
             read_mapping(block, fast=fast)
         assert caught.value.finding == (*finding, True)
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from skillhouse.tiers import Level, TierEngine, TierPolicy, TierVerdict, read_tier_policy
+from skillhouse.tiers import TierEngine, TierLevel, TierPolicy, TierVerdict, read_tier_policy
 from tests.signer.places import FakeClock
 
 PUBLISHED = """\
@@ -86,7 +86,7 @@ class Desk:
         tool: str,
         user: str = "mika",
         *,
-        level: Level | None = Level.WRITE,
+        level: TierLevel | None = TierLevel.WRITE,
         arguments: Mapping[str, Any] | None = None,
         spends: Sequence[tuple[str, Decimal]] | None = (),
         **values: Any,

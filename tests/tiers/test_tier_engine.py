@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from skillhouse.floor import StateError, system_clock
 from skillhouse.permission import Effect
 from skillhouse.tiers import (
-    Level,
-    Outcome,
     ResumeError,
     StopNotice,
     StopReport,
     Tier,
+    TierLevel,
+    TierOutcome,
     TierPolicy,
     TierVerdict,
     is_stop_command,
@@ -39,7 +39,9 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def use(desk: Desk, tool: str, outcome: Outcome = Outcome.SUCCESS, **values: object) -> TierVerdict:
+def use(
+    desk: Desk, tool: str, outcome: TierOutcome = TierOutcome.SUCCESS, **values: object
+) -> TierVerdict:
     """Judge, begin and settle one call."""
     verdict = desk.judge(tool, **values)  # type: ignore[arg-type]
     if verdict.reservation:
@@ -50,7 +52,7 @@ def use(desk: Desk, tool: str, outcome: Outcome = Outcome.SUCCESS, **values: obj
 
 @pytest.mark.req("S000-104", "S000-105")
 def test_only_successes_use_up_a_cooldown_and_time_gives_it_back(desk: Desk) -> None:
-    for outcome in (Outcome.FAILED, Outcome.TIMEOUT, Outcome.WITHDRAWN):
+    for outcome in (TierOutcome.FAILED, TierOutcome.TIMEOUT, TierOutcome.WITHDRAWN):
         for _ in range(3):
             assert use(desk, REFUEL, outcome).effect is Effect.ALLOW
     assert use(desk, REFUEL).effect is Effect.ALLOW
@@ -83,7 +85,7 @@ def test_what_was_spent_today_counts_for_its_user_whoever_opens_the_state(tmp_pa
     desk.tiers = desk.opened()
     over = desk.judge(SWAP, arguments={"amount": "0.01"})
     assert (over.effect, over.reason) == (Effect.ASK, "daily-limit-exceeded")
-    desk.tiers.request_approval(over.reservation, Outcome.TIMEOUT)
+    desk.tiers.request_approval(over.reservation, TierOutcome.TIMEOUT)
     assert desk.judge(SWAP, "noa", arguments={"amount": 40}).effect is Effect.ALLOW
     desk.clock.passes(DAY_MS)
     assert desk.judge(SWAP, arguments={"amount": 40}).effect is Effect.ALLOW
@@ -92,20 +94,20 @@ def test_what_was_spent_today_counts_for_its_user_whoever_opens_the_state(tmp_pa
 @pytest.mark.parametrize(
     ("outcome", "amount", "left"),
     [
-        (Outcome.SUCCESS, None, 160),
-        (Outcome.SUCCESS, Decimal(1), 199),
-        (Outcome.SUCCESS, Decimal("NaN"), 160),
-        (Outcome.SUCCESS, Decimal(-50), 160),
+        (TierOutcome.SUCCESS, None, 160),
+        (TierOutcome.SUCCESS, Decimal(1), 199),
+        (TierOutcome.SUCCESS, Decimal("NaN"), 160),
+        (TierOutcome.SUCCESS, Decimal(-50), 160),
         # The word of a tool that it failed gives nothing back.
-        (Outcome.FAILED, None, 160),
-        (Outcome.FAILED, Decimal(0), 200),
-        (Outcome.UNKNOWN, None, 160),
-        (Outcome.SIGN_FAILED, None, 200),
-        (Outcome.DENIED, None, 200),
+        (TierOutcome.FAILED, None, 160),
+        (TierOutcome.FAILED, Decimal(0), 200),
+        (TierOutcome.UNKNOWN, None, 160),
+        (TierOutcome.SIGN_FAILED, None, 200),
+        (TierOutcome.DENIED, None, 200),
     ],
 )
 def test_a_settlement_says_what_was_really_spent(
-    tmp_path: Path, outcome: Outcome, amount: Decimal | None, left: int
+    tmp_path: Path, outcome: TierOutcome, amount: Decimal | None, left: int
 ) -> None:
     text = "version: '1'\nthresholds: {tier2MaxUsd: 200}\ntools: {pay: {tier: 2}}\n"
     desk = Desk(tmp_path, policy_of(text))
@@ -114,7 +116,7 @@ def test_a_settlement_says_what_was_really_spent(
     desk.tiers.request_approval(token, outcome, amount)
     over = desk.judge("pay", arguments={"amount": left + 1 if left < 200 else "200.01"})
     assert over.effective_tier is Tier.ONE
-    desk.tiers.request_approval(over.reservation, Outcome.WITHDRAWN)
+    desk.tiers.request_approval(over.reservation, TierOutcome.WITHDRAWN)
     assert desk.judge("pay", arguments={"amount": left}).effect is Effect.ALLOW
 
 
@@ -122,15 +124,15 @@ def test_a_reservation_is_begun_and_settled_once(desk: Desk) -> None:
     token = desk.judge(REFUEL).reservation
     assert desk.tiers.begin(token) == ""
     assert "not waiting to run" in desk.tiers.begin(token)
-    assert desk.tiers.request_approval(token, Outcome.SUCCESS)
-    assert not desk.tiers.request_approval(token, Outcome.DENIED)
-    assert not desk.tiers.request_approval("0" * 32, Outcome.SUCCESS)
-    assert not desk.tiers.request_approval("", Outcome.DENIED)
+    assert desk.tiers.request_approval(token, TierOutcome.SUCCESS)
+    assert not desk.tiers.request_approval(token, TierOutcome.DENIED)
+    assert not desk.tiers.request_approval("0" * 32, TierOutcome.SUCCESS)
+    assert not desk.tiers.request_approval("", TierOutcome.DENIED)
     assert desk.tiers.begin("") == ""
 
 
 def test_a_read_reserves_nothing_and_makes_no_file(desk: Desk) -> None:
-    verdict = desk.judge("read", level=Level.READ)
+    verdict = desk.judge("read", level=TierLevel.READ)
     assert (verdict.effect, verdict.reservation) == (Effect.ALLOW, "")
     assert not desk.path.exists()
 
@@ -139,7 +141,7 @@ def test_a_read_reserves_nothing_and_makes_no_file(desk: Desk) -> None:
 def test_three_noes_halt_a_tool_for_a_while_and_a_success_or_the_owner_ends_it(desk: Desk) -> None:
     def refuse(times: int) -> None:
         for _ in range(times):
-            use(desk, "exec", Outcome.DENIED)
+            use(desk, "exec", TierOutcome.DENIED)
 
     refuse(2)
     use(desk, "exec")
@@ -177,7 +179,7 @@ def test_a_stop_does_each_step_and_refuses_everything_until_the_owner_resumes(
     assert told == [("audit", notice), ("notify", notice)]
     desk.tiers = desk.opened()
     assert desk.tiers.is_stopped
-    for tool, level in (("read", Level.READ), ("exec", Level.WRITE), ("x__y", None)):
+    for tool, level in (("read", TierLevel.READ), ("exec", TierLevel.WRITE), ("x__y", None)):
         assert desk.judge(tool, level=level).reason == "emergency-stopped"
     assert "everything is stopped" in desk.tiers.begin(waiting.reservation)
     assert "everything is stopped" in desk.tiers.begin("")
@@ -231,15 +233,15 @@ def test_five_failed_signatures_in_ten_minutes_stop_everything(tmp_path: Path) -
     policy = TierPolicy(assignees=frozenset({"mika"}))
     desk = Desk(tmp_path, policy, on_stop=[("revoke", revoked.append)])
     for _ in range(4):
-        use(desk, "sign", Outcome.SIGN_FAILED, level=Level.SIGN, session_key="active")
+        use(desk, "sign", TierOutcome.SIGN_FAILED, level=TierLevel.SIGN, session_key="active")
     desk.clock.passes(10 * MINUTE_MS)
     for count in range(5):
         assert not desk.tiers.is_stopped, count
-        use(desk, "sign", Outcome.SIGN_FAILED, level=Level.SIGN, session_key="active")
+        use(desk, "sign", TierOutcome.SIGN_FAILED, level=TierLevel.SIGN, session_key="active")
     assert desk.tiers.stopped_reason == "5 signatures failed within 10 minutes (by automatic)"
     assert [notice.by for notice in revoked] == ["automatic"]
     desk.tiers.resume("mika", "terminal")
-    use(desk, "sign", Outcome.SIGN_FAILED, level=Level.SIGN, session_key="active")
+    use(desk, "sign", TierOutcome.SIGN_FAILED, level=TierLevel.SIGN, session_key="active")
     assert not desk.tiers.is_stopped
 
 
@@ -294,17 +296,17 @@ def test_state_that_cannot_be_read_refuses_everything_and_stops_this_process(
     desk = Desk(tmp_path, on_stop=[("revoke", lambda notice: done.append(notice.reason))])
     desk.path.write_bytes(b"no database at all, and long enough to have a header" * 40)
     assert desk.judge("exec").reason == "state-unreadable"
-    assert desk.judge("read", level=Level.READ).effect is Effect.DENY
+    assert desk.judge("read", level=TierLevel.READ).effect is Effect.DENY
     assert desk.tiers.is_stopped
     report = desk.tiers.stop("mika", "a test")
     assert (report.is_new, report.done, done) == (True, ("revoke",), ["a test"])
     assert [name for name, _ in report.failed] == ["write to the database"]
     desk.path.unlink()
     # The stop has a file of its own, so it holds though the database could be used again.
-    assert desk.judge("read", level=Level.READ).reason == "emergency-stopped"
+    assert desk.judge("read", level=TierLevel.READ).reason == "emergency-stopped"
     assert desk.opened().stopped_reason == "a test (by mika)"
     assert desk.tiers.resume("mika", "terminal")
-    assert desk.judge("read", level=Level.READ).effect is Effect.ALLOW
+    assert desk.judge("read", level=TierLevel.READ).effect is Effect.ALLOW
 
 
 def test_threads_and_a_replaced_file_see_the_same_state(desk: Desk, tmp_path: Path) -> None:
@@ -347,7 +349,7 @@ def test_a_fault_of_the_open_state_refuses_and_passes_when_it_is_mended(desk: De
     assert (waiting.effect, waiting.reason) == (Effect.DENY, "state-unreadable")
     assert "cannot be used" in desk.tiers.begin("0" * 32)
     with pytest.raises(StateError):
-        desk.tiers.request_approval("0" * 32, Outcome.SUCCESS)
+        desk.tiers.request_approval("0" * 32, TierOutcome.SUCCESS)
     with sqlite3.connect(desk.path) as connection:
         connection.execute("ALTER TABLE gone RENAME TO tier_use")
     connection.close()
@@ -358,7 +360,7 @@ def test_a_state_in_a_place_that_cannot_be_looked_at_is_a_stop(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     desk = Desk(tmp_path / "file")
     assert "cannot be looked at" in desk.tiers.stopped_reason
-    assert desk.judge("read", level=Level.READ).reason == "emergency-stopped"
+    assert desk.judge("read", level=TierLevel.READ).reason == "emergency-stopped"
     assert desk.judge(SWAP).reason == "state-unreadable"
 
 
@@ -387,11 +389,11 @@ def test_where_boots_have_no_name_time_goes_on_within_a_process(
 @settings(max_examples=20)
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(list(Outcome)), st.integers(0, 40 * MINUTE_MS)), max_size=25
+        st.tuples(st.sampled_from(list(TierOutcome)), st.integers(0, 40 * MINUTE_MS)), max_size=25
     )
 )
 def test_no_hour_and_no_day_has_more_successes_than_the_cooldown_allows(
-    steps: list[tuple[Outcome, int]],
+    steps: list[tuple[TierOutcome, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         desk = Desk(Path(directory))
@@ -399,7 +401,7 @@ def test_no_hour_and_no_day_has_more_successes_than_the_cooldown_allows(
         for outcome, wait_ms in steps:
             verdict = desk.judge(REFUEL)
             settled = desk.tiers.request_approval(verdict.reservation, outcome)
-            if settled and outcome is Outcome.SUCCESS:
+            if settled and outcome is TierOutcome.SUCCESS:
                 succeeded.append(desk.clock.now.wall_ms)
             desk.clock.passes(wait_ms)
         desk.tiers.close()

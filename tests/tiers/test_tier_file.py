@@ -9,7 +9,14 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Effect
-from skillhouse.tiers import Level, Tier, TierCall, TierState, load_tier_policy, read_tier_policy
+from skillhouse.tiers import (
+    Tier,
+    TierCall,
+    TierLevel,
+    TierState,
+    load_tier_policy,
+    read_tier_policy,
+)
 from skillhouse.tiers.tier_values import (
     Cooldown,
     EmergencyStop,
@@ -153,12 +160,12 @@ def test_a_policy_file_that_cannot_be_used_leaves_reads_only(tmp_path: Path) -> 
     policy = load_tier_policy(path, assignees={"mika"})
     assert "`tools.exec.tier`" in policy.fault
     write = policy.decide(
-        TierCall(tool="write", user="mika", level=Level.WRITE, is_vouched=True), TierState()
+        TierCall(tool="write", user="mika", level=TierLevel.WRITE, is_vouched=True), TierState()
     )
     assert (write.effect, write.reason) == (Effect.DENY, "policy-unreadable")
-    claimed = TierCall(tool="x__look", user="mika", level=Level.READ)
+    claimed = TierCall(tool="x__look", user="mika", level=TierLevel.READ)
     assert policy.decide(claimed, TierState()).effect is Effect.DENY
-    read = TierCall(tool="read", user="mika", level=Level.READ, is_vouched=True)
+    read = TierCall(tool="read", user="mika", level=TierLevel.READ, is_vouched=True)
     assert policy.decide(read, TierState()).effect is Effect.ALLOW
 
 

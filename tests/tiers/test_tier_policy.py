@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.permission import STRICTNESS, Effect
-from skillhouse.tiers import Level, Tier, TierCall, TierPolicy, TierState, TierVerdict
+from skillhouse.tiers import Tier, TierCall, TierLevel, TierPolicy, TierState, TierVerdict
 from skillhouse.tiers.tier_policy import DENIALS_MAX
 from skillhouse.tiers.tier_values import TIER_ORDER, ToolPolicy
 from tests.tiers.engine import EVERYWHERE, policy_of
@@ -26,7 +26,7 @@ def decided(
 ) -> TierVerdict:
     """Decide a call of mika's."""
     given: dict[str, Any] = {
-        "level": Level.WRITE,
+        "level": TierLevel.WRITE,
         "is_vouched": True,
         "reachable": EVERYWHERE,
     } | values
@@ -77,9 +77,9 @@ def test_defaults_fill_each_open_field() -> None:
 @pytest.mark.req("S000-91")
 def test_levels_give_tiers_where_no_policy_speaks() -> None:
     policy = TierPolicy(assignees=HOUSE)
-    assert short(decided("read", policy, level=Level.READ)) == ("allow", "none", "")
+    assert short(decided("read", policy, level=TierLevel.READ)) == ("allow", "none", "")
     assert short(decided("write", policy)) == ("allow", "3", "")
-    sign: dict[str, Any] = {"level": Level.SIGN, "session_key": "active"}
+    sign: dict[str, Any] = {"level": TierLevel.SIGN, "session_key": "active"}
     assert short(decided("sign", policy, **sign)) == ("allow", "2", "")
     large = decided("sign", policy, **sign, spends=[("usd", Decimal(51))])
     assert short(large) == ("ask", "1", "tier2-max-exceeded")
@@ -87,8 +87,8 @@ def test_levels_give_tiers_where_no_policy_speaks() -> None:
 
 
 @pytest.mark.req("S000-92")
-@pytest.mark.parametrize("level", list(Level))
-def test_what_the_policy_names_is_preferred_to_the_level(level: Level) -> None:
+@pytest.mark.parametrize("level", list(TierLevel))
+def test_what_the_policy_names_is_preferred_to_the_level(level: TierLevel) -> None:
     text = "version: '1'\ntools:\n  a: {tier: 1}\n  b: {tier: 3}\n"
     assert decided("a", policy_of(text), level=level).tier is Tier.ONE
     assert decided("b", policy_of(text), level=level).tier is Tier.THREE
@@ -96,9 +96,9 @@ def test_what_the_policy_names_is_preferred_to_the_level(level: Level) -> None:
 
 def test_no_policy_makes_a_signature_a_read() -> None:
     policy = policy_of("version: '1'\ntools: {sign: {tier: none}}\n")
-    assert decided("sign", policy, level=Level.SIGN).tier is Tier.THREE
+    assert decided("sign", policy, level=TierLevel.SIGN).tier is Tier.THREE
     spends = [("usd", Decimal(6))]
-    paying = decided("list_files", level=Level.READ, spends=spends)
+    paying = decided("list_files", level=TierLevel.READ, spends=spends)
     assert (paying.tier, paying.effective_tier) == (Tier.THREE, Tier.TWO)
 
 
@@ -141,7 +141,7 @@ def test_more_than_a_days_allowance_escalates(tool: str) -> None:
 @pytest.mark.parametrize("state", ["missing", "expired", "revoked", "", "ACTIVE"])
 def test_without_a_live_session_key_a_signature_is_confirmed(state: str) -> None:
     policy = TierPolicy(assignees=HOUSE)
-    verdict = decided("sign", policy, level=Level.SIGN, session_key=state)
+    verdict = decided("sign", policy, level=TierLevel.SIGN, session_key=state)
     assert short(verdict) == ("ask", "1", "session-key-unavailable")
 
 
@@ -223,12 +223,12 @@ def test_a_tool_that_nobody_configured_falls_back_to_tier_1() -> None:
 def test_a_fallback_is_never_milder_than_the_level_and_leaves_the_houses_reads_alone() -> None:
     policy = policy_of("version: '1'\nfallback: {tier: none}\n")
     assert decided("write", policy).tier is Tier.THREE
-    assert decided("read", level=Level.READ).tier is Tier.NONE
+    assert decided("read", level=TierLevel.READ).tier is Tier.NONE
 
 
 def test_while_stopped_reads_are_refused_too() -> None:
     stopped = TierState(stopped="a test (by mika)")
-    for tool, level in (("read", Level.READ), ("exec", Level.WRITE)):
+    for tool, level in (("read", TierLevel.READ), ("exec", TierLevel.WRITE)):
         verdict = decided(tool, state=stopped, level=level)
         assert (verdict.effect, verdict.reason) == (Effect.DENY, "emergency-stopped")
 
@@ -237,7 +237,7 @@ def test_with_the_companion_app_lost_only_reads_go_on() -> None:
     lost = TierState(is_companion_lost=True)
     assert decided("gas__refuel", state=lost).reason == "companion-app-offline"
     assert decided("list_files", state=lost).effect is Effect.ALLOW
-    assert decided("read", state=lost, level=Level.READ).effect is Effect.ALLOW
+    assert decided("read", state=lost, level=TierLevel.READ).effect is Effect.ALLOW
 
 
 def test_a_maximum_refuses_what_is_over_it_or_cannot_be_held_against_it() -> None:
@@ -267,7 +267,7 @@ def test_ether_that_the_house_decoded_has_bounds_of_its_own(
         "version: '1'\ntools: {sign: {tier: 2, escalateAbove: {eth: 0.01}, "
         "maxAmount: {eth: 0.05}}}\n"
     )
-    verdict = decided("sign", policy, level=Level.SIGN, session_key="active", spends=spends)
+    verdict = decided("sign", policy, level=TierLevel.SIGN, session_key="active", spends=spends)
     assert short(verdict) == expected
 
 
@@ -283,12 +283,12 @@ POLICIES = st.builds(
 
 @given(
     tool=POLICIES,
-    level=st.sampled_from(list(Level)) | st.none(),
+    level=st.sampled_from(list(TierLevel)) | st.none(),
     amounts=st.tuples(AMOUNTS, AMOUNTS),
     spent=AMOUNTS,
 )
 def test_a_larger_amount_is_never_treated_more_mildly(
-    tool: ToolPolicy, level: Level | None, amounts: tuple[Decimal, Decimal], spent: Decimal
+    tool: ToolPolicy, level: TierLevel | None, amounts: tuple[Decimal, Decimal], spent: Decimal
 ) -> None:
     policy = TierPolicy(tools={"a": tool}, assignees=HOUSE)
     verdicts = [

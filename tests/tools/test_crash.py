@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from skillhouse.audit import read_records, verify_log
-from skillhouse.sandbox import Level, detect
+from skillhouse.sandbox import SandboxLevel, detect
 from tests.runtime.places import make_places, write_skill
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def sandboxed(need: Any) -> None:
-    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
 
 
 def running(seconds: str) -> list[bytes]:

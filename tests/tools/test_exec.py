@@ -17,7 +17,7 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records, verify_log
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.sandbox import Level, detect
+from skillhouse.sandbox import SandboxLevel, detect
 from tests.runtime.places import make_places, write_skill
 from tests.tools.houses import Person, house_at
 
@@ -30,7 +30,7 @@ BWRAP = Path("/usr/bin/bwrap")
 
 @pytest.fixture(autouse=True)
 def sandboxed(need: Any) -> None:
-    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from skillhouse.audit import read_records, verify_log
 from skillhouse.net import Route
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import NetSettings, Network, SecretSettings, Skillhouse, configured
-from skillhouse.sandbox import Level, detect
+from skillhouse.sandbox import SandboxLevel, detect
 from tests.runtime.places import make_places
 
 # Left out of the fast part: it starts processes.
@@ -29,7 +29,7 @@ ALLOW_EXEC = Rule(effect=Effect.ALLOW, action="exec", pattern="*")
 
 @pytest.fixture(autouse=True)
 def sandboxed(need: Any) -> None:
-    need(anyio.run(detect).level is not Level.NONE, "no usable sandbox")
+    need(anyio.run(detect).level is not SandboxLevel.NONE, "no usable sandbox")
     need(shutil.which("python3", path="/usr/bin:/bin"), "no python3")
 
 

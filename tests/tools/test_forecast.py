@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import skillhouse
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.http.status import Reader
+from skillhouse.frontends.http.status import StatusReader
 from skillhouse.permission import Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured, explain_loading, rehearse
 from skillhouse.tools import PermissionRequest, UnknownToolError, WriteGate
@@ -200,7 +200,9 @@ def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: P
         rehearsal = rehearse(house, "plain")
         assert rehearsal.decision is not None
         assert rehearsal.decision.decision == found.decision
-        [line] = [s for s in Reader(house, time.monotonic).status().skills if s.skill == skill]
+        [line] = [
+            s for s in StatusReader(house, time.monotonic).status().skills if s.skill == skill
+        ]
         assert (line.effect, line.reason) == (Effect.ASK, found.reason)
         assert house.call_sync("skill", {"name": "plain"}).status == "pending"
         house.safeguards.stop("local", "a test")

@@ -20,7 +20,7 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
 from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.sandbox import Completed, Level, SandboxError, SandboxProfile
+from skillhouse.sandbox import Completed, SandboxError, SandboxLevel, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside
 from tests.golden.places import golden
@@ -44,7 +44,7 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 class FixedLauncher:
     """Gives answers that are known, without a sandbox."""
 
-    level = Level.RLIMITS
+    level = SandboxLevel.RLIMITS
 
     def __init__(self, *answers: Completed | SandboxError) -> None:
         self._answers = list(answers)
@@ -149,7 +149,7 @@ def test_the_figures_of_waiting_and_of_sandboxes(tmp_path: Path, heard: Listener
         ({words.APPROVAL_STATUS: "denied", words.APPROVAL_CHANNEL: "library"}, 1),
     ]
     assert found[words.SANDBOX_START] == [
-        ({words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: str(Level.RLIMITS)}, 1)
+        ({words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: str(SandboxLevel.RLIMITS)}, 1)
     ]
     about = {words.TOOL_TYPE: "function", words.AGENT_NAME: "default"}
     assert found[words.DURATION] == [

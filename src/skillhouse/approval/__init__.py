@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import grant_patterns as grant_patterns
     from skillhouse.approval.grants import may_last as may_last
     from skillhouse.approval.record import Approval as Approval
-    from skillhouse.approval.record import State as State
+    from skillhouse.approval.record import ApprovalState as ApprovalState
     from skillhouse.approval.request import Answer as Answer
     from skillhouse.approval.request import ApprovalError as ApprovalError
     from skillhouse.approval.request import ApprovalRequest as ApprovalRequest

@@ -16,7 +16,7 @@ from skillhouse.approval.answer_policy import allowed_answers, rejection
 from skillhouse.approval.connections import Connections
 from skillhouse.approval.grants import Grant, GrantStore
 from skillhouse.approval.ledger import Ledger
-from skillhouse.approval.record import Approval, State, another_client, closed
+from skillhouse.approval.record import Approval, ApprovalState, another_client, closed
 from skillhouse.approval.request import (
     LASTING,
     Answer,
@@ -183,7 +183,7 @@ class ApprovalBroker:
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
         if not self._ledger.answer(found, reply, self._lasting(found.request, reply)):
             now = self._ledger.get(approval_id) or found
-            if now.state is State.OPEN and device:
+            if now.state is ApprovalState.OPEN and device:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
             raise ApprovalError(*closed(now))
         answered = self._ledger.get(approval_id) or found
@@ -229,7 +229,7 @@ class ApprovalBroker:
             )
         if not is_owner(found.request):
             raise another_client(found)
-        if found.state is State.APPROVED:
+        if found.state is ApprovalState.APPROVED:
             raise ApprovalError("clock", "the clock went back since the question was asked")
         raise ApprovalError(*closed(found))
 
@@ -247,13 +247,13 @@ class ApprovalBroker:
                 found, is_new = await in_thread(lambda: self._question(request, given))
                 if is_new:
                     self._tell("asked", found)
-                if found.state is State.OPEN and not given:
+                if found.state is ApprovalState.OPEN and not given:
                     found = await wait_for_answer(
                         self, self._ledger, found, waits=bool(self._subscribers)
                     )
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))
-            if found.state is State.DENIED:
+            if found.state is ApprovalState.DENIED:
                 await in_thread(lambda: self._ledger.delivered(found.id))
             return outcome_of(found)
 

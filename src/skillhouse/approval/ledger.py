@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skillhouse.approval.grants import STATE_FILE, Grant, file_stamp, insert_grants
-from skillhouse.approval.record import Approval, State
+from skillhouse.approval.record import Approval, ApprovalState
 from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, Reply
 from skillhouse.approval.settings import (
     CLOCK_BACK_SECONDS,
@@ -82,12 +82,12 @@ class Ledger:
                     request.expires_ms,
                 ),
             )
-        return Approval(request=request, state=State.OPEN)
+        return Approval(request=request, state=ApprovalState.OPEN)
 
     def answer(self, found: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
         """Write an answer and what it grants, if the question is still open; whether it was."""
         now = self.now_ms()
-        state = State.DENIED if reply.answer is Answer.NO else State.APPROVED
+        state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             _end(connection, now)
             # INVARIANT: the state is compared and set in one statement, so that of two answers,
@@ -208,13 +208,17 @@ class Ledger:
             request.session,
         )
         # A yes that waits is worth more than a later question.
-        found = tuple(f for f in found if f.state is not State.EXPIRED and is_owner(f.request))
-        return next((f for f in found if f.state is State.APPROVED), next(iter(found), None))
+        found = tuple(
+            f for f in found if f.state is not ApprovalState.EXPIRED and is_owner(f.request)
+        )
+        return next(
+            (f for f in found if f.state is ApprovalState.APPROVED), next(iter(found), None)
+        )
 
     def open_ones(self) -> tuple[Approval, ...]:
         """Return the open questions, oldest first."""
         found = self._select("WHERE state = 'open' ORDER BY rowid")
-        return tuple(approval for approval in found if approval.state is State.OPEN)
+        return tuple(approval for approval in found if approval.state is ApprovalState.OPEN)
 
     def latest(self, limit: int) -> tuple[Approval, ...]:
         """Return questions of any state, newest first."""
@@ -304,10 +308,10 @@ def _sweep(connection: sqlite3.Connection, now: int) -> None:
 def _approval(row: Sequence[object], now: int) -> Approval:
     text, state, answer, by, channel, message, closed_ms, expires_ms, device, device_name = row
     request = shaped(json.loads(str(text)), ApprovalRequest)
-    kept = State(str(state))
+    kept = ApprovalState(str(state))
     # What nobody has swept yet has ended all the same.
-    if kept in (State.OPEN, State.APPROVED) and int(str(expires_ms)) <= now:
-        kept = State.EXPIRED
+    if kept in (ApprovalState.OPEN, ApprovalState.APPROVED) and int(str(expires_ms)) <= now:
+        kept = ApprovalState.EXPIRED
     return Approval(
         request=request,
         state=kept,

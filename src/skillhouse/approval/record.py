@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillhouse.approval.request import ApprovalError, ApprovalRequest
 
 
-class State(enum.StrEnum):
+class ApprovalState(enum.StrEnum):
     """Where a question stands; it only moves down this list."""
 
     OPEN = "open"
@@ -26,7 +26,7 @@ class Approval:
     """One question and its answer."""
 
     request: ApprovalRequest
-    state: State
+    state: ApprovalState
     answer: str = ""
     """once, session, project, always or no; empty before."""
     by: str = ""
@@ -48,13 +48,13 @@ class Approval:
 def closed(found: Approval) -> tuple[str, str]:
     """Return the code of a question that is not open any more, and what became of it, in words."""
     said = f": {found.message}" if found.message else ""
-    if found.state is State.EXPIRED:
+    if found.state is ApprovalState.EXPIRED:
         return "expired", found.message or "nobody answered in time, or the answer was not used"
-    if found.state is State.USED:
+    if found.state is ApprovalState.USED:
         return "used", f"approval `{found.id}` was used already"
-    if found.state is State.DENIED:
+    if found.state is ApprovalState.DENIED:
         return ("answered", f"refused{said}") if found.by else ("denied", found.message)
-    if found.state is State.OPEN:
+    if found.state is ApprovalState.OPEN:
         return "open", f"approval `{found.id}` waits for an answer"
     return "answered", f"approval `{found.id}` was answered already"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.approval.grants import STATE_FILE
-from skillhouse.approval.record import Approval, State
+from skillhouse.approval.record import Approval, ApprovalState
 from skillhouse.approval.request import ApprovalError
 from skillhouse.approval.settings import CLOCK_BACK_SECONDS
 from skillhouse.store import STATE, pooled
@@ -47,7 +47,7 @@ class Tokens:
         Raises:
             ApprovalError: the question is closed, or is decided on the page or a device only.
         """
-        if question.state is not State.OPEN:
+        if question.state is not ApprovalState.OPEN:
             raise ApprovalError("answered", f"approval `{question.id}` is not open")
         if question.request.out_of_band_only:
             raise ApprovalError("not-offered", "such a call is decided on the page itself")

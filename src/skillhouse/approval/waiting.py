@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from skillhouse.approval.answer_policy import allowed_answers
-from skillhouse.approval.record import Approval, State, closed
+from skillhouse.approval.record import Approval, ApprovalState, closed
 from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
 from skillhouse.floor import StateError
 from skillhouse.floor.threads import in_thread
@@ -100,7 +100,7 @@ async def wait_for_answer(
         for channel in broker.channels:
             tasks.start_soon(ask, channel)
         with anyio.move_on_after(wait_seconds):
-            while current.state is State.OPEN and (asking or waits):
+            while current.state is ApprovalState.OPEN and (asking or waits):
                 with anyio.move_on_after(POLL_SECONDS):
                     await moved.wait()
                 moved = anyio.Event()
@@ -116,7 +116,7 @@ async def wait_for_answer(
         tasks.cancel_scope.cancel()
     if failed is not None:
         raise failed
-    if current.state is State.OPEN and (asking or waits):
+    if current.state is ApprovalState.OPEN and (asking or waits):
         message = f"nobody answered within {wait_seconds:g} seconds"
         await in_thread(lambda: ledger.expire(question.id, message))
     return await in_thread(lambda: ledger.get(question.id)) or question
@@ -153,8 +153,8 @@ async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval
 
 def outcome_of(found: Approval) -> ApprovalOutcome:
     """Return how a question stands after it was asked."""
-    if found.state is State.APPROVED:
+    if found.state is ApprovalState.APPROVED:
         return ApprovalOutcome(status="approved", reason="", approval=found)
-    if found.state is State.OPEN:
+    if found.state is ApprovalState.OPEN:
         return ApprovalOutcome(status="pending", reason="waits for an answer", approval=found)
     return ApprovalOutcome(status="denied", reason=closed(found)[1], approval=found)

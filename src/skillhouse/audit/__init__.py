@@ -12,7 +12,7 @@ from skillhouse.audit.record import (
     AuditRecord,
     Confirmation,
     DecidedPermission,
-    Transaction,
+    TransactionEntry,
 )
 from skillhouse.audit.redaction import is_secret_name, redacted, without_secrets
 from skillhouse.audit.retention import Retention
@@ -20,7 +20,7 @@ from skillhouse.audit.stats import Stats, stats_of
 from skillhouse.audit.timestamps import timestamp
 from skillhouse.audit.verify import Verification, verify_log
 from skillhouse.audit.waiting import Degraded
-from skillhouse.audit.walk import Problem
+from skillhouse.audit.walk import LogProblem
 
 __all__ = [
     "AuditDraft",
@@ -32,11 +32,11 @@ __all__ = [
     "DecidedPermission",
     "Degraded",
     "KnownSecrets",
-    "Problem",
+    "LogProblem",
     "Query",
     "Retention",
     "Stats",
-    "Transaction",
+    "TransactionEntry",
     "Trouble",
     "Verification",
     "checkpoint_key",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from skillhouse.audit.archives import archive_directory
-from skillhouse.audit.keys import Keys
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError
 from skillhouse.audit.retention import Retention, tidy
 
@@ -34,7 +34,7 @@ class ArchiveCompactor:
         self._record = record
         self._thread: threading.Thread | None = None
 
-    def start(self, keys: Keys) -> None:
+    def start(self, keys: LogKeys) -> None:
         """Begin, where there are archives and nobody is at it."""
         if not archive_directory(self._log).is_dir():
             return
@@ -47,7 +47,7 @@ class ArchiveCompactor:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(WAIT_SECONDS)
 
-    def _tidy(self, keys: Keys) -> None:
+    def _tidy(self, keys: LogKeys) -> None:
         try:
             done = tidy(self._log, keys, self._retention, now=round(self._clock() * 1_000))
             for each in done:

@@ -12,8 +12,8 @@ from pathlib import Path
 from skillhouse.audit.archives import archives_of, last_lines, next_archive
 from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, CheckpointFile
 from skillhouse.audit.files import identity, open_file, read_at, stat_at, sync_directory, write_all
-from skillhouse.audit.head import Head, HeadFile, head_of
-from skillhouse.audit.keys import KEY_BYTES, Keys, make_keys, read_keys
+from skillhouse.audit.head import HeadFile, LogHead, head_of
+from skillhouse.audit.keys import KEY_BYTES, LogKeys, make_keys, read_keys
 from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.line import EncodedRecord, encode_record, opened, sealed
 from skillhouse.audit.lines import chunks, split
@@ -55,7 +55,7 @@ class ChainFile:
         self.rotation_error = ""
         """Why a file that was long enough could not be closed; empty when it could."""
         self._given = key
-        self._keys: Keys | None = None
+        self._keys: LogKeys | None = None
         self._max_bytes = max_bytes
         self._random_bytes = random_bytes
         self._handle = -1
@@ -71,7 +71,7 @@ class ChainFile:
         self._rotate_at = 0.0
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> LogKeys:
         """The keys, known after the first `begin`."""
         if self._keys is None:
             raise AuditError("key-missing", "the log was not opened yet", self.path)
@@ -135,7 +135,7 @@ class ChainFile:
         data = b"\n" + line if tail.is_open else line
         size = tail.size + len(data)
         before = self._head.known()
-        after = Head(seq=seq, size=size, hash=found, durable=seq if durable else before.durable)
+        after = LogHead(seq=seq, size=size, hash=found, durable=seq if durable else before.durable)
         # INVARIANT: the record is whole, and on the disk where it must be, before the side file
         # says so and before the caller acts; on any failure the log is as it was.
         try:
@@ -291,7 +291,7 @@ class ChainFile:
             self._day_end = self._first_day_end(size)
         return tail
 
-    def _read_head(self, size: int) -> Head:
+    def _read_head(self, size: int) -> LogHead:
         """Return what the side file says, and know the keys after that."""
         archives = archives_of(self.path) if size == 0 else ()
         data = self._head.data(new_log=size == 0 and not archives)
@@ -314,9 +314,9 @@ class ChainFile:
         self._head.write(head, self._keys)
         return self._head.known()
 
-    def _made_keys(self, data: bytes) -> Keys:
+    def _made_keys(self, data: bytes) -> LogKeys:
         """Make the key of a log that never had one."""
-        head = Head() if not data else head_of(data, None)
+        head = LogHead() if not data else head_of(data, None)
         if head is None:
             raise AuditError("head-unreadable", "the log's side file was changed", self._head.path)
         if head.mac:
@@ -327,7 +327,7 @@ class ChainFile:
             self.path, self._random_bytes(KEY_BYTES), since=old.seq, last_hash=old.hash
         )
 
-    def _read_tail(self, head: Head) -> Tail:
+    def _read_tail(self, head: LogHead) -> Tail:
         try:
             return read_tail(self._handle, head, self.path, self._keys)
         except AuditError:
@@ -336,7 +336,7 @@ class ChainFile:
                 raise
             return read_tail(self._handle, replace(head, size=0), self.path, self._keys)
 
-    def _is_archived(self, head: Head) -> bool:
+    def _is_archived(self, head: LogHead) -> bool:
         archives = archives_of(self.path)
         if not archives:
             return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.audit.files import open_file, read_at, sync_directory, write_all
-from skillhouse.audit.keys import Keys, seal
+from skillhouse.audit.keys import LogKeys, seal
 from skillhouse.audit.record import ZEROS, AuditError
 from skillhouse.floor import DecodeError, make_private, shaped
 
@@ -35,7 +35,7 @@ class Checkpoint:
     mac: str = ""
 
 
-def checkpoint_path(directory: Path, keys: Keys) -> Path:
+def checkpoint_path(directory: Path, keys: LogKeys) -> Path:
     """Return the file of a log's checkpoints: logs with other keys may use the same directory."""
     return directory / f"audit-{keys.name}.checkpoints"
 
@@ -49,7 +49,7 @@ def default_directory(log: Path) -> Path:
     return log.with_name(f"{log.stem}-checkpoints")
 
 
-def checkpoint_line(checkpoint: Checkpoint, keys: Keys) -> bytes:
+def checkpoint_line(checkpoint: Checkpoint, keys: LogKeys) -> bytes:
     """Return the line of a checkpoint, sealed."""
     body = (
         f'{{"seq":{checkpoint.seq},"hash":"{checkpoint.hash}","ts":"{checkpoint.ts}",'
@@ -58,7 +58,7 @@ def checkpoint_line(checkpoint: Checkpoint, keys: Keys) -> bytes:
     return f'{body},"mac":"{seal(keys.checkpoints, body.encode())}"}}\n'.encode()
 
 
-def checkpoint_of(line: bytes, keys: Keys) -> Checkpoint | None:
+def checkpoint_of(line: bytes, keys: LogKeys) -> Checkpoint | None:
     """Return the checkpoint of a line with its newline, or None where it was changed."""
     try:
         found = shaped(json.loads(line), Checkpoint)
@@ -67,7 +67,7 @@ def checkpoint_of(line: bytes, keys: Keys) -> Checkpoint | None:
     return found if checkpoint_line(found, keys) == line else None
 
 
-def read_checkpoints(path: Path, keys: Keys) -> list[Checkpoint | None]:
+def read_checkpoints(path: Path, keys: LogKeys) -> list[Checkpoint | None]:
     """Return the checkpoints of a file, None for each line that was changed.
 
     Raises:
@@ -96,7 +96,7 @@ class CheckpointFile:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def last(self, keys: Keys) -> Checkpoint | None:
+    def last(self, keys: LogKeys) -> Checkpoint | None:
         """Return the newest checkpoint; a line that a power cut left unfinished is passed over.
 
         Raises:
@@ -113,7 +113,7 @@ class CheckpointFile:
         finally:
             os.close(handle)
 
-    def write(self, seq: int, record_hash: str, ts: str, keys: Keys) -> None:
+    def write(self, seq: int, record_hash: str, ts: str, keys: LogKeys) -> None:
         """Add a checkpoint, which is on the disk when this returns.
 
         Raises:
@@ -135,7 +135,7 @@ class CheckpointFile:
         if last is None:
             sync_directory(self._directory)
 
-    def _last(self, handle: int, path: Path, keys: Keys) -> tuple[Checkpoint | None, int]:
+    def _last(self, handle: int, path: Path, keys: LogKeys) -> tuple[Checkpoint | None, int]:
         """Return the last whole checkpoint and where it ends."""
         size = os.fstat(handle).st_size
         start = max(0, size - 2 * _MAX_CHECKPOINT)

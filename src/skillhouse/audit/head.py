@@ -15,7 +15,7 @@ from skillhouse.audit.files import (
     sync_directory,
     write_at_start,
 )
-from skillhouse.audit.keys import Keys, seal
+from skillhouse.audit.keys import LogKeys, seal
 from skillhouse.audit.record import ZEROS, AuditError
 from skillhouse.floor import DecodeError, shaped
 
@@ -26,7 +26,7 @@ _MAC_HEX = 32
 
 
 @dataclass(slots=True, kw_only=True)
-class Head:
+class LogHead:
     """Where the log ended after the last append. Not frozen, since each append makes one."""
 
     seq: int = 0
@@ -49,10 +49,10 @@ def head_path(log: Path) -> Path:
     return log.with_name(log.name + ".head")
 
 
-def head_bytes(head: Head, keys: Keys | None) -> bytes:
+def head_bytes(head: LogHead, keys: LogKeys | None) -> bytes:
     """Return the content of the side file: canonical JSON, filled up with spaces.
 
-    >>> head_bytes(Head(seq=1, size=9, hash="ab", durable=1), None).rstrip()
+    >>> head_bytes(LogHead(seq=1, size=9, hash="ab", durable=1), None).rstrip()
     b'{"durable":1,"hash":"ab","seq":1,"size":9}'
     """
     front = f'{{"durable":{head.durable},"hash":"{head.hash}"'
@@ -65,14 +65,14 @@ def head_bytes(head: Head, keys: Keys | None) -> bytes:
     return text.encode().ljust(HEAD_BYTES - 1) + b"\n"
 
 
-def head_of(data: bytes, keys: Keys | None) -> Head | None:
+def head_of(data: bytes, keys: LogKeys | None) -> LogHead | None:
     """Return the head that the bytes of a side file say, or None: one changed byte is enough.
 
     Without keys, a seal is passed over. A side file without a seal is one from before there were
     keys, and right only where the key says that the log is older than itself.
     """
     try:
-        head = shaped(json.loads(data.decode("ascii")), Head)
+        head = shaped(json.loads(data.decode("ascii")), LogHead)
     except (ValueError, RecursionError, DecodeError):
         return None
     if head.mac and keys is None:
@@ -89,7 +89,7 @@ class HeadFile:
         self.path = head_path(log)
         self._handle = -1
         self._identity = (0, 0)
-        self._known = (b"", Head())
+        self._known = (b"", LogHead())
 
     def is_known(self) -> bool:
         """Return whether the file is there and still says what was last written here."""
@@ -100,7 +100,7 @@ class HeadFile:
             and read_at(self._handle, 0, HEAD_BYTES + 1) == self._known[0]
         )
 
-    def known(self) -> Head:
+    def known(self) -> LogHead:
         """Return what was last written here, where `is_known`."""
         return self._known[1]
 
@@ -125,18 +125,18 @@ class HeadFile:
         self._identity = identity(os.fstat(self._handle))
         return read_at(self._handle, 0, HEAD_BYTES + 1)
 
-    def begin(self, keys: Keys) -> Head:
+    def begin(self, keys: LogKeys) -> LogHead:
         """Write the head of a new log, so that a power cut does not take the file.
 
         Raises:
             OSError: it cannot be written.
         """
-        self.write(Head(), keys)
+        self.write(LogHead(), keys)
         self.sync()
         sync_directory(self.path.parent)
-        return Head()
+        return LogHead()
 
-    def write(self, head: Head, keys: Keys) -> None:
+    def write(self, head: LogHead, keys: LogKeys) -> None:
         """Replace the head.
 
         Raises:

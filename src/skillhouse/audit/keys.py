@@ -29,7 +29,7 @@ class Mac(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class LogKeys:
     """What seals a log. Each use has a key of its own, so that one may be told to others."""
 
     records: Mac
@@ -51,7 +51,7 @@ def seal(mac: Mac, data: bytes) -> str:
     return mac.hexdigest()
 
 
-def keys_of(key: bytes, path: Path, *, since: int = 0, last_hash: str = ZEROS) -> Keys:
+def keys_of(key: bytes, path: Path, *, since: int = 0, last_hash: str = ZEROS) -> LogKeys:
     """Return the keys that follow from one secret.
 
     Raises:
@@ -64,7 +64,7 @@ def keys_of(key: bytes, path: Path, *, since: int = 0, last_hash: str = ZEROS) -
     def derived(use: str) -> bytes:
         return hmac.digest(key, b"skillhouse audit " + use.encode(), "sha256")
 
-    return Keys(
+    return LogKeys(
         records=hmac.new(derived("records"), digestmod=hashlib.sha256),
         archives=hmac.new(derived("archives"), digestmod=hashlib.sha256),
         heads=hmac.new(derived("heads"), digestmod=hashlib.sha256),
@@ -97,7 +97,7 @@ class _KeyFile:
     version: int = 1
 
 
-def read_keys(log: Path, given: bytes | None) -> Keys | None:
+def read_keys(log: Path, given: bytes | None) -> LogKeys | None:
     """Return the keys of a log, or None where it has none yet.
 
     Raises:
@@ -128,7 +128,7 @@ def read_keys(log: Path, given: bytes | None) -> Keys | None:
     return keys_of(key, path, since=said.since, last_hash=said.hash)
 
 
-def make_keys(log: Path, random: bytes, *, since: int, last_hash: str) -> Keys:
+def make_keys(log: Path, random: bytes, *, since: int, last_hash: str) -> LogKeys:
     """Make the key file of a log, which its lock is held for.
 
     Args:

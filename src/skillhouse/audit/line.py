@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from skillhouse.audit.keys import Keys, seal
+from skillhouse.audit.keys import LogKeys, seal
 from skillhouse.audit.known import KnownSecrets
 from skillhouse.audit.legacy import opened_version_1
 from skillhouse.audit.record import (
@@ -131,7 +131,7 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
 
 
 def sealed(
-    told: EncodedRecord, keys: Keys, *, record_id: str, seq: int, ts: str, prev: str
+    told: EncodedRecord, keys: LogKeys, *, record_id: str, seq: int, ts: str, prev: str
 ) -> tuple[bytes, str]:
     """Return the line of a record at its place in the chain, and its hash."""
     body = b'{"id":"%b","seq":%d,"ts":"%b",%b,"prev":"%b"' % (
@@ -156,7 +156,7 @@ def id_of(line: bytes) -> str:
     return line[7:33].decode()
 
 
-def opened(line: bytes, keys: Keys | None, *, summaries: bool = False) -> AuditRecord:
+def opened(line: bytes, keys: LogKeys | None, *, summaries: bool = False) -> AuditRecord:
     """Return the record of a line (without its newline) after checking its hash.
 
     Args:

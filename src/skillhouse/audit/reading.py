@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.keys import LogKeys, read_keys
 from skillhouse.audit.line import opened
 from skillhouse.audit.lines import backwards
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
 from skillhouse.audit.redacted_archive import archive_lines
-from skillhouse.audit.snapshot import Snapshot, take_snapshot
+from skillhouse.audit.snapshot import LogSnapshot, take_snapshot
 from skillhouse.audit.unreadable import LineError
 
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
@@ -179,7 +179,7 @@ def _entries(
         yield AuditEntry(record=record, outcome=None, status=record.status)
 
 
-def _taken(path: Path, key: bytes | None) -> tuple[Snapshot, Keys | None]:
+def _taken(path: Path, key: bytes | None) -> tuple[LogSnapshot, LogKeys | None]:
     try:
         taken = take_snapshot(path)
         try:
@@ -194,7 +194,7 @@ def _taken(path: Path, key: bytes | None) -> tuple[Snapshot, Keys | None]:
 
 
 def _lines_backwards(
-    path: Path, taken: Snapshot, keys: Keys | None, since: str | None
+    path: Path, taken: LogSnapshot, keys: LogKeys | None, since: str | None
 ) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a log without their newlines, the last one first.
 

@@ -83,7 +83,7 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class TransactionEntry:
     """What was sent to a chain; amounts of gas are texts, since they outgrow 64 bits."""
 
     tx_hash: str = ""
@@ -139,7 +139,7 @@ class AuditDraft:
     gate_verdict: str = ""
     """The write gate's, in its published word; empty for a call that it did not judge."""
     confirmation: Confirmation | None = None
-    transaction: Transaction | None = None
+    transaction: TransactionEntry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,4 +197,4 @@ class AuditRecord:
     skill_digest: str = ""
     gate_verdict: str = ""
     confirmation: Confirmation | None = None
-    transaction: Transaction | None = None
+    transaction: TransactionEntry | None = None

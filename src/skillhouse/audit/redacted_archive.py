@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from skillhouse.audit.archives import STAGES, Archive, open_archive
-from skillhouse.audit.keys import Keys
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.line import opened, summary_of
 from skillhouse.audit.lines import lines_of
 from skillhouse.audit.record import AuditError, AuditRecord
@@ -36,7 +36,7 @@ class Gap:
     """Hash of the last."""
 
 
-def archive_lines(archive: Archive, keys: Keys | None) -> tuple[Archive, Iterator[bytes]]:
+def archive_lines(archive: Archive, keys: LogKeys | None) -> tuple[Archive, Iterator[bytes]]:
     """Return an archive as it is now, and its lines but the seal of one that was shortened.
 
     Raises:
@@ -51,7 +51,7 @@ def archive_lines(archive: Archive, keys: Keys | None) -> tuple[Archive, Iterato
     return archive, _unsealed(archive, keys, lines) if archive.stage and keys else lines
 
 
-def _unsealed(archive: Archive, keys: Keys, lines: Iterator[bytes]) -> Iterator[bytes]:
+def _unsealed(archive: Archive, keys: LogKeys, lines: Iterator[bytes]) -> Iterator[bytes]:
     mac = keys.archives.copy()
     held = b""
     for line in lines:
@@ -74,7 +74,7 @@ def gap_of(line: bytes) -> Gap | None:
 
 
 def reduced_lines(
-    lines: Iterable[bytes], stage: str, keys: Keys, *, kept_ids: frozenset[str]
+    lines: Iterable[bytes], stage: str, keys: LogKeys, *, kept_ids: frozenset[str]
 ) -> Iterator[bytes]:
     """Yield the lines of an archive without what its stage has no room for, and a seal.
 
@@ -94,7 +94,7 @@ def reduced_lines(
 
 
 def _reduced(
-    lines: Iterable[bytes], stage: str, keys: Keys, kept_ids: frozenset[str]
+    lines: Iterable[bytes], stage: str, keys: LogKeys, kept_ids: frozenset[str]
 ) -> Iterator[bytes]:
     gap: Gap | None = None
     for line in lines:

@@ -14,7 +14,7 @@ from skillhouse.audit.archives import (
     replace_packed,
     tidying,
 )
-from skillhouse.audit.keys import Keys
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.line import opened
 from skillhouse.audit.record import AuditDraft, AuditError
 from skillhouse.audit.redacted_archive import archive_lines, is_permanent, reduced_lines
@@ -33,7 +33,7 @@ class Retention:
     """Days after which records are removed (S000-126)."""
 
 
-def tidy(log: Path, keys: Keys, retention: Retention, *, now: int) -> tuple[AuditDraft, ...]:
+def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[AuditDraft, ...]:
     """Pack the archives of a log and shorten those whose time has come.
 
     At each moment, crash or not, each record stands in one file that verifies. Where the day is
@@ -76,7 +76,7 @@ def tidy(log: Path, keys: Keys, retention: Retention, *, now: int) -> tuple[Audi
         return tuple(done)
 
 
-def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: Keys) -> Archive:
+def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: LogKeys) -> Archive:
     archive = archives[place]
     # INVARIANT: what is sealed anew was whole before, or a change would be sealed with it.
     problem = archive_problem(archive, keys)
@@ -96,7 +96,7 @@ def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: Keys) 
     return replace(archive, path=target, stage=stage)
 
 
-def _permanent_ids(archive: Archive, keys: Keys) -> set[str]:
+def _permanent_ids(archive: Archive, keys: LogKeys) -> set[str]:
     found = set()
     for line in archive_lines(archive, keys)[1]:
         try:

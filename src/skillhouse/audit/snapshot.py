@@ -16,7 +16,7 @@ _TRIES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class LogSnapshot:
     """What belongs together; who takes it closes the descriptor."""
 
     handle: int
@@ -28,7 +28,7 @@ class Snapshot:
     archives: tuple[Archive, ...]
 
 
-def take_snapshot(path: Path) -> Snapshot:
+def take_snapshot(path: Path) -> LogSnapshot:
     """Return the files of a log, none of them missed or twice because of a rotation.
 
     Raises:
@@ -39,7 +39,7 @@ def take_snapshot(path: Path) -> Snapshot:
         try:
             handle = open_file(path, os.O_RDONLY)
         except FileNotFoundError:
-            return Snapshot(handle=-1, size=0, head=_head(path), archives=archives_of(path))
+            return LogSnapshot(handle=-1, size=0, head=_head(path), archives=archives_of(path))
         try:
             lock(handle, shared=True)
             try:
@@ -47,7 +47,7 @@ def take_snapshot(path: Path) -> Snapshot:
                 # A file that was archived since it was opened would be met twice.
                 if there is not None and identity(there) == identity(here):
                     found = archives_of(path)
-                    return Snapshot(
+                    return LogSnapshot(
                         handle=handle, size=here.st_size, head=_head(path), archives=found
                     )
             finally:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillhouse.audit.files import read_at
-from skillhouse.audit.head import Head
-from skillhouse.audit.keys import Keys
+from skillhouse.audit.head import LogHead
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.line import MAX_LINE, opened
 from skillhouse.audit.record import ZEROS, AuditError, AuditRecord
 from skillhouse.audit.unreadable import LineError
@@ -22,7 +22,7 @@ _FIRST_LOOK = 4_096
 
 @dataclass(slots=True, kw_only=True)
 class Tail:
-    """The end of the log, as an append finds it under the lock. Not frozen, as `Head` is not."""
+    """The end of the log, as an append finds it under the lock. Not frozen, as `LogHead` is not."""
 
     seq: int = 0
     hash: str = ZEROS
@@ -39,7 +39,7 @@ class Tail:
     """The last line where this process wrote it: an append finds it still there, or looks anew."""
 
 
-def read_tail(handle: int, head: Head, path: Path, keys: Keys | None) -> Tail:
+def read_tail(handle: int, head: LogHead, path: Path, keys: LogKeys | None) -> Tail:
     """Return the end of the file, compared with what the side file remembers.
 
     Raises:
@@ -57,7 +57,7 @@ def read_tail(handle: int, head: Head, path: Path, keys: Keys | None) -> Tail:
     return tail
 
 
-def _behind(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -> Tail:
+def _behind(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys | None) -> Tail:
     """Return the tail of a log that reaches to where the side file says, or further."""
     if size - head.size > MAX_BEHIND:
         raise AuditError("log-foreign", "the log is longer than its side file says", path)
@@ -78,7 +78,7 @@ def _behind(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -
     return _ended(Tail(seq=seq, hash=last_hash, id=last_id, size=size, torn=rest), keys)
 
 
-def _cut(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -> Tail:
+def _cut(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys | None) -> Tail:
     """Return the tail of a log that is shorter than the side file says."""
     data = read_at(handle, max(0, size - 2 * MAX_LINE), 2 * MAX_LINE)
     whole = data.rfind(b"\n") + 1
@@ -90,7 +90,7 @@ def _cut(handle: int, head: Head, size: int, path: Path, keys: Keys | None) -> T
     return replace(tail, lost=head.seq - tail.seq)
 
 
-def _ended(tail: Tail, keys: Keys | None) -> Tail:
+def _ended(tail: Tail, keys: LogKeys | None) -> Tail:
     """Return the tail with a last record that lacks but its newline, which a repair gives it."""
     tail = replace(tail, is_open=bool(tail.torn))
     record = chained(tail.torn, tail.seq, tail.hash, keys) if tail.torn else None
@@ -99,7 +99,7 @@ def _ended(tail: Tail, keys: Keys | None) -> Tail:
     return replace(tail, seq=record.seq, hash=record.hash, id=record.id, torn=b"")
 
 
-def last_record(handle: int, end: int, keys: Keys | None) -> AuditRecord | None:
+def last_record(handle: int, end: int, keys: LogKeys | None) -> AuditRecord | None:
     """Return the record whose line ends at byte `end`, or None where that is none."""
     for look in (_FIRST_LOOK, MAX_LINE + 1):
         data = read_at(handle, max(0, end - look), min(look, end))
@@ -112,7 +112,7 @@ def last_record(handle: int, end: int, keys: Keys | None) -> AuditRecord | None:
     return None
 
 
-def chained(line: bytes, seq: int, last_hash: str, keys: Keys | None) -> AuditRecord | None:
+def chained(line: bytes, seq: int, last_hash: str, keys: LogKeys | None) -> AuditRecord | None:
     """Return the record of a line that follows the record `seq` with that hash, or None."""
     try:
         record = opened(line, keys)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from skillhouse.audit.archives import Archive, size_of
 from skillhouse.audit.checkpoints import checkpoint_path, default_directory, read_checkpoints
-from skillhouse.audit.head import Head, head_of
-from skillhouse.audit.keys import Keys, read_keys
+from skillhouse.audit.head import LogHead, head_of
+from skillhouse.audit.keys import LogKeys, read_keys
 from skillhouse.audit.lines import chunks, split
 from skillhouse.audit.record import AuditError, AuditRecord
 from skillhouse.audit.redacted_archive import archive_lines
 from skillhouse.audit.snapshot import take_snapshot
-from skillhouse.audit.walk import Problem, Walk
+from skillhouse.audit.walk import LogProblem, LogWalk
 
 _REPORT_EVERY = 10_000
 
@@ -29,9 +29,9 @@ class Verification:
     """What a log proved to be."""
 
     records: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LogProblem, ...]
     """Empty when every byte is as it was written."""
-    notes: tuple[Problem, ...]
+    notes: tuple[LogProblem, ...]
     """What power cuts and crashes left and the log itself accounts for."""
     unknown: tuple[AuditRecord, ...]
     """Intents without an outcome: stopped by a crash, or still running."""
@@ -76,18 +76,18 @@ def verify_log(
         ) from error
 
 
-def archive_problem(archive: Archive, keys: Keys) -> Problem | None:
+def archive_problem(archive: Archive, keys: LogKeys) -> LogProblem | None:
     """Return what is wrong within one archive, or None.
 
     Raises:
         OSError: it cannot be read.
     """
-    walk = Walk(keys=keys, is_middle=True)
+    walk = LogWalk(keys=keys, is_middle=True)
     _walk_archive(walk, archive, keys)
     return walk.problems[0] if walk.problems else None
 
 
-def _walk_archive(walk: Walk, archive: Archive, keys: Keys | None) -> None:
+def _walk_archive(walk: LogWalk, archive: Archive, keys: LogKeys | None) -> None:
     walk.begin_file(archive.path.name)
     try:
         archive, lines = archive_lines(archive, keys)
@@ -116,7 +116,7 @@ class _Verifier:
             size, head_data, archives = taken.size, taken.head, taken.archives
             keys = read_keys(self._path, self._key)
             head = head_of(head_data or b"", keys)
-            walk = Walk(keys=keys)
+            walk = LogWalk(keys=keys)
             self._checkpoints(walk, keys)
             if keys is None and head is not None and head.mac:
                 walk.problem("key-missing", "the log was written with a key, which is gone")
@@ -129,7 +129,7 @@ class _Verifier:
             if head is not None and (head.seq, head.hash) == (walk.seq, walk.hash):
                 # A rotation that a crash stopped: the side file speaks of the newest archive.
                 walk.head_seen = (walk.seq, walk.hash)
-                head = Head(seq=head.seq, hash=head.hash, size=0) if archives else head
+                head = LogHead(seq=head.seq, hash=head.hash, size=0) if archives else head
             walk.begin_file("", head_size=-1 if head is None else head.size)
             for number, raw in enumerate(split(chunks(taken.handle, size)) if size else ()):
                 walk.add(raw)
@@ -151,7 +151,7 @@ class _Verifier:
             checkpoints=met,
         )
 
-    def _checkpoints(self, walk: Walk, keys: Keys | None) -> None:
+    def _checkpoints(self, walk: LogWalk, keys: LogKeys | None) -> None:
         """Give the walk what the second place knows."""
         if keys is None:
             return
@@ -164,7 +164,7 @@ class _Verifier:
                 walk.expected[one.seq] = one.hash
 
 
-def _compare(walk: Walk, data: bytes | None, head: Head | None, size: int) -> None:
+def _compare(walk: LogWalk, data: bytes | None, head: LogHead | None, size: int) -> None:
     """Compare the end of the log with the side file."""
     if data is None:
         if walk.size or walk.seq:
@@ -180,4 +180,4 @@ def _compare(walk: Walk, data: bytes | None, head: Head | None, size: int) -> No
         walk.problem("head-mismatch", "the side file is not that of this log")
     elif head.seq < walk.seq:
         message = f"the side file is behind by {walk.seq - head.seq} records after a crash"
-        walk.notes.append(Problem(line=0, code="head-behind", message=message))
+        walk.notes.append(LogProblem(line=0, code="head-behind", message=message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from skillhouse.audit.keys import Keys
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.line import MAX_LINE, opened
 from skillhouse.audit.record import ZEROS, AuditRecord
 from skillhouse.audit.redacted_archive import Gap, gap_of
@@ -16,7 +16,7 @@ MAX_PROBLEMS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class LogProblem:
     """A place at which the log is not what was written."""
 
     line: int
@@ -28,10 +28,10 @@ class Problem:
 
 
 @dataclass(slots=True, kw_only=True)
-class Walk:
+class LogWalk:
     """What is known after the lines so far."""
 
-    keys: Keys | None
+    keys: LogKeys | None
     is_middle: bool = False
     """Whether the first record is one from the middle of the chain."""
     expected: dict[int, str] = field(default_factory=dict)
@@ -45,8 +45,8 @@ class Walk:
     summaries: int = 0
     seq: int = 0
     hash: str = ZEROS
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
+    problems: list[LogProblem] = field(default_factory=list)
+    notes: list[LogProblem] = field(default_factory=list)
     intents: dict[str, AuditRecord] = field(default_factory=dict)
     _file: str = ""
     _reduced: bool = False
@@ -109,9 +109,9 @@ class Walk:
         """Remember a problem of this file."""
         name = file or (self._file if at_line else "")
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(line=line, code=code, message=message, file=name))
+            self.problems.append(LogProblem(line=line, code=code, message=message, file=name))
         elif len(self.problems) == MAX_PROBLEMS:
-            self.problems.append(Problem(line=line, code="more", message="there are more"))
+            self.problems.append(LogProblem(line=line, code="more", message="there are more"))
 
     def _chain(self, record: AuditRecord) -> None:
         if self.is_middle:
@@ -178,7 +178,9 @@ class Walk:
         if self._strange and follows and facts.items() <= record.detail.items():
             self._strange = b""
         message = record.reason
-        self.notes.append(Problem(line=self._line, code="repair", message=message, file=self._file))
+        self.notes.append(
+            LogProblem(line=self._line, code="repair", message=message, file=self._file)
+        )
 
     def _report_strange(self) -> None:
         if self._strange and self._strange_error:

@@ -20,9 +20,9 @@ from skillhouse.cells.rpc import (
     METHOD_NOT_FOUND,
     RESOURCE_LIMIT,
     Frames,
-    Request,
-    Response,
     RpcError,
+    RpcRequest,
+    RpcResponse,
     error_value,
     framed,
     message,
@@ -85,7 +85,7 @@ class CallChannel:
             sent = self._link.send(data)
         self._rest = data[sent:]
 
-    async def answer(self) -> Response:
+    async def answer(self) -> RpcResponse:
         """Return the answer to our request.
 
         Raises:
@@ -110,7 +110,7 @@ class CallChannel:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attend(self) -> Response:
+    async def _attend(self) -> RpcResponse:
         while True:
             await self._give_way()
             frame = self._frames.next()
@@ -121,7 +121,7 @@ class CallChannel:
             if self._messages > MESSAGES:
                 raise RpcError(RESOURCE_LIMIT, f"expected at most {MESSAGES} messages of one call")
             got = message(parse(frame))
-            if isinstance(got, Response):
+            if isinstance(got, RpcResponse):
                 return self._checked(got)
             self._take(got)
 
@@ -140,7 +140,7 @@ class CallChannel:
             raise GoneError("the cell closed the connection")
         return data
 
-    def _checked(self, answer: Response) -> Response:
+    def _checked(self, answer: RpcResponse) -> RpcResponse:
         if answer.id != self._number:
             raise RpcError(INVALID_REQUEST, "an answer to a request that was not made")
         with contextlib.suppress(BlockingIOError, OSError):
@@ -149,7 +149,7 @@ class CallChannel:
             raise RpcError(INVALID_REQUEST, "something came after the answer")
         return answer
 
-    def _take(self, asked: Request) -> None:
+    def _take(self, asked: RpcRequest) -> None:
         if asked.is_notification:
             # Nobody hears of errors in notifications (JSON-RPC 2.0, 4.1).
             with contextlib.suppress(RpcError):
@@ -160,12 +160,12 @@ class CallChannel:
         else:
             self._do(self._answer(asked))
 
-    def _host(self, asked: Request) -> HostCalls:
+    def _host(self, asked: RpcRequest) -> HostCalls:
         if not isinstance(asked.params, dict):
             raise RpcError(INVALID_PARAMS, "expected an object as params")
         return self._capabilities.host(asked.params.get("capability"), expected=self._token)
 
-    async def _answer(self, asked: Request) -> None:
+    async def _answer(self, asked: RpcRequest) -> None:
         try:
             data = framed(result_value(asked.id, await answered(self._host(asked), asked)))
         except RpcError as error:
@@ -182,7 +182,7 @@ class CallChannel:
                 await self._loop.sock_sendall(self._link, data)
 
 
-async def answered(host: HostCalls, asked: Request) -> Any:
+async def answered(host: HostCalls, asked: RpcRequest) -> Any:
     """Return what the core answers to a request of a skill.
 
     Raises:
@@ -219,7 +219,7 @@ def _fetch_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def tell(host: HostCalls, asked: Request) -> None:
+def tell(host: HostCalls, asked: RpcRequest) -> None:
     """Pass on a notification of a skill; one that is none of ours is passed over."""
     text, fraction = asked.params.get("text", ""), asked.params.get("fraction")
     if not isinstance(text, str):
@@ -234,7 +234,7 @@ def tell(host: HostCalls, asked: Request) -> None:
         host.progress(min(1.0, max(0.0, float(fraction))), text)
 
 
-class Output:
+class CellOutput:
     """The end of what a call prints, read from a pipe; too much of it ends the conversation."""
 
     def __init__(

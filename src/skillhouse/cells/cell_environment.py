@@ -17,12 +17,12 @@ from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.seccomp_alone import alone_program
-from skillhouse.sandbox.status import Level, SandboxStatus, surroundings
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
@@ -48,7 +48,7 @@ class CellEnvironment:
     """The means of this machine; made once for all cells."""
 
     program: Path
-    """bubblewrap; for `Level.CONTAINER` the interpreter of what confines itself."""
+    """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter of what confines itself."""
     place: CgroupPlace | None
     limits: Limits
     call_filter: bytes
@@ -71,7 +71,7 @@ def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironme
         SandboxUnavailableError: there is none; it carries the reasons and the hint.
     """
     make_room_for_descriptors()
-    if status.level is Level.CONTAINER:
+    if status.level is SandboxLevel.CONTAINER:
         return _contained(limits)
     around, program, place = capabilities_of(status)
     return CellEnvironment(
@@ -141,7 +141,7 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
-class CellGuard(Guard):
+class CellGuard(ProcessGuard):
     """A guard of what lives long: it looks less often while nothing happens."""
 
     active: int = 0

@@ -20,7 +20,7 @@ from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.launcher import Launcher
 from skillhouse.sandbox.level_probes import running
-from skillhouse.sandbox.status import CELL_STARTS, Level, SandboxStatus
+from skillhouse.sandbox.status import CELL_STARTS, SandboxLevel, SandboxStatus
 
 Language = Literal["python", "javascript"]
 
@@ -43,7 +43,7 @@ def installed() -> tuple[Language, ...]:
     return ("python", "javascript")
 
 
-async def self_test(*, most: Level = Level.CGROUP) -> SandboxStatus:
+async def self_test(*, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatus:
     """Return the best level at which the sandbox and a cell of each language pass their probes.
 
     Args:
@@ -57,7 +57,7 @@ async def _probed(language: Language, launcher: Launcher, place: Path) -> Mappin
     return await probe_cell(language, launcher.level, place)
 
 
-async def probe_cell(language: Language, level: Level, place: Path) -> Mapping[str, str]:
+async def probe_cell(language: Language, level: SandboxLevel, place: Path) -> Mapping[str, str]:
     """Make two calls in a cell; return the name of each probe with what went wrong, "" for nothing.
 
     Args:

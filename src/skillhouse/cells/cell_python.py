@@ -315,7 +315,7 @@ def run_call(settings: Any) -> int:
             answer["result"] = sorted(str(name) for name in tools)
         else:
             answer["result"] = call(tools, params, Context(link, params["context"]))
-    except RefusedError as error:
+    except CallRefusedError as error:
         answer["error"] = {"code": INVALID_PARAMS, "message": str(error)}
     except BaseException as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
         answer["error"] = failure(error)
@@ -331,7 +331,7 @@ def run_call(settings: Any) -> int:
     return 0
 
 
-class RefusedError(Exception):
+class CallRefusedError(Exception):
     """The skill has not what was asked for."""
 
 
@@ -351,11 +351,11 @@ def load(settings: Any) -> Any:
     sys.path[:0] = dict.fromkeys([os.path.dirname(path), place, *settings["packages"]])
     name, suffix = os.path.splitext(os.path.basename(path))
     if suffix != ".py":
-        raise RefusedError(f"expected a Python file: {settings['entry']}")
+        raise CallRefusedError(f"expected a Python file: {settings['entry']}")
     module = loaded(name, path)
     tools = getattr(module, "tools", None)
     if not hasattr(tools, "keys"):
-        raise RefusedError(f"expected a mapping `tools` in {settings['entry']}")
+        raise CallRefusedError(f"expected a mapping `tools` in {settings['entry']}")
     return tools
 
 
@@ -375,7 +375,7 @@ def loaded(name: str, path: str) -> Any:
 def call(tools: Any, params: Any, context: Context) -> Any:
     name = params["tool"]
     if name not in tools.keys():  # noqa: SIM118 - what the skill made may be any class.
-        raise RefusedError(f"the skill exports no tool {name!r}")
+        raise CallRefusedError(f"the skill exports no tool {name!r}")
     result = tools[name](params["args"], context)
     if not hasattr(result, "__await__") or isinstance(result, Done):
         return result

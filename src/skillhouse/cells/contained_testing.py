@@ -22,7 +22,13 @@ from skillhouse.floor import tree_digest
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.seccomp import ARCHITECTURES
-from skillhouse.sandbox.status import LINUX_HINT, MACHINE_HINT, Level, ProbeResult, SandboxStatus
+from skillhouse.sandbox.status import (
+    LINUX_HINT,
+    MACHINE_HINT,
+    ProbeResult,
+    SandboxLevel,
+    SandboxStatus,
+)
 from skillhouse.sandbox.status import surroundings as surroundings_here
 
 PROBE_SECONDS = 20.0
@@ -36,7 +42,7 @@ SUPERUSER_HINT = "run the container as a user that is not the superuser, as `use
 
 
 async def contained_test() -> SandboxStatus:
-    """Return `Level.CONTAINER` if all that it promises holds, else `Level.NONE`.
+    """Return `SandboxLevel.CONTAINER` if all that it promises holds, else `SandboxLevel.NONE`.
 
     Whether this is a container, nothing tells: that is the operator's word.
     """
@@ -59,13 +65,13 @@ async def contained_test() -> SandboxStatus:
     if failed:
         return _none(failed, LANDLOCK_HINT, probes)
     reasons = ("no namespaces: the container is the outer boundary, as its operator says",)
-    return SandboxStatus(level=Level.CONTAINER, reasons=reasons, probes=probes)
+    return SandboxStatus(level=SandboxLevel.CONTAINER, reasons=reasons, probes=probes)
 
 
 def _none(
     reasons: tuple[str, ...], hint: str, probes: tuple[ProbeResult, ...] = ()
 ) -> SandboxStatus:
-    return SandboxStatus(level=Level.NONE, reasons=reasons, hint=hint, probes=probes)
+    return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=hint, probes=probes)
 
 
 def _landlock() -> int:
@@ -101,7 +107,7 @@ async def _probed() -> tuple[ProbeResult, ...]:
             "tcp": tcp.getsockname()[1],
             "executor": os.getpid(),
         }
-        status = SandboxStatus(level=Level.CONTAINER)
+        status = SandboxStatus(level=SandboxLevel.CONTAINER)
         executor = Executor(status, state=base / "state")
         try:
             found = await _asked(executor, spec, told)

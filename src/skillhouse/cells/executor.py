@@ -27,7 +27,7 @@ from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.python_cell import PythonCell
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
-from skillhouse.cells.snapshot import Snapshots
+from skillhouse.cells.snapshot import CodeSnapshots
 from skillhouse.floor import tracing
 from skillhouse.floor.conventions import (
     SANDBOX_KIND,
@@ -37,7 +37,7 @@ from skillhouse.floor.conventions import (
 )
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits
-from skillhouse.sandbox.status import Level, SandboxStatus, untested
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
 
 MAX_CELLS = 32
 """Cells at one time: an idle one is 15 to 60 MB."""
@@ -96,9 +96,9 @@ class Executor:
             SandboxUnavailableError: no level of the sandbox works here.
         """
         self._housing: CellEnvironment = cell_environment_for(status, limits)
-        self._level: Level = status.level
+        self._level: SandboxLevel = status.level
         self._untested = untested(status)
-        self._snapshots = Snapshots(state)
+        self._snapshots = CodeSnapshots(state)
         self._queues = CallQueue(most=max_waiting)
         self._max_cells = max_cells
         self._idle_seconds = idle_seconds

@@ -22,7 +22,7 @@ from skillhouse.floor import tree_digest
 from skillhouse.sandbox.errors import SandboxError
 
 
-class Answer:
+class InProcessAnswer:
     """What came of a fetch, as skills in cells meet it."""
 
     def __init__(self, value: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class Answer:
         return json.loads(self.body)
 
 
-class Context:
+class InProcessContext:
     """The context of skills; here each capability must be awaited."""
 
     def __init__(self, spec: CellSpec, meta: Mapping[str, Any], host: HostCalls) -> None:
@@ -49,11 +49,11 @@ class Context:
         self.meta = dict(meta)
         self._host = host
 
-    async def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
+    async def fetch(self, url: str, options: Any = None, **more: Any) -> InProcessAnswer:
         found = {**(options or {}), **more}
         names = ("method", "headers", "body")
         asked = {name: found[name] for name in names if found.get(name) is not None}
-        return Answer(await self._host.fetch({"url": url, **asked}))
+        return InProcessAnswer(await self._host.fetch({"url": url, **asked}))
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._host.sign(request)
@@ -98,7 +98,7 @@ class InProcessRunner:
         value: Any = None
         try:
             with anyio.move_on_after(timeout) as timer:
-                value = tools[tool](dict(arguments), Context(spec, meta, host))
+                value = tools[tool](dict(arguments), InProcessContext(spec, meta, host))
                 if inspect.isawaitable(value):
                     value = await value
                 value = json.loads(packed(value))

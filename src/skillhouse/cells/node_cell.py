@@ -28,7 +28,7 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import Outcome, attempt
+from skillhouse.cells.outcome import CallOutcome, attempt
 from skillhouse.sandbox.errors import SandboxError
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
@@ -142,7 +142,7 @@ class Worker:
         self.habitat = habitat
         self.link = habitat.start(socket.SOCK_STREAM)
 
-    async def explain(self, outcome: Outcome) -> tuple[Kind, str]:
+    async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
         """Return what to say of a call that did not end well."""
         habitat = self.habitat
         if outcome.kind == "crashed":

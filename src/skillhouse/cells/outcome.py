@@ -13,7 +13,7 @@ from skillhouse.cells.rpc import RESOURCE_LIMIT, RpcError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CallOutcome:
     """What the conversation alone tells."""
 
     kind: Kind
@@ -21,22 +21,22 @@ class Outcome:
     error: str = ""
 
 
-async def attempt(dialogue: CallChannel, *, seconds: float) -> Outcome:
+async def attempt(dialogue: CallChannel, *, seconds: float) -> CallOutcome:
     """Wait for the answer, and return what came of it; it raises nothing."""
     with anyio.move_on_after(seconds):
         return await _answered(dialogue)
-    return Outcome(kind="timeout", error=timeout_text(seconds))
+    return CallOutcome(kind="timeout", error=timeout_text(seconds))
 
 
-async def _answered(dialogue: CallChannel) -> Outcome:
+async def _answered(dialogue: CallChannel) -> CallOutcome:
     try:
         answer = await dialogue.answer()
     except GoneError:
-        return Outcome(kind="crashed")
+        return CallOutcome(kind="crashed")
     except RpcError as error:
         kind: Kind = "resource-limit" if error.code == RESOURCE_LIMIT else "protocol"
-        return Outcome(kind=kind, error=f"the skill broke the protocol: {error}")
+        return CallOutcome(kind=kind, error=f"the skill broke the protocol: {error}")
     if answer.error is None:
-        return Outcome(kind="ok", value=answer.result)
+        return CallOutcome(kind="ok", value=answer.result)
     kind = "resource-limit" if answer.error.code == RESOURCE_LIMIT else "error"
-    return Outcome(kind=kind, error=str(answer.error))
+    return CallOutcome(kind=kind, error=str(answer.error))

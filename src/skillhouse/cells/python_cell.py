@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.call_channel import CallChannel, Output
+from skillhouse.cells.call_channel import CallChannel, CellOutput
 from skillhouse.cells.cell import (
     CALLS_PER_CELL,
     TAIL_BYTES,
@@ -30,7 +30,7 @@ from skillhouse.cells.cell import (
 )
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import Outcome, attempt
+from skillhouse.cells.outcome import CallOutcome, attempt
 from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
@@ -139,7 +139,7 @@ class PythonCell:
         number = next(self._numbers)
         ending = self._endings[number] = Ending()
         self._habitat.begin_call()
-        outcome: Outcome | None = None
+        outcome: CallOutcome | None = None
         is_ordered = False
         with contextlib.ExitStack() as stack:
             link, theirs = socket.socketpair()
@@ -178,10 +178,10 @@ class PythonCell:
 
     def _order(
         self, number: int, seconds: float, link: socket.socket, theirs: socket.socket
-    ) -> Output:
+    ) -> CellOutput:
         """Have a process made, and return its output."""
         reading, writing = os.pipe()
-        output = Output(reading, link)
+        output = CellOutput(reading, link)
         limits = [
             (resource.RLIMIT_DATA, int(self._housing.limits.memory_bytes * DATA_SHARE)),
             (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -220,7 +220,7 @@ class PythonCell:
             self._habitat.end_call()
             self.turns.release()
 
-    def _judged(self, outcome: Outcome, output: Output, ending: Ending) -> tuple[Kind, str]:
+    def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
         """Return what to say of a call, from its conversation and its process."""
         if outcome.kind == "ok" or outcome.kind == "protocol":
             return outcome.kind, outcome.error

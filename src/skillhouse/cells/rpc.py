@@ -66,7 +66,7 @@ class RpcError(SkillhouseError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RpcRequest:
     """A request, or without an id a notification."""
 
     method: str
@@ -78,7 +78,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class RpcResponse:
     """An answer: a result, or an error."""
 
     id: Any
@@ -149,7 +149,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def message(value: Any) -> Request | Response:
+def message(value: Any) -> RpcRequest | RpcResponse:
     """Return a parsed message by its kind.
 
     Raises:
@@ -168,7 +168,7 @@ def message(value: Any) -> Request | Response:
     return _response(value, number)
 
 
-def _request(value: Mapping[str, Any], number: Any) -> Request:
+def _request(value: Mapping[str, Any], number: Any) -> RpcRequest:
     if value.keys() - {"jsonrpc", "method", "params", "id"}:
         raise RpcError(INVALID_REQUEST, "expected no other keys than those of JSON-RPC")
     method, params = value["method"], value.get("params")
@@ -177,18 +177,18 @@ def _request(value: Mapping[str, Any], number: Any) -> Request:
     if "params" in value and not isinstance(params, dict | list):
         raise RpcError(INVALID_REQUEST, "expected an object or a list as params")
     absent = number is _NO_ID
-    return Request(
+    return RpcRequest(
         method=method, params=params, id=None if absent else number, is_notification=absent
     )
 
 
-def _response(value: Mapping[str, Any], number: Any) -> Response:
+def _response(value: Mapping[str, Any], number: Any) -> RpcResponse:
     if number is _NO_ID or value.keys() - {"jsonrpc", "result", "error", "id"}:
         raise RpcError(INVALID_REQUEST, "expected a method, or an id with a result or an error")
     if ("result" in value) == ("error" in value):
         raise RpcError(INVALID_REQUEST, "expected either a result or an error")
     if "result" in value:
-        return Response(id=number, result=value["result"])
+        return RpcResponse(id=number, result=value["result"])
     error = value["error"]
     if not isinstance(error, dict) or error.keys() - {"code", "message", "data"}:
         raise RpcError(INVALID_REQUEST, "expected an object as error")
@@ -197,7 +197,7 @@ def _response(value: Mapping[str, Any], number: Any) -> Response:
         raise RpcError(INVALID_REQUEST, "expected a number and a text in an error")
     reason = data.get("reason") if isinstance(data, dict) else ""
     found = RpcError(code, text, reason=reason if isinstance(reason, str) else "")
-    return Response(id=number, error=found)
+    return RpcResponse(id=number, error=found)
 
 
 def request_value(method: str, params: Any, *, id: Any = None) -> dict[str, Any]:  # noqa: A002

@@ -16,8 +16,8 @@ from skillhouse.cells.cell import Capabilities, HostCalls, timeout_text
 from skillhouse.cells.rpc import (
     FRAME_BYTES,
     UNAVAILABLE,
-    Response,
     RpcError,
+    RpcResponse,
     message,
     packed,
     parse,
@@ -74,7 +74,7 @@ class RpcClient:
         number = next(self._numbers)
         data = await self._posted(packed(request_value(method, dict(params), id=number)))
         answer = message(parse(data))
-        if not isinstance(answer, Response) or answer.id != number:
+        if not isinstance(answer, RpcResponse) or answer.id != number:
             raise RpcError(UNAVAILABLE, f"the server at {self._host} answered something else")
         if answer.error is not None:
             raise answer.error

@@ -18,7 +18,7 @@ from skillhouse.cells.cell import (
     wrap_result,
 )
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Request, RpcError
+from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, RpcError, RpcRequest
 from skillhouse.cells.serving import Method
 from skillhouse.sandbox.errors import SandboxError
 
@@ -230,7 +230,7 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
         async def run(params: Any) -> Any:
             if not isinstance(params, dict):
                 raise RpcError(INVALID_PARAMS, "expected an object as params")
-            asked = Request(method=name, params=params, id=None)
+            asked = RpcRequest(method=name, params=params, id=None)
             with capabilities.asking(params.get("capability")) as host:
                 if name in ("core.log", "core.progress"):
                     tell(host, asked)

@@ -9,8 +9,8 @@ from skillhouse.cells.rpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    Request,
     RpcError,
+    RpcRequest,
     error_value,
     message,
     packed,
@@ -57,7 +57,7 @@ async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any]
         number = value.get("id") if isinstance(value, dict) else None
         is_plain = isinstance(number, str | int | float) and not isinstance(number, bool)
         return error_value(number if is_plain else None, error)
-    if not isinstance(asked, Request):
+    if not isinstance(asked, RpcRequest):
         return error_value(None, RpcError(INVALID_REQUEST, "expected a request"))
     try:
         answer = result_value(asked.id, await _run(asked, methods))
@@ -70,7 +70,7 @@ async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any]
     return None if asked.is_notification else answer
 
 
-async def _run(asked: Request, methods: Mapping[str, Method]) -> Any:
+async def _run(asked: RpcRequest, methods: Mapping[str, Method]) -> Any:
     method = methods.get(asked.method)
     if method is None:
         raise RpcError(METHOD_NOT_FOUND, f"unknown method `{asked.method[:40]}`")

@@ -15,7 +15,7 @@ from skillhouse.sandbox.errors import SandboxError
 _NAME = re.compile(r"cell-(\d+)-.+")
 
 
-class Snapshots:
+class CodeSnapshots:
     """Copies below one directory; each is removed with its cell."""
 
     def __init__(self, state: Path) -> None:

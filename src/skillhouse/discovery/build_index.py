@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.discovery.cached_scan import NOT_TRUSTED, Entry
+from skillhouse.discovery.cached_scan import NOT_TRUSTED, ScanEntry
 from skillhouse.discovery.precedence import Precedence
 from skillhouse.discovery.roots import Root
-from skillhouse.discovery.scan import Scanned, scan
-from skillhouse.discovery.snapshot import Snapshots
+from skillhouse.discovery.scan import ScannedRoot, scan
+from skillhouse.discovery.snapshot import ScanSnapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
     Finding,
@@ -60,7 +60,7 @@ def discover(
         given.sort(key=lambda root: ranks[root.scope])
     general: list[Diagnostic] = []
     scans: dict[tuple[str, str], _Scan] = {}
-    snapshots = Snapshots(cache) if cache is not None else None
+    snapshots = ScanSnapshots(cache) if cache is not None else None
     try:
         for root in given:
             if root.note:
@@ -82,7 +82,7 @@ def discover(
 class _Scan(NamedTuple):
     """A scanned root and what its skills have in common."""
 
-    scanned: Scanned
+    scanned: ScannedRoot
     namespace: str
     follows: bool
     """Whether links were followed out of the root."""
@@ -160,8 +160,8 @@ def _merged(
 
 
 def _once(
-    entries: list[Entry], links: tuple[str, ...], diagnostics: list[Diagnostic]
-) -> Iterator[Entry]:
+    entries: list[ScanEntry], links: tuple[str, ...], diagnostics: list[Diagnostic]
+) -> Iterator[ScanEntry]:
     """Yield each entry, but those that a link repeats; real directories go before links."""
     if not links:
         yield from entries

@@ -26,7 +26,7 @@ FIELDS = 5
 """Items of `Seen` that a file has."""
 
 
-class Entry(NamedTuple):
+class ScanEntry(NamedTuple):
     """What the head of one SKILL.md says."""
 
     name: str
@@ -57,7 +57,7 @@ def parts_of(seen: Seen) -> list[bytes]:
     return [encode(seen[at : at + length]) for at in range(0, len(seen), length)]
 
 
-def packed(entries: list[Entry]) -> Snapshot:
+def packed(entries: list[ScanEntry]) -> Snapshot:
     """Return what to keep of `entries`, which come in the order of the walk."""
     data = encode(sorted(entries))
     observed = CachedScan(
@@ -69,16 +69,16 @@ def packed(entries: list[Entry]) -> Snapshot:
     return Snapshot(encode(observed), data, b"")
 
 
-def unpacked(snapshot: Snapshot) -> list[Entry]:
+def unpacked(snapshot: Snapshot) -> list[ScanEntry]:
     """Return the entries of a snapshot as its patch has them, sorted.
 
     Raises:
         DecodeError: they are not in our format.
     """
-    entries = decode(snapshot.entries, list[Entry])
+    entries = decode(snapshot.entries, list[ScanEntry])
     if not snapshot.patch:
         return entries
-    changed = {entry.path: entry for entry in decode(snapshot.patch, list[Entry])}
+    changed = {entry.path: entry for entry in decode(snapshot.patch, list[ScanEntry])}
     return sorted(changed.get(entry.path, entry) for entry in entries)
 
 
@@ -123,7 +123,7 @@ def changed_places(seen: Seen, parts: list[bytes], observed: CachedScan) -> list
 
 
 def patched(
-    snapshot: Snapshot, observed: CachedScan, parts: list[bytes], changed: list[Entry]
+    snapshot: Snapshot, observed: CachedScan, parts: list[bytes], changed: list[ScanEntry]
 ) -> Snapshot | None:
     """Return the snapshot with these entries, all of skills; None if they are too many.
 
@@ -133,7 +133,7 @@ def patched(
         parts: The files now, the changed ones by the signatures of their entries.
         changed: What the changed files say.
     """
-    before = decode(snapshot.patch, list[Entry]) if snapshot.patch else []
+    before = decode(snapshot.patch, list[ScanEntry]) if snapshot.patch else []
     patch = {entry.path: entry for entry in before}
     patch |= {entry.path: entry for entry in changed}
     if len(patch) > PATCH_MAX:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skillhouse.discovery.catalog_styles import COMPACT, STYLES, Entry, Style, style_of
+from skillhouse.discovery.catalog_styles import COMPACT, STYLES, CatalogEntry, Style, style_of
 from skillhouse.discovery.compact import compact_list, width
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
@@ -131,7 +131,7 @@ class _Budget:
             self._units -= width(text) - width(instead_of)
 
 
-Listed = tuple[Skill, Entry]
+Listed = tuple[Skill, CatalogEntry]
 
 
 def _as_long_as_there_is_room(

@@ -33,7 +33,7 @@ _LAYOUT = re.compile(r"(?im)^(?=[ ]{0,3}#{1,3}[ \t]+(?:Skill:|Available Skills))
 _JOINER = "\u200d"
 
 
-class Entry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """One skill's lines."""
 
     text: str
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 class MakesEntry(Protocol):
     """Makes one skill's lines."""
 
-    def __call__(self, skill: Skill, *, chars: int | None) -> Entry | None:
+    def __call__(self, skill: Skill, *, chars: int | None) -> CatalogEntry | None:
         """Return them, or None when the skill's file cannot be used any more.
 
         Args:
@@ -152,7 +152,7 @@ def _xml(profile: Profile) -> Style:
     describe = _describing(profile)
     attributes = profile.catalog.attributes
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
         """Return the lines exactly as S000-36 lays them out."""
         about, is_cut = describe(skill, chars)
         opening, version = "  <skill>\n", ""
@@ -161,7 +161,7 @@ def _xml(profile: Profile) -> Style:
             found = skill.frontmatter.version
             version = f"    <version>{escaped(found)}</version>\n" if found else ""
         description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
-        return Entry(
+        return CatalogEntry(
             text=(
                 f"{opening}"
                 f"    <name>{escaped(skill.name)}</name>\n"
@@ -179,10 +179,10 @@ def _opencode(profile: Profile) -> Style:
     """The published sentences and tags, with addresses for locations."""
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
         about, is_cut = describe(skill, chars)
         description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
-        return Entry(
+        return CatalogEntry(
             text=(
                 "  <skill>\n"
                 f"    <name>{escaped(skill.name)}</name>\n"
@@ -208,7 +208,7 @@ def _awareness(profile: Profile) -> Style:
     describe = _describing(profile)
     sources = _sources(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
         """Return the lines of S004-35."""
         about, is_cut = describe(skill, chars)
         listed, omitted = list_resources(skill.directory)
@@ -223,7 +223,7 @@ def _awareness(profile: Profile) -> Style:
         text += f"  Path: {one_line(str(skill.directory))}/\n"
         if files:
             text += f"  Files: {', '.join(files)}\n"
-        return Entry(text=text + "\n", is_cut=is_cut)
+        return CatalogEntry(text=text + "\n", is_cut=is_cut)
 
     return Style(
         head=(
@@ -239,11 +239,11 @@ def _awareness(profile: Profile) -> Style:
 def _direct(profile: Profile) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry | None:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry | None:
         """Return the lines of S004-37, the body read now."""
         heading = f"### Skill: {one_line(skill.name)}\n"
         if chars == 0:
-            return Entry(text=heading + "\n", is_cut=True)
+            return CatalogEntry(text=heading + "\n", is_cut=True)
         about, is_cut = describe(skill, chars)
         try:
             text = load(skill).body.strip()
@@ -256,7 +256,7 @@ def _direct(profile: Profile) -> Style:
             return None
         body = revealed(text)
         shown = shortened(body, DIRECT_CHARS)
-        return Entry(
+        return CatalogEntry(
             text=f"{heading}**Description:** {one_line(about)}\n\n{_body(shown)}\n\n",
             is_cut=is_cut or shown is not body,
         )
@@ -274,12 +274,12 @@ def _body(text: str) -> str:
 def _tool(profile: Profile) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
         """Return the line of S004-39."""
         if chars == 0:
-            return Entry(text=f"- **{_bold(skill.name)}**\n", is_cut=True)
+            return CatalogEntry(text=f"- **{_bold(skill.name)}**\n", is_cut=True)
         about, is_cut = describe(skill, chars)
-        return Entry(text=f"- **{_bold(skill.name)}**: {one_line(about)}\n", is_cut=is_cut)
+        return CatalogEntry(text=f"- **{_bold(skill.name)}**: {one_line(about)}\n", is_cut=is_cut)
 
     name = next((rule.name for rule in profile.tools if rule.kind == "skill"), "skill")
     return Style(
@@ -296,10 +296,10 @@ def _titled(profile: Profile) -> Style:
     """Our own: each skill begins as `load` shows it in the style of the same name."""
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> Entry:
+    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
         about, is_cut = describe(skill, chars)
         description = f"{one_line(about)}\n" if chars != 0 else ""
-        return Entry(
+        return CatalogEntry(
             text=(
                 f"# Skill: {one_line(skill.name)}\n"
                 f"{description}"

@@ -34,7 +34,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _StartPoint:
     """Where this process stands: what a rule's path can refer to."""
 
     start: Path
@@ -93,7 +93,7 @@ def default_roots(
     Raises:
         ConfigError: a rule is of a scope that the profile does not have.
     """
-    place = _Place(
+    place = _StartPoint(
         start=Path(os.path.abspath(start)),
         home=home,
         environment=environment,
@@ -129,7 +129,7 @@ def _in_order(profile: Profile) -> list[RootRule]:
     return sorted(profile.roots, key=lambda rule: ranks[rule.scope])
 
 
-def _kind(profile: Profile, place: _Place) -> Callable[[RootRule], tuple[bool, str]]:
+def _kind(profile: Profile, place: _StartPoint) -> Callable[[RootRule], tuple[bool, str]]:
     """Return what neighbouring rules share whose roots stand together for each directory."""
 
     def kind(rule: RootRule) -> tuple[bool, str]:
@@ -139,13 +139,13 @@ def _kind(profile: Profile, place: _Place) -> Callable[[RootRule], tuple[bool, s
     return kind
 
 
-def _named(rules: list[RootRule], place: _Place, _: Profile) -> Iterator[Root]:
+def _named(rules: list[RootRule], place: _StartPoint, _: Profile) -> Iterator[Root]:
     for rule in rules:
         for base, rest in place.named(rule.path) or ():
             yield from _expanded(rule, base, rest)
 
 
-def _walked(rules: list[RootRule], place: _Place, profile: Profile) -> Iterator[Root]:
+def _walked(rules: list[RootRule], place: _StartPoint, profile: Profile) -> Iterator[Root]:
     ways = [_way(place, rule.walk or profile.walk) for rule in rules]
     # All ways begin at the start and go upwards, so the longest holds the others.
     longest = max(ways, key=len)
@@ -157,7 +157,7 @@ def _walked(rules: list[RootRule], place: _Place, profile: Profile) -> Iterator[
                 yield from _expanded(rule, str(directory), rule.path)
 
 
-def _way(place: _Place, walk: WalkUp) -> tuple[Path, ...]:
+def _way(place: _StartPoint, walk: WalkUp) -> tuple[Path, ...]:
     """Return the directories from the start up to where the walk ends, which is one of them.
 
     Without a git root the start is all; where home is not above the start, the file system's

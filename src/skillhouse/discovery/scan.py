@@ -15,7 +15,7 @@ from skillhouse.discovery.cached_scan import (
     FIELDS,
     NOT_TRUSTED,
     PART_FILES,
-    Entry,
+    ScanEntry,
     Seen,
     Signature,
     believed,
@@ -25,8 +25,8 @@ from skillhouse.discovery.cached_scan import (
     patched,
     unpacked,
 )
-from skillhouse.discovery.snapshot import Snapshot, Snapshots
-from skillhouse.discovery.walk import Walk, not_regular
+from skillhouse.discovery.snapshot import ScanSnapshots, Snapshot
+from skillhouse.discovery.walk import RootWalk, not_regular
 from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
@@ -47,27 +47,27 @@ _READ = (
 )
 
 
-class Scanned(NamedTuple):
+class ScannedRoot(NamedTuple):
     """One scanned root."""
 
-    entries: Callable[[], list[Entry]]
+    entries: Callable[[], list[ScanEntry]]
     """The entries by name and path, refused ones first; decoded at the call."""
-    walk: Walk
+    walk: RootWalk
 
 
 def scan(
     root: str,
     rule: ScopeRule,
     profile: Profile,
-    snapshots: Snapshots | None,
+    snapshots: ScanSnapshots | None,
     clock: Callable[[], int],
-) -> Scanned:
+) -> ScannedRoot:
     """Return the entries of the real path `root`; no unchanged file of a snapshot is opened."""
     key = _key(root, rule, profile)
     fresh = clock() - FRESH_NANOSECONDS
 
-    def new_walk() -> Walk:
-        return Walk(
+    def new_walk() -> RootWalk:
+        return RootWalk(
             root,
             rule.max_depth,
             rule.max_directories,
@@ -76,7 +76,7 @@ def scan(
             profile.dotfiles,
         )
 
-    known: dict[str, Entry] = {}
+    known: dict[str, ScanEntry] = {}
     snapshot = snapshots.get(key) if snapshots else None
     if snapshots is not None and snapshot is not None:
         try:
@@ -85,7 +85,7 @@ def scan(
             if current is not None:
                 if current is not snapshot:
                     snapshots.patch(key, current)
-                return Scanned(lambda: unpacked(current), walk)
+                return ScannedRoot(lambda: unpacked(current), walk)
             known = {entry.path: entry for entry in unpacked(snapshot)}
         except DecodeError:
             known = {}
@@ -93,10 +93,10 @@ def scan(
     entries = _read_all(walk, known, profile, fresh)
     if snapshots is not None:
         snapshots.put(key, packed(entries))
-    return Scanned(lambda: sorted(entries), walk)
+    return ScannedRoot(lambda: sorted(entries), walk)
 
 
-def _current(walk: Walk, snapshot: Snapshot, profile: Profile, fresh: int) -> Snapshot | None:
+def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -> Snapshot | None:
     """Return the snapshot as it is now, looking by stat and reading only what changed.
 
     None: directories came, went or changed so much that the root must be walked anew.
@@ -145,9 +145,11 @@ def _current(walk: Walk, snapshot: Snapshot, profile: Profile, fresh: int) -> Sn
     return patched(snapshot, observed, parts, changed)
 
 
-def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int) -> list[Entry]:
+def _read_all(
+    walk: RootWalk, known: dict[str, ScanEntry], profile: Profile, fresh: int
+) -> list[ScanEntry]:
     """Return the entries in the order of the walk; files as `known` has them are not opened."""
-    entries: list[Entry] = []
+    entries: list[ScanEntry] = []
     policy = profile.parse_policy
     nested = profile.nested_skills
 
@@ -164,7 +166,7 @@ def _read_all(walk: Walk, known: dict[str, Entry], profile: Profile, fresh: int)
     return entries
 
 
-def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> Entry:
+def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> ScanEntry:
     """Return what the head of an open file says, and close it.
 
     Raises:
@@ -182,9 +184,9 @@ def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: i
     if signature[1] > fresh:
         signature = NOT_TRUSTED
     if found is None:
-        return Entry("", path, signature, "", None, tuple(findings))
+        return ScanEntry("", path, signature, "", None, tuple(findings))
     fields = encode(found.fields)
-    return Entry(found.name, path, signature, found.description, fields, tuple(findings))
+    return ScanEntry(found.name, path, signature, found.description, fields, tuple(findings))
 
 
 def _read_steadily(

@@ -32,7 +32,7 @@ class Snapshot(NamedTuple):
     """Entries that changed since."""
 
 
-class Snapshots:
+class ScanSnapshots:
     """The snapshots in a cache directory. A fault ends its use, and never the discovery."""
 
     def __init__(self, directory: Path) -> None:

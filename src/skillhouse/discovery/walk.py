@@ -34,7 +34,7 @@ def not_regular(path: str) -> OSError:
 
 
 @dataclass(slots=True)
-class Walk:
+class RootWalk:
     """One walk below a real path; what goes wrong on the way is kept with its place."""
 
     root: str

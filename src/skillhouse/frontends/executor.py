@@ -86,7 +86,7 @@ async def run_executor(
     at_port(settings.core, 0)
     executor = Executor(status, state=settings.state)
     methods = executor_methods(executor, shelf, host, packages=settings.packages)
-    running = _Running()
+    running = _RunningExecutor()
     served = {name: _reported(name, method, report, running) for name, method in methods.items()}
     server = RpcServer(served, token=settings.token)
     try:
@@ -131,7 +131,7 @@ def at_port(url: str, port: int) -> str:
     return urlunsplit(parts._replace(netloc=f"{host}:{port}"))
 
 
-class _Running:
+class _RunningExecutor:
     """How many calls are under way."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class _Running:
         await self._none.wait()
 
 
-def _reported(name: str, method: Method, report: Report, running: _Running) -> Method:
+def _reported(name: str, method: Method, report: Report, running: _RunningExecutor) -> Method:
     """Return the method with a line of the log for each request, and none begun at the end."""
 
     async def run(params: Any) -> Any:

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from skillhouse.runtime.lens import Lens, LensSkill, Problem
+from skillhouse.runtime.lens import Lens, LensProblem, LensSkill
 
 
-def lens_value(lens: Lens, problems: Iterable[Problem]) -> dict[str, Any]:
+def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
     """Return what each client makes of a place; paths are short, fit to be published."""
     return {
         "start": lens.tilde(lens.start),

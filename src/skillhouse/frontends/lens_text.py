@@ -11,9 +11,9 @@ from skillhouse.runtime.lens import (
     Cut,
     Lens,
     LensClient,
+    LensProblem,
     LensSkill,
-    Problem,
-    State,
+    LensState,
     Verdict,
 )
 
@@ -39,12 +39,12 @@ _LETTERS = {
     "-": "not looked at",
 }
 _OF_STATE = {
-    State.SEEN: "+",
-    State.MANUAL: "p",
-    State.SHADOWED: "s",
-    State.DROPPED: "x",
-    State.UNTRUSTED: "u",
-    State.UNSEEN: "-",
+    LensState.SEEN: "+",
+    LensState.MANUAL: "p",
+    LensState.SHADOWED: "s",
+    LensState.DROPPED: "x",
+    LensState.UNTRUSTED: "u",
+    LensState.UNSEEN: "-",
 }
 _OF_CUT = {Cut.SHORTENED: "c", Cut.NO_DESCRIPTION: "n", Cut.OMITTED: "o"}
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -54,13 +54,13 @@ def letter(verdict: Verdict) -> str:
     """Return the sign of a verdict in tables."""
     if verdict.cut is not Cut.NOTHING:
         return _OF_CUT[verdict.cut]
-    if verdict.state is State.SEEN and verdict.code:
+    if verdict.state is LensState.SEEN and verdict.code:
         return "m"
     return _OF_STATE[verdict.state]
 
 
 def report(
-    lens: Lens, problems: Sequence[Problem], *, machine: str, everything: bool = False
+    lens: Lens, problems: Sequence[LensProblem], *, machine: str, everything: bool = False
 ) -> Iterator[str]:
     """Yield the lines of a report; none is longer than `COLUMNS`.
 
@@ -207,7 +207,7 @@ def _counts(lens: Lens, place: int) -> str:
     return ", ".join(parts)
 
 
-def _problem(lens: Lens, number: int, problem: Problem, *, everything: bool) -> Iterator[str]:
+def _problem(lens: Lens, number: int, problem: LensProblem, *, everything: bool) -> Iterator[str]:
     yield from _indented(f"{number}. {one_line(problem.title)} [{problem.code}]", 0, 3)
     if problem.clients and problem.code != "no-root":
         everyone = len(problem.clients) == len(lens.clients) > 1

@@ -6,7 +6,7 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.net.client import Response as Response
+    from skillhouse.net.client import HttpResponse as HttpResponse
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
     from skillhouse.net.errors import NetError as NetError
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from skillhouse.net.proxy import EgressProxy as EgressProxy
     from skillhouse.net.route import Route as Route
     from skillhouse.net.search import BraveSearch as BraveSearch
-    from skillhouse.net.search import Found as Found
     from skillhouse.net.search import SearchProvider as SearchProvider
     from skillhouse.net.search import SearxngSearch as SearxngSearch
+    from skillhouse.net.search import WebResult as WebResult
     from skillhouse.net.secret import SecretBinding as SecretBinding
     from skillhouse.net.secret import leaked as leaked
     from skillhouse.net.secret import masked as masked

@@ -20,7 +20,7 @@ from skillhouse.floor.conventions import (
 )
 from skillhouse.net.content import ACCEPTED, Body
 from skillhouse.net.errors import NetError
-from skillhouse.net.exchange import HOP_HEADERS, Exchange, Head, Headers
+from skillhouse.net.exchange import HOP_HEADERS, Exchange, Headers, ResponseHead
 from skillhouse.net.methods import METHODS
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
@@ -36,7 +36,7 @@ _USER_AGENT = ("User-Agent", "skillhouse")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class HttpResponse:
     """What came back."""
 
     status: int
@@ -49,7 +49,7 @@ class Response:
 
     def header(self, name: str) -> str:
         """Return a header's values joined by commas; "" when there is none."""
-        return Head(status=self.status, headers=self.headers).get(name.lower())
+        return ResponseHead(status=self.status, headers=self.headers).get(name.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     route: Route | None = None,
-) -> Response:
+) -> HttpResponse:
     """Make a request and return the whole answer, or refuse.
 
     Args:
@@ -124,7 +124,7 @@ def _checked(headers: Mapping[str, str]) -> Headers:
     return (*headers.items(), *agent, ("Accept-Encoding", ACCEPTED))
 
 
-async def _follow(request: _Request, policy: NetPolicy, route: Route) -> Response:
+async def _follow(request: _Request, policy: NetPolicy, route: Route) -> HttpResponse:
     hops: list[str] = []
     seen: set[tuple[str, str]] = set()
     while True:
@@ -137,7 +137,7 @@ async def _follow(request: _Request, policy: NetPolicy, route: Route) -> Respons
             raise NetError("redirect-refused", f"{message}; ask for that URL by itself") from error
         head, body = await _once(request, policy, route)
         if not _leads_on(head):
-            return Response(
+            return HttpResponse(
                 status=head.status,
                 url=request.target.url,
                 headers=tuple(h for h in head.headers if h[0].lower() != "set-cookie"),
@@ -153,7 +153,7 @@ async def _follow(request: _Request, policy: NetPolicy, route: Route) -> Respons
             raise NetError("redirect-refused", f"more than {policy.limits.redirects} redirects")
 
 
-async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Head, bytes]:
+async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[ResponseHead, bytes]:
     """Make one request; the body of a redirect is not read."""
     async with _opened(request, policy, route) as (head, exchange):
         if _leads_on(head):
@@ -167,7 +167,7 @@ async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Hea
 @asynccontextmanager
 async def _opened(
     request: _Request, policy: NetPolicy, route: Route
-) -> AsyncIterator[tuple[Head, Exchange]]:
+) -> AsyncIterator[tuple[ResponseHead, Exchange]]:
     """Make one request and give the beginning of its answer."""
     target, limits = request.target, policy.limits
     sent = (f"{name}: {value}".encode() for name, value in request.headers)
@@ -194,7 +194,7 @@ async def open_stream(
     headers: Headers,
     body: bytes,
     route: Route | None = None,
-) -> AsyncIterator[tuple[Head, AsyncIterator[bytes]]]:
+) -> AsyncIterator[tuple[ResponseHead, AsyncIterator[bytes]]]:
     """Make one request under the policy and give the answer as it comes, however long it takes.
 
     A redirect is an answer like any other, and the body is as the server encoded it.
@@ -225,11 +225,11 @@ def _with_secrets(request: _Request, policy: NetPolicy) -> Headers:
     return tuple((k, filled(v, bound, request.target.host)) for k, v in request.headers)
 
 
-def _leads_on(head: Head) -> bool:
+def _leads_on(head: ResponseHead) -> bool:
     return head.status in _REDIRECTS and bool(head.get("location"))
 
 
-def _redirected(request: _Request, head: Head) -> _Request:
+def _redirected(request: _Request, head: ResponseHead) -> _Request:
     """Return the request that a redirect asks for.
 
     Raises:

@@ -26,7 +26,7 @@ HOP_HEADERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class ResponseHead:
     """The beginning of an answer."""
 
     status: int
@@ -71,7 +71,7 @@ class Exchange:
             # A server may answer, and close, before it has read all; its answer says why.
             return
 
-    async def head(self) -> Head:
+    async def head(self) -> ResponseHead:
         """Return the beginning of the answer.
 
         Raises:
@@ -90,12 +90,12 @@ class Exchange:
             raise NetError("timeout", message) from error
         raise NetError("protocol-error", "expected an answer, got none")
 
-    def _head(self, event: h11.Response) -> Head:
+    def _head(self, event: h11.Response) -> ResponseHead:
         raw = event.headers.raw_items()
         if sum(len(name) + len(value) + 4 for name, value in raw) > self._limits.head_bytes:
             message = f"the answer's headers are larger than {self._limits.head_bytes} bytes"
             raise NetError("too-large", message)
-        return Head(
+        return ResponseHead(
             status=event.status_code,
             headers=tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw),
         )

@@ -27,7 +27,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,100}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class WebResult:
     """One result, in plain text."""
 
     title: str
@@ -56,7 +56,7 @@ class SearchProvider(Protocol):
         """Return the house's policy with just this service to be reached."""
         ...
 
-    def read(self, body: bytes) -> tuple[Found, ...]:
+    def read(self, body: bytes) -> tuple[WebResult, ...]:
         """Return the results of an answer.
 
         Raises:
@@ -113,7 +113,7 @@ class BraveSearch:
         key = SecretBinding(name=BRAVE_SECRET, value=self.key, hosts=(origin,))
         return _only(policy, self.endpoint, (*policy.secrets, key))
 
-    def read(self, body: bytes) -> tuple[Found, ...]:
+    def read(self, body: bytes) -> tuple[WebResult, ...]:
         """See `SearchProvider`."""
         answer = _decoded(body, _BraveAnswer)
         return tuple(_found(r.title, r.url, r.description) for r in answer.web.results)
@@ -139,7 +139,7 @@ class SearxngSearch:
         """See `SearchProvider`; an address that the user wrote down may be a private one."""
         return _only(policy, self.base_url, policy.secrets)
 
-    def read(self, body: bytes) -> tuple[Found, ...]:
+    def read(self, body: bytes) -> tuple[WebResult, ...]:
         """See `SearchProvider`."""
         answer = _decoded(body, _SearxngAnswer)
         return tuple(_found(r.title, r.url, r.content or "") for r in answer.results)
@@ -160,8 +160,8 @@ def _decoded(body: bytes, shape: type[T]) -> T:
         raise NetError("protocol-error", message) from error
 
 
-def _found(title: str, url: str, excerpt: str) -> Found:
-    return Found(title=_plain(title), url=_plain(url), excerpt=_plain(excerpt))
+def _found(title: str, url: str, excerpt: str) -> WebResult:
+    return WebResult(title=_plain(title), url=_plain(url), excerpt=_plain(excerpt))
 
 
 def _plain(text: str) -> str:

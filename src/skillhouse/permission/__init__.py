@@ -23,9 +23,9 @@ from skillhouse.permission.rules import Rule as Rule
 
 if TYPE_CHECKING:
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
+    from skillhouse.permission.command_rules import Breadth as Breadth
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
-    from skillhouse.permission.command_rules import Cover as Cover
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
     from skillhouse.permission.git_operands import git_paths as git_paths

@@ -27,7 +27,7 @@ class CommandRuleError(SkillhouseError):
         self.rule = rule
 
 
-class Cover(enum.IntEnum):
+class Breadth(enum.IntEnum):
     """How far the rules that allow a command speak of just this one."""
 
     NONE = 0
@@ -47,7 +47,7 @@ class Ruling:
     denied: str = ""
     """The rule that denies it; empty when none does."""
     asked: str = ""
-    cover: Cover = Cover.NONE
+    cover: Breadth = Breadth.NONE
     literals: int = 0
     """Words that the narrowest rule which allows it names."""
 
@@ -88,16 +88,16 @@ class ArgumentRules:
         return ""
 
     def rule(self, argv: tuple[str, ...]) -> Ruling:
-        cover, literals = Cover.NONE, 0
+        cover, literals = Breadth.NONE, 0
         exact, wild = self._allow
         if argv in exact:
-            return Ruling(cover=Cover.EXACT, literals=len(argv))
+            return Ruling(cover=Breadth.EXACT, literals=len(argv))
         for words in wild.get(argv[0], ()):
             if argv[: len(words)] == words:
-                cover = max(cover, Cover.NARROW if len(words) > 1 else Cover.PROGRAM)
+                cover = max(cover, Breadth.NARROW if len(words) > 1 else Breadth.PROGRAM)
                 literals = max(literals, len(words))
-        if cover is Cover.NONE and wild.get(""):
-            cover, literals = Cover.PROGRAM, 0
+        if cover is Breadth.NONE and wild.get(""):
+            cover, literals = Breadth.PROGRAM, 0
         return Ruling(cover=cover, literals=literals)
 
 
@@ -123,7 +123,7 @@ class LayerRules:
     def rule(self, argv: tuple[str, ...]) -> Ruling:
         resource = command_resource(argv)
         found = [pair for pair in self._rules if matches(pair[1].pattern, resource)]
-        cover, literals, asked, is_granted = Cover.NONE, 0, "", False
+        cover, literals, asked, is_granted = Breadth.NONE, 0, "", False
         for layer, rule in found:
             if rule.effect is Effect.ASK:
                 asked = asked or _said(layer, rule)
@@ -144,12 +144,12 @@ def _said(layer: Layer, rule: Rule) -> str:
     return f"{said}: {rule.reason}" if rule.reason else said
 
 
-def _breadth(pattern: str) -> Cover:
+def _breadth(pattern: str) -> Breadth:
     if not pattern.strip("*"):
-        return Cover.ALL
+        return Breadth.ALL
     if "*" not in pattern and "?" not in pattern:
-        return Cover.EXACT
-    return Cover.NARROW if _literals(pattern) > 1 else Cover.PROGRAM
+        return Breadth.EXACT
+    return Breadth.NARROW if _literals(pattern) > 1 else Breadth.PROGRAM
 
 
 def _literals(pattern: str) -> int:

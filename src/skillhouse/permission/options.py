@@ -28,7 +28,7 @@ class Grammar:
 
 
 @dataclass(slots=True)
-class Scanned:
+class ScannedOptions:
     """What a table says about some arguments."""
 
     unknown: str
@@ -81,7 +81,7 @@ def grammar(
     )
 
 
-def scan(arguments: Sequence[str], table: Grammar) -> Scanned:
+def scan(arguments: Sequence[str], table: Grammar) -> ScannedOptions:
     """Return the options' values and the operands; a long option must be written in full.
 
     >>> scan(["--outp=x"], grammar("o:", "output=")).unknown
@@ -106,11 +106,11 @@ def scan(arguments: Sequence[str], table: Grammar) -> Scanned:
         used = _long(word, table, values, seen) if word[1] == "-" else 0
         used = used or _short(word, table, values, seen)
         if used == 0 or at + used > len(arguments):
-            return Scanned(word, values, operands, frozenset(seen))
+            return ScannedOptions(word, values, operands, frozenset(seen))
         if used == 2:
             values.append(arguments[at + 1])
         at += used
-    return Scanned("", values, operands, frozenset(seen))
+    return ScannedOptions("", values, operands, frozenset(seen))
 
 
 def _long(word: str, table: Grammar, values: list[str], seen: set[str]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse.permission.find_use import find_use
 from skillhouse.permission.git_use import git_use
-from skillhouse.permission.options import Grammar, Scanned, Use, grammar, scan
+from skillhouse.permission.options import Grammar, ScannedOptions, Use, grammar, scan
 from skillhouse.permission.wrappers import unwrapped
 
 PRINTING = frozenset({"echo", "true", "false", ":"})
@@ -22,7 +22,7 @@ _TESTS = frozenset(
     "-eq -ne -lt -le -gt -ge -nt -ot -ef".split()
 )
 
-Operands = Callable[[Sequence[str], Scanned], Use]
+Operands = Callable[[Sequence[str], ScannedOptions], Use]
 
 
 def use_of(name: str, arguments: Sequence[str]) -> Use | None:
@@ -74,38 +74,38 @@ def _use(arguments: Sequence[str], table: Grammar, operands: Operands) -> Use:
     return use
 
 
-def _text(arguments: Sequence[str], found: Scanned) -> Use:
+def _text(arguments: Sequence[str], found: ScannedOptions) -> Use:
     return Use()
 
 
-def _read(arguments: Sequence[str], found: Scanned) -> Use:
+def _read(arguments: Sequence[str], found: ScannedOptions) -> Use:
     return Use(reads=list(found.operands))
 
 
-def _write(arguments: Sequence[str], found: Scanned) -> Use:
+def _write(arguments: Sequence[str], found: ScannedOptions) -> Use:
     return Use(writes=list(found.operands))
 
 
-def _copy(arguments: Sequence[str], found: Scanned) -> Use:
+def _copy(arguments: Sequence[str], found: ScannedOptions) -> Use:
     return Use(reads=found.operands[:-1], writes=found.operands[-1:])
 
 
-def _second(arguments: Sequence[str], found: Scanned) -> Use:
+def _second(arguments: Sequence[str], found: ScannedOptions) -> Use:
     """The second operand is written, as by uniq."""
     return Use(reads=found.operands[:1], writes=found.operands[1:])
 
 
-def _mode(arguments: Sequence[str], found: Scanned) -> Use:
+def _mode(arguments: Sequence[str], found: ScannedOptions) -> Use:
     """The first operand is no path, as the mode of chmod."""
     return Use(writes=found.operands[1:])
 
 
-def _grep(arguments: Sequence[str], found: Scanned) -> Use:
+def _grep(arguments: Sequence[str], found: ScannedOptions) -> Use:
     skipped = 0 if found.seen & {"e", "regexp"} else 1
     return Use(reads=found.operands[skipped:])
 
 
-def _url(arguments: Sequence[str], found: Scanned) -> Use:
+def _url(arguments: Sequence[str], found: ScannedOptions) -> Use:
     for place in found.operands:
         if not _WEB.match(arguments[place]):
             return Use(concern="an address that is not of the web")
@@ -119,7 +119,7 @@ _SED = re.compile(
 )
 
 
-def _sed(arguments: Sequence[str], found: Scanned) -> Use:
+def _sed(arguments: Sequence[str], found: ScannedOptions) -> Use:
     """One script of a few commands; the others read, write and run files."""
     if not found.operands:
         return Use(concern="a sed script that is not given as the first operand")
@@ -318,7 +318,7 @@ def _tables() -> Mapping[str, tuple[Grammar, Operands]]:
     return tables
 
 
-def _no_operand(arguments: Sequence[str], found: Scanned) -> Use:
+def _no_operand(arguments: Sequence[str], found: ScannedOptions) -> Use:
     return Use(concern="it would set what it shows" if found.operands else "")
 
 

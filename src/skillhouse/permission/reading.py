@@ -66,7 +66,7 @@ def read_line(line: str) -> Reading:
     root = tree_sitter.Parser(_language()).parse(source).root_node
     if root.has_error:
         raise UnreadableError("it does not parse as a shell line")
-    builder = _Builder(source)
+    builder = _PlanBuilder(source)
     try:
         builder.statements(root)
     except NeedsShellError as error:
@@ -93,7 +93,7 @@ def _depth(line: str) -> int:
     return most
 
 
-class _Builder:
+class _PlanBuilder:
     """Makes pipelines of nodes of known types; anything else needs a shell."""
 
     def __init__(self, source: bytes) -> None:
@@ -275,7 +275,7 @@ class _Builder:
             raise NeedsShellError("an escape between words")
 
 
-def _all_commands(root: tree_sitter.Node, builder: _Builder) -> list[RawCommand]:
+def _all_commands(root: tree_sitter.Node, builder: _PlanBuilder) -> list[RawCommand]:
     """Return every simple command anywhere in the tree, as far as it can be read."""
     found = []
     for node in _nodes(root):
@@ -297,7 +297,7 @@ def _all_commands(root: tree_sitter.Node, builder: _Builder) -> list[RawCommand]
     return found
 
 
-def _calls_itself(root: tree_sitter.Node, builder: _Builder) -> bool:
+def _calls_itself(root: tree_sitter.Node, builder: _PlanBuilder) -> bool:
     for node in _nodes(root):
         if node.type == "function_definition":
             name = builder.text(node.children[0])
@@ -320,7 +320,7 @@ def _nodes(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
         waiting += reversed(node.children)
 
 
-def _loose_words(node: tree_sitter.Node, builder: _Builder) -> list[Word]:
+def _loose_words(node: tree_sitter.Node, builder: _PlanBuilder) -> list[Word]:
     """Return the words of a command; one that a shell would expand stands as its source."""
     words = []
     for child in node.children:
@@ -332,7 +332,7 @@ def _loose_words(node: tree_sitter.Node, builder: _Builder) -> list[Word]:
     return words
 
 
-def _loose_redirects(node: tree_sitter.Node, builder: _Builder) -> list[RawRedirect]:
+def _loose_redirects(node: tree_sitter.Node, builder: _PlanBuilder) -> list[RawRedirect]:
     found: list[RawRedirect] = []
     for child in node.children:
         if child.type == "file_redirect":
@@ -340,7 +340,7 @@ def _loose_redirects(node: tree_sitter.Node, builder: _Builder) -> list[RawRedir
     return found
 
 
-def _loose_redirect(node: tree_sitter.Node, builder: _Builder) -> list[RawRedirect]:
+def _loose_redirect(node: tree_sitter.Node, builder: _PlanBuilder) -> list[RawRedirect]:
     signs = [child.type for child in node.children if not child.is_named]
     words = _loose_words(node, builder)
     if not signs or not words:

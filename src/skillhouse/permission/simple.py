@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_rules import CommandRules, Cover, Ruling
+from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
 from skillhouse.permission.git_operands import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
@@ -22,7 +22,7 @@ Remark = tuple[Effect, str]
 
 
 @dataclass(slots=True)
-class Found:
+class SimpleVerdict:
     """What is said about one simple command, and what it is in a plan."""
 
     argv: tuple[str, ...]
@@ -49,7 +49,7 @@ class CommandJudge:
         """Return what denies a command of a line that only a shell can run, or an allow."""
         return self._refusals.of(raw)
 
-    def command(self, raw: RawCommand, *, can_enter: bool) -> Found:
+    def command(self, raw: RawCommand, *, can_enter: bool) -> SimpleVerdict:
         """Judge a command of a plan.
 
         Args:
@@ -60,7 +60,7 @@ class CommandJudge:
             # It is no program, and means: not a function or alias, of which we have none.
             raw.words = raw.words[1:]
         argv = tuple(word.text for word in raw.words)
-        found = Found(argv, self.words(argv, patterns=raw.words))
+        found = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
         if argv[0] in hazards.BUILTINS:
             found.shell = f"`{argv[0]}` means something to a shell only"
         for name, value in raw.assignments:
@@ -98,7 +98,7 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if not name or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
-        if ruling.cover >= Cover.EXACT:
+        if ruling.cover >= Breadth.EXACT:
             return JudgedCommand(argv=argv, effect=Effect.ALLOW)
         wrapped = unwrap(argv)
         if wrapped is not None and wrapped.unknown:
@@ -114,7 +114,7 @@ class CommandJudge:
                 rest = patterns[wrapped.at :]
                 return self.words(wrapped.inner, patterns=rest, depth=depth + 1)
         scrutiny = self._scrutiny(argv, ruling, patterns)
-        if ruling.cover is Cover.NONE:
+        if ruling.cover is Breadth.NONE:
             return _asked(argv, f"no rule covers `{_shown(argv)}`", scrutiny=scrutiny)
         if scrutiny:
             return _asked(argv, f"`{_shown(argv)}`: {scrutiny}", scrutiny=scrutiny)
@@ -125,14 +125,14 @@ class CommandJudge:
         program = hazards.base_name(argv[0])
         if program in hazards.PRIVILEGED:
             return "it changes who runs it"
-        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Cover.NONE:
+        if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
             return "its program is named by a path"
         if said := hazards.running(argv[0]):
             return said
         if argv[:2] in hazards.PREFIXES:
             if len(argv) < 3 or argv[2].startswith("-"):
                 return "what it runs is not named at once"
-            if ruling.cover is not Cover.NONE and ruling.literals < 3:
+            if ruling.cover is not Breadth.NONE and ruling.literals < 3:
                 return f"the rule does not name `{argv[2][:60]}`, which it runs"
             if said := hazards.running(argv[2]):
                 return said
@@ -169,7 +169,7 @@ class CommandJudge:
                 return f"`{text[:80]}` is protected"
         return ""
 
-    def _redirect(self, raw: RawRedirect, found: Found) -> tuple[Redirect, ...]:
+    def _redirect(self, raw: RawRedirect, found: SimpleVerdict) -> tuple[Redirect, ...]:
         if isinstance(raw.target, str):
             return (Redirect(descriptor=raw.descriptor, kind=raw.kind, target=raw.target),)
         path = raw.target.text
@@ -188,14 +188,14 @@ class CommandJudge:
             return (made,)
         return made, Redirect(descriptor=2, kind="copy", target="1")
 
-    def _enter(self, raw: RawCommand, found: Found, *, can_enter: bool) -> None:
+    def _enter(self, raw: RawCommand, found: SimpleVerdict, *, can_enter: bool) -> None:
         plain = len(raw.words) == 2 and not raw.redirects and not raw.assignments
         if not (plain and can_enter) or raw.words[1].pattern or raw.words[1].text[:1] in ("", "-"):
             found.shell = "a `cd` that is not the first command, or not to one directory"
         elif concern := self._places.enter(raw.words[1].text):
             found.remarks.append((Effect.ASK, concern))
 
-    def _patterns(self, words: Sequence[Word], found: Found) -> None:
+    def _patterns(self, words: Sequence[Word], found: SimpleVerdict) -> None:
         ended = False
         for at, word in enumerate(words):
             if word.pattern and at == 0:

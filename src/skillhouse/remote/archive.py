@@ -45,7 +45,7 @@ class ArchiveError(SkillhouseError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _ArchiveMember:
     name: str
     is_directory: bool
     size: int
@@ -96,7 +96,7 @@ def unpack(data: bytes, target: Path) -> tuple[str, ...]:
     return tuple(sorted(written))
 
 
-def _zip(data: bytes) -> Iterator[_Member]:
+def _zip(data: bytes) -> Iterator[_ArchiveMember]:
     archive = zipfile.ZipFile(io.BytesIO(data))
     infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
     end = 0
@@ -112,7 +112,7 @@ def _zip(data: bytes) -> Iterator[_Member]:
         # `orig_filename`: the parser cuts names at a NUL and turns separators.
         if info.orig_filename != info.filename:
             raise ArchiveError("path-nul", f"refused name {info.orig_filename!r}")
-        yield _Member(
+        yield _ArchiveMember(
             info.filename.removesuffix("/"),
             info.is_dir(),
             info.file_size,
@@ -120,14 +120,14 @@ def _zip(data: bytes) -> Iterator[_Member]:
         )
 
 
-def _tar(data: bytes) -> Iterator[_Member]:
+def _tar(data: bytes) -> Iterator[_ArchiveMember]:
     archive = tarfile.open(fileobj=io.BytesIO(_inflated(data)), mode="r:")  # noqa: SIM115 memory
     for info in archive:
         if not (info.isreg() or info.isdir()) or info.issparse():
             raise ArchiveError("archive-link", f"no plain file: `{info.name}`")
         if info.isdir() and info.name in (".", "./"):
             continue
-        yield _Member(
+        yield _ArchiveMember(
             info.name,
             info.isdir(),
             info.size,
@@ -147,7 +147,7 @@ def _inflated(data: bytes) -> bytes:
     return tar
 
 
-def _checked(members: list[_Member]) -> list[str]:
+def _checked(members: list[_ArchiveMember]) -> list[str]:
     """Return the safe path of each member, all different also where case does not count."""
     if len(members) > FILES_MAX:
         raise ArchiveError("too-many-files", f"expected at most {FILES_MAX} files")
@@ -186,7 +186,7 @@ def _path(name: str) -> str:
     return "/".join(parts)
 
 
-def _write(path: Path, member: _Member, budget: int) -> int:
+def _write(path: Path, member: _ArchiveMember, budget: int) -> int:
     """Write one new file and return its size, counted as it comes and not as it is claimed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     size = 0

@@ -84,14 +84,14 @@ class RemoteSkill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class RemoteListing:
     """What a source offers, and what of its list was passed over."""
 
     skills: tuple[RemoteSkill, ...]
     problems: tuple[str, ...] = ()
 
 
-def read_listing(source: RemoteSource, data: bytes, url: str) -> Listing:
+def read_listing(source: RemoteSource, data: bytes, url: str) -> RemoteListing:
     """Return what an index offers; a bad entry costs no other.
 
     Args:
@@ -129,7 +129,7 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> Listing:
             problems.append(f"passed over: {str(entry)[:80]!r}: {error}")
     if len(entries) > SKILLS_MAX:
         problems.append(f"{len(entries) - SKILLS_MAX} skills over the first {SKILLS_MAX} left out")
-    return Listing(skills=tuple(skills.values()), problems=tuple(problems))
+    return RemoteListing(skills=tuple(skills.values()), problems=tuple(problems))
 
 
 Reader = Callable[[str, Mapping[str, Any], str], RemoteSkill]

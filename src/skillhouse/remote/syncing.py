@@ -18,8 +18,8 @@ from skillhouse.floor.lock import try_lock
 from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
 from skillhouse.remote.source import (
     Artifact,
-    Listing,
     RemoteError,
+    RemoteListing,
     RemoteSkill,
     RemoteSource,
     read_listing,
@@ -103,7 +103,7 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     )
 
 
-async def _listing(source: RemoteSource, fetch: Fetch) -> Listing:
+async def _listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
     for address in source.indexes:
         try:
             found = await fetch(address, INDEX_MAX)
@@ -115,7 +115,7 @@ async def _listing(source: RemoteSource, fetch: Fetch) -> Listing:
 
 
 async def _staged(
-    listing: Listing,
+    listing: RemoteListing,
     place: Path,
     before: Mapping[str, str],
     staging: Path,

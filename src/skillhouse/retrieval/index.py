@@ -48,7 +48,7 @@ class _Head(NamedTuple):
     description: str
 
 
-class _Rows:
+class _IndexRows:
     """Documents of some segments in the order of equal scores."""
 
     def __init__(self, found: Iterable[tuple[Segment, Sequence[_Head | None]]]) -> None:
@@ -86,8 +86,8 @@ class SearchIndex:
         """
         kept = list(documents)
         self._lock = threading.Lock()
-        self._rows = _Rows([_loose(kept)])
-        self._renewed: Callable[[], _Rows] = lambda: self._rows
+        self._rows = _IndexRows([_loose(kept)])
+        self._renewed: Callable[[], _IndexRows] = lambda: self._rows
 
     @classmethod
     def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
@@ -195,7 +195,7 @@ class _Source:
             else:
                 self._skills[key] = skill
 
-    def rows(self, cache: Path | None) -> _Rows:
+    def rows(self, cache: Path | None) -> _IndexRows:
         """Return all skills as rows."""
         missing = dict(self._skills)
         found: list[tuple[Segment, Sequence[_Head | None]]] = []
@@ -209,9 +209,9 @@ class _Source:
                 for skill, body in self._with_bodies(unkept)
             )
             found.append((in_memory(documents), [_head(skill) for skill in unkept]))
-        return _Rows(found)
+        return _IndexRows(found)
 
-    def rows_again(self, cache: Path | None) -> _Rows:
+    def rows_again(self, cache: Path | None) -> _IndexRows:
         """Return all skills as rows after what was kept turned out to be damaged."""
         if cache is not None:
             forget(cache, list(self._roots()))

@@ -19,7 +19,7 @@ from skillhouse.runtime.egress import EgressReport
 from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.network import Network
-from skillhouse.runtime.own_files import OwnFiles
+from skillhouse.runtime.own_files import ConfiguredFiles
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.settings import SkillSettings
@@ -223,7 +223,7 @@ class AgentView:
             for_people=self._for_people,
             protected=(*self._protected, places.user_file.parent, caches),
             private=(self._config.state_directory,),
-            own=OwnFiles(self._config, self._skills),
+            own=ConfiguredFiles(self._config, self._skills),
             paths=PersistentPaths(self._config.protection.asked),
         )
         environment = places.environment
@@ -265,7 +265,7 @@ class AgentView:
         """Return what the profile has of tools about skills, under its names."""
         if not self.visible.skills and not self.profile.tools_without_skills:
             return []
-        shown = toolbox.Shown(
+        shown = toolbox.VisibleSkills(
             visible=self.visible,
             hidden=SkillIndex(self.hidden, name_match=self.visible.name_match),
             catalog=self._text_in_tool,

@@ -6,7 +6,7 @@ from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.enforcement import AUDIT_FILE
-from skillhouse.runtime.own_files import OwnFiles
+from skillhouse.runtime.own_files import ConfiguredFiles
 
 
 def audit_troubles(config: Config) -> tuple[Trouble, ...]:
@@ -20,5 +20,5 @@ def file_troubles(config: Config) -> tuple[Trouble, ...]:
     home = str(config.places.home)
     return tuple(
         Trouble(code="own-file", message=f"`{path}`: {why}".replace(home, "~"))
-        for path, why in OwnFiles(config).problems()
+        for path, why in ConfiguredFiles(config).problems()
     )

@@ -27,7 +27,7 @@ def check_directories(config: Config) -> None:
         raise StateError(f"the cache cannot be used: {problem}", cache)
 
 
-class OwnFiles:
+class ConfiguredFiles:
     """Those of one configuration, each looked at whenever it is asked for."""
 
     def __init__(self, config: Config, skills: Iterable[Skill] = ()) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import fits as fits
-    from skillhouse.sandbox.status import Level as Level
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
+    from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
     from skillhouse.sandbox.survey import CoveredPaths as CoveredPaths

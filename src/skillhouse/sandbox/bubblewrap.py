@@ -10,7 +10,7 @@ from pathlib import Path
 from skillhouse.sandbox import bridge
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits, SandboxProfile
-from skillhouse.sandbox.protected_mounts import Cover
+from skillhouse.sandbox.protected_mounts import MountCover
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for inside, whatever the caller's PATH says."""
@@ -49,8 +49,8 @@ _GIT_SETTINGS = {
     # the index knows the files' owner as it is outside, so by owner all would seem changed.
     "/etc/gitconfig": "[safe]\n\tbareRepository = explicit\n[core]\n\tcheckStat = minimal\n"
 }
-_DIRECTORIES = (Cover.EMPTY_DIRECTORY, Cover.CLOSED_DIRECTORY)
-_HIDING = (Cover.EMPTY_FILE, *_DIRECTORIES)
+_DIRECTORIES = (MountCover.EMPTY_DIRECTORY, MountCover.CLOSED_DIRECTORY)
+_HIDING = (MountCover.EMPTY_FILE, *_DIRECTORIES)
 _SYSTEM = tuple(
     Path(path)
     for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run", "/bin", "/lib", "/sbin")
@@ -84,7 +84,11 @@ def check_places(profile: SandboxProfile, cwd: Path) -> None:
 
 
 def options(
-    profile: SandboxProfile, covers: Mapping[str, Cover], *, cwd: Path, files: Mapping[str, int]
+    profile: SandboxProfile,
+    covers: Mapping[str, MountCover],
+    *,
+    cwd: Path,
+    files: Mapping[str, int],
 ) -> Iterator[str]:
     """Yield the options that say what a run sees; they are passed by `--args`.
 
@@ -195,7 +199,7 @@ def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
 
 
 def _places(
-    profile: SandboxProfile, covers: Mapping[str, Cover], files: Mapping[str, int]
+    profile: SandboxProfile, covers: Mapping[str, MountCover], files: Mapping[str, int]
 ) -> Iterator[str]:
     """Yield the binds in such an order that none covers a stricter one."""
     workspace = profile.workspace
@@ -207,7 +211,7 @@ def _places(
     yield from (bind, str(workspace), str(workspace))
     # Binds first: bubblewrap reads the table of all mounts again for each one.
     for path, cover in sorted(covers.items(), key=lambda item: item[1] in _DIRECTORIES):
-        if not (profile.read_only and cover is Cover.PIN):
+        if not (profile.read_only and cover is MountCover.PIN):
             yield from _cover(path, cover)
     for directory in readable:
         if directory.is_relative_to(workspace):
@@ -237,14 +241,14 @@ def _programs() -> Iterator[str]:
         yield from ("--ro-bind", path, path)
 
 
-def _cover(path: str, cover: Cover) -> tuple[str, ...]:
-    if cover is Cover.PIN:
+def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
+    if cover is MountCover.PIN:
         return ("--bind", path, path)
-    if cover is Cover.READ_ONLY:
+    if cover is MountCover.READ_ONLY:
         return ("--ro-bind", path, path)
     if cover in _DIRECTORIES:
         # One page: a run that gives itself the right to write gets a place to lose things in.
-        mode = "0555" if cover is Cover.EMPTY_DIRECTORY else "0000"
+        mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
         return ("--size", "4096", "--perms", mode, "--tmpfs", path)
     # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.
     return ("--ro-bind", "/dev/null", path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
 from skillhouse.sandbox.errors import SandboxUnavailableError
 from skillhouse.sandbox.status import (
-    Level,
+    SandboxLevel,
     SandboxStatus,
     Surroundings,
     find_program,
@@ -25,10 +25,10 @@ def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPl
     """
     around = surroundings()
     program = find_program(around)
-    if status.level in (Level.NONE, Level.CONTAINER) or program is None:
+    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER) or program is None:
         raise SandboxUnavailableError(status.reasons, status.hint)
-    place = find_place(around.process) if status.level is Level.CGROUP else None
-    if status.level is Level.CGROUP:
+    place = find_place(around.process) if status.level is SandboxLevel.CGROUP else None
+    if status.level is SandboxLevel.CGROUP:
         if place is None:
             raise SandboxUnavailableError(("the control group is gone",), status.hint)
         sweep(place)

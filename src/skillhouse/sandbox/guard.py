@@ -23,7 +23,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 T = TypeVar("T")
 
 
-class Guard(Protocol):
+class ProcessGuard(Protocol):
     """The hold that one level has on one run."""
 
     resource_limits: Mapping[int, int]

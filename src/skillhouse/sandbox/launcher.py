@@ -17,20 +17,20 @@ from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.guard import CgroupGuard, Guard, RlimitGuard
+from skillhouse.sandbox.guard import CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
 from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import Level, SandboxStatus
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus
 
 
 class Launcher(Protocol):
     """Something that runs code inside limits."""
 
-    level: Level
+    level: SandboxLevel
 
     async def run(
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
@@ -69,7 +69,7 @@ class BubblewrapLauncher:
             stash: Makes the placeholders of protected paths.
             bridge_seccomp: The filter for the bridge to a proxy, which may make Unix sockets.
         """
-        self.level = Level.CGROUP if place else Level.RLIMITS
+        self.level = SandboxLevel.CGROUP if place else SandboxLevel.RLIMITS
         self._program = program
         self._seccomp = seccomp
         self._bridge_seccomp = bridge_seccomp
@@ -112,7 +112,7 @@ class BubblewrapLauncher:
             return done
         return dataclasses.replace(done, changes=tuple(census.changes), notes=tuple(census.notes))
 
-    def _guard(self, profile: SandboxProfile) -> Guard:
+    def _guard(self, profile: SandboxProfile) -> ProcessGuard:
         if self._place is None:
             return RlimitGuard(profile.limits)
         return CgroupGuard(self._place, profile.limits)

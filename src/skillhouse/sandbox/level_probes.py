@@ -21,8 +21,8 @@ from skillhouse.sandbox.profile import MIB, Limits, SandboxProfile
 from skillhouse.sandbox.status import (
     CELL_STARTS,
     NAMESPACE_HINT,
-    Level,
     ProbeResult,
+    SandboxLevel,
     SandboxStatus,
     detect,
 )
@@ -51,7 +51,9 @@ except OSError:
 """
 
 
-async def self_test(*, most: Level = Level.CGROUP, further: Sequence[Probe] = ()) -> SandboxStatus:
+async def self_test(
+    *, most: SandboxLevel = SandboxLevel.CGROUP, further: Sequence[Probe] = ()
+) -> SandboxStatus:
     """Return the best level whose probes all pass.
 
     It makes its own files below the system's temporary directory and removes them.
@@ -64,24 +66,24 @@ async def self_test(*, most: Level = Level.CGROUP, further: Sequence[Probe] = ()
     reasons: tuple[str, ...] = ()
     probes: tuple[ProbeResult, ...] = ()
     hint = status.hint
-    while status.level is not Level.NONE:
+    while status.level is not SandboxLevel.NONE:
         try:
             probes = await _probe(launcher_for(status), further)
         except (SandboxError, SandboxUnavailableError, OSError, ValueError) as error:
             hint = NAMESPACE_HINT if "namespace" in str(error) or "uid map" in str(error) else hint
-            return SandboxStatus(level=Level.NONE, reasons=(*reasons, str(error)), hint=hint)
+            return SandboxStatus(level=SandboxLevel.NONE, reasons=(*reasons, str(error)), hint=hint)
         failed = [probe for probe in probes if not probe.passed]
         reasons += tuple(f"{status.level}: {probe.name}: {probe.detail}" for probe in failed)
         if all(probe.name.endswith(CELL_STARTS) for probe in failed):
             # Of such a language no code is run (`Executor`); all else holds.
             reasons += status.reasons
             return SandboxStatus(level=status.level, reasons=reasons, probes=probes, hint=hint)
-        if status.level is Level.CGROUP and {probe.name for probe in failed} <= LIMIT_PROBES:
-            status = await detect(most=Level.RLIMITS)
+        if status.level is SandboxLevel.CGROUP and {probe.name for probe in failed} <= LIMIT_PROBES:
+            status = await detect(most=SandboxLevel.RLIMITS)
             hint = status.hint
             continue
         hint = hint or "report this: a promise of the sandbox does not hold on this machine"
-        return SandboxStatus(level=Level.NONE, reasons=reasons, probes=probes, hint=hint)
+        return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, probes=probes, hint=hint)
     return dataclasses.replace(status, reasons=(*reasons, *status.reasons), probes=probes)
 
 

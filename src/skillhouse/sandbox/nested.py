@@ -9,7 +9,7 @@ from typing import Protocol
 
 from skillhouse.floor import is_secret
 from skillhouse.sandbox.profile import names_like
-from skillhouse.sandbox.survey import CoveredPaths, Entry, Hit, Survey
+from skillhouse.sandbox.survey import CoveredPaths, Survey, SurveyEntry, SurveyHit
 
 PATHS_MAX = 160
 """Paths that are covered; for 48, 160 and 500 bubblewrap needs some 10, 60 and 500 ms."""
@@ -19,7 +19,7 @@ REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
 """Of the git directory of a repository inside the workspace, also what does not exist yet."""
 
 
-class Rules(Protocol):
+class CoverRules(Protocol):
     """What is covered besides the names that are always protected."""
 
     @property
@@ -73,7 +73,7 @@ def covered_paths(
     protected: Sequence[str],
     *,
     survey: Survey | None = None,
-    rules: Rules = NoRules(),  # noqa: B008 - it never changes.
+    rules: CoverRules = NoRules(),  # noqa: B008 - it never changes.
 ) -> CoveredPaths:
     """Return what is covered in a workspace, nearest first, and all other names of hidden files.
 
@@ -99,14 +99,18 @@ def covered_paths(
     return found
 
 
-def _classifier(names: tuple[str, ...], rules: Rules) -> Callable[[str, Entry], Hit | None]:
+def _classifier(
+    names: tuple[str, ...], rules: CoverRules
+) -> Callable[[str, SurveyEntry], SurveyHit | None]:
     is_protected = names_like(names).fullmatch
 
-    def classify(place: str, entry: Entry) -> Hit | None:
+    def classify(place: str, entry: SurveyEntry) -> SurveyHit | None:
         path = f"{place}/{entry.name}" if place else entry.name
         name = entry.name.casefold()
         if name == ".git":
-            return Hit(entry.name, ("tree" if entry.is_directory else "file",), is_closed=True)
+            return SurveyHit(
+                entry.name, ("tree" if entry.is_directory else "file",), is_closed=True
+            )
         kinds = []
         is_closed = False
         if is_secret(path):
@@ -116,7 +120,7 @@ def _classifier(names: tuple[str, ...], rules: Rules) -> Callable[[str, Entry], 
             kinds.append("protected")
         if rules.concerns(path, is_directory=entry.is_directory):
             kinds.append("rule")
-        return Hit(entry.name, tuple(kinds), is_closed) if kinds else None
+        return SurveyHit(entry.name, tuple(kinds), is_closed) if kinds else None
 
     return classify
 
@@ -125,8 +129,8 @@ def _judge(
     found: CoveredPaths,
     covered: tuple[set[str], set[str]],
     place: str,
-    hit: Hit,
-    rules: Rules,
+    hit: SurveyHit,
+    rules: CoverRules,
     *,
     is_frozen: bool,
 ) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 
 from skillhouse.sandbox.errors import SandboxError
-from skillhouse.sandbox.guard import Guard
+from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.pipes import CHUNK, Pipes
 from skillhouse.sandbox.profile import Completed, Limits
 
@@ -54,7 +54,7 @@ class Command:
 class Run:
     """A run that is under way; `complete` is called once."""
 
-    def __init__(self, command: Command, guard: Guard, limits: Limits) -> None:
+    def __init__(self, command: Command, guard: ProcessGuard, limits: Limits) -> None:
         self._command = command
         self._guard = guard
         self._limits = limits

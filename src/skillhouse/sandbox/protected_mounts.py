@@ -49,7 +49,7 @@ POINTER_BYTES = 8_192
 logger = logging.getLogger(__name__)
 
 
-class Cover(enum.Enum):
+class MountCover(enum.Enum):
     """What is mounted over a protected path."""
 
     PIN = enum.auto()
@@ -69,7 +69,7 @@ class ProtectedMounts:
     """The protected paths of one workspace at one moment, made by `shield`; all as texts."""
 
     workspace: str
-    covers: dict[str, Cover] = field(default_factory=dict)
+    covers: dict[str, MountCover] = field(default_factory=dict)
     """A pinned parent comes before what lies in it."""
     missing: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def _survey(
 
 def _survey_below(found: ProtectedMounts, below: CoveredPaths) -> None:
     for place in below.pinned:
-        found.covers.setdefault(f"{found.workspace}/{place}", Cover.PIN)
+        found.covers.setdefault(f"{found.workspace}/{place}", MountCover.PIN)
     for place, name, secret in below.paths:
         _look(found, tuple(name.split("/")), secret=secret, place=place)
     if not below.is_all:
@@ -193,15 +193,18 @@ def _drop_covered(found: ProtectedMounts) -> None:
         above = path
         while len(above := os.path.dirname(above)) >= len(found.workspace):
             around = covers.get(above)
-            is_frozen = around is Cover.READ_ONLY and cover in (Cover.READ_ONLY, Cover.PIN)
-            if around is Cover.CLOSED_DIRECTORY or is_frozen:
+            is_frozen = around is MountCover.READ_ONLY and cover in (
+                MountCover.READ_ONLY,
+                MountCover.PIN,
+            )
+            if around is MountCover.CLOSED_DIRECTORY or is_frozen:
                 del covers[path]
                 break
 
 
 def _take_in(found: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
     """Add the covers of what acts later, parents first, and take away those of what is opened."""
-    covers = dict.fromkeys(census.covered, Cover.READ_ONLY) | found.covers
+    covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | found.covers
     start = len(f"{found.workspace}/")
     found.covers = {
         path: cover
@@ -214,7 +217,7 @@ def _miss(found: ProtectedMounts, path: str) -> None:
     """Note a path that is not there, or that is a placeholder already."""
     if path not in found.covers:
         found.missing.append(path)
-        found.covers[path] = Cover.EMPTY_DIRECTORY
+        found.covers[path] = MountCover.EMPTY_DIRECTORY
 
 
 def _look(found: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place: str = "") -> None:
@@ -245,16 +248,16 @@ def _look(found: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place
         if not stat.S_ISDIR(info.st_mode) or number == len(parts):
             _cover(found, path, info.st_mode, secret=secret)
             return
-        found.covers.setdefault(path, Cover.PIN)
+        found.covers.setdefault(path, MountCover.PIN)
 
 
 def _cover(found: ProtectedMounts, path: str, mode: int, *, secret: bool) -> None:
     is_directory = stat.S_ISDIR(mode)
     if secret or not (is_directory or stat.S_ISREG(mode)):
         # A socket or a device is no configuration either, so it is hidden like a secret.
-        found.covers[path] = Cover.CLOSED_DIRECTORY if is_directory else Cover.EMPTY_FILE
-    elif found.covers.get(path) in (None, Cover.PIN):
-        found.covers[path] = Cover.READ_ONLY
+        found.covers[path] = MountCover.CLOSED_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+    elif found.covers.get(path) in (None, MountCover.PIN):
+        found.covers[path] = MountCover.READ_ONLY
         if not is_directory and os.path.basename(path) == ".git":
             _look_where_it_points(found, path)
 
@@ -275,7 +278,7 @@ def _look_where_it_points(found: ProtectedMounts, path: str) -> None:
         return
     parts = target[len(found.workspace) + 1 :].split("/")
     for number in range(1, len(parts) + 1):
-        found.covers.setdefault("/".join((found.workspace, *parts[:number])), Cover.PIN)
+        found.covers.setdefault("/".join((found.workspace, *parts[:number])), MountCover.PIN)
     for name in REPOSITORY:
         _look(found, (name[1:],), secret=False, place="/".join(parts))
 

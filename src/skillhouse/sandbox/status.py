@@ -54,7 +54,7 @@ _SWITCHES = {
 }
 
 
-class Level(enum.StrEnum):
+class SandboxLevel(enum.StrEnum):
     """What holds the code that is run, strongest first (decision 10)."""
 
     CGROUP = "bubblewrap+seccomp+cgroup"
@@ -79,7 +79,7 @@ class ProbeResult:
 class SandboxStatus:
     """The best level that this machine offers."""
 
-    level: Level
+    level: SandboxLevel
     reasons: tuple[str, ...] = ()
     """Why it is no better one."""
     probes: tuple[ProbeResult, ...] = ()
@@ -124,7 +124,7 @@ def surroundings() -> Surroundings:
 
 
 async def detect(
-    *, most: Level = Level.CGROUP, around: Surroundings | None = None
+    *, most: SandboxLevel = SandboxLevel.CGROUP, around: Surroundings | None = None
 ) -> SandboxStatus:
     """Return the level that should work, without trying it.
 
@@ -133,7 +133,7 @@ async def detect(
         around: Where to look; by default around this process.
     """
     around = around or surroundings()
-    if most is Level.NONE:
+    if most is SandboxLevel.NONE:
         return _none("the operator switched it off", "set the sandbox level in the configuration")
     if around.system != "linux":
         return _none(f"expected Linux, got {around.system}", LINUX_HINT)
@@ -148,16 +148,16 @@ async def detect(
         return _none(f"expected bubblewrap 0.8 or later, got {got}", INSTALL_HINT)
     if not around.superuser and (switch := _forbidden(around.sysctl)):
         return _none(f"{switch} forbids user namespaces", NAMESPACE_HINT)
-    if most is Level.CGROUP and find_place(around.process) is not None:
-        return SandboxStatus(level=Level.CGROUP)
+    if most is SandboxLevel.CGROUP and find_place(around.process) is not None:
+        return SandboxStatus(level=SandboxLevel.CGROUP)
     reasons: tuple[str, ...] = ("the operator wants no control groups",)
-    if most is Level.CGROUP:
+    if most is SandboxLevel.CGROUP:
         reasons = ("no control group with memory and pids can be made here",)
     if around.superuser:
         # Linux, copy_process: RLIMIT_NPROC does not hold for the superuser's id, in any namespace.
         reasons += ("without one, nothing limits the number of the superuser's processes",)
-        return SandboxStatus(level=Level.NONE, reasons=reasons, hint=SUPERUSER_HINT)
-    return SandboxStatus(level=Level.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
+        return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=SUPERUSER_HINT)
+    return SandboxStatus(level=SandboxLevel.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
 
 
 def find_program(around: Surroundings) -> Path | None:
@@ -167,7 +167,7 @@ def find_program(around: Surroundings) -> Path | None:
 
 
 def _none(reason: str, hint: str) -> SandboxStatus:
-    return SandboxStatus(level=Level.NONE, reasons=(reason,), hint=hint)
+    return SandboxStatus(level=SandboxLevel.NONE, reasons=(reason,), hint=hint)
 
 
 async def _version(program: Path) -> tuple[int, ...]:

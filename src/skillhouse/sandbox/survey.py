@@ -23,7 +23,7 @@ have the same times."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SurveyEntry:
     """One name in a directory."""
 
     name: str
@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SurveyHit:
     """One name that counts."""
 
     name: str
@@ -41,15 +41,15 @@ class Hit:
     """Whether the directory of this name is not looked into."""
 
 
-Classify = Callable[[str, Entry], Hit | None]
+Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 """Says of a directory, relative to the workspace, and an entry whether it counts."""
 
 
 @dataclass(slots=True)
 class _Directory:
     stamp: tuple[int, ...]
-    entries: tuple[Entry, ...]
-    hits: tuple[Hit, ...] = ()
+    entries: tuple[SurveyEntry, ...]
+    hits: tuple[SurveyHit, ...] = ()
     below: tuple[str, ...] = ()
     key: Hashable = None
 
@@ -65,7 +65,7 @@ class Survey:
 
     def walk(
         self, root: str, classify: Classify, key: Hashable
-    ) -> list[tuple[str, tuple[Hit, ...]]]:
+    ) -> list[tuple[str, tuple[SurveyHit, ...]]]:
         """Return each directory with the names in it that count, nearest first.
 
         Links are not followed. What lies outside the bounds is counted in `left`.
@@ -76,7 +76,7 @@ class Survey:
             key: What the answers of `classify` depend on besides.
         """
         with self._lock:
-            found: list[tuple[str, tuple[Hit, ...]]] = []
+            found: list[tuple[str, tuple[SurveyHit, ...]]] = []
             kept: dict[str, _Directory] = {}
             waiting = deque([""])
             entries = 0
@@ -153,11 +153,13 @@ def _stamp(path: str) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
-def _entries(path: str) -> tuple[Entry, ...]:
+def _entries(path: str) -> tuple[SurveyEntry, ...]:
     """Return the names in a directory, sorted; none if it is closed or gone."""
     try:
         with os.scandir(path) as found:
-            entries = [Entry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in found]
+            entries = [
+                SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in found
+            ]
     except OSError:
         return ()
     return tuple(sorted(entries, key=lambda entry: entry.name))

@@ -21,7 +21,7 @@ from skillhouse.signer.frames import (
     BODIES,
     LENGTH,
     Ask,
-    Reply,
+    SignerReply,
     checked_length,
     framed,
     packed,
@@ -64,7 +64,7 @@ def harden() -> None:
         raise SystemExit("the signer cannot keep others from its memory: prctl failed")
 
 
-def _answer(service: Service, data: bytes) -> Reply:
+def _answer(service: Service, data: bytes) -> SignerReply:
     number = 0
     try:
         ask = unpacked(data, Ask)
@@ -73,19 +73,21 @@ def _answer(service: Service, data: bytes) -> Reply:
         if shape is None:
             raise DecodeError(f"unknown verb {ask.verb[:20]!r}")
         act: Callable[[Any], Any] = getattr(service, ask.verb)
-        return Reply(number=number, body=packed(act(unpacked(ask.body, shape))))
+        return SignerReply(number=number, body=packed(act(unpacked(ask.body, shape))))
     except SignerError as error:
-        return Reply(number=number, code=error.code, message=str(error))
+        return SignerReply(number=number, code=error.code, message=str(error))
     except MissingExtraError as error:
-        return Reply(number=number, code="missing-extra", message=error.module)
+        return SignerReply(number=number, code="missing-extra", message=error.module)
     except SkillhouseError as error:
-        return Reply(number=number, code="signer-failed", message=str(error))
+        return SignerReply(number=number, code="signer-failed", message=str(error))
     except OSError as error:
         # Without the path: a model may read it.
         said = (error.strerror or "input or output").lower()
-        return Reply(number=number, code="signer-failed", message=f"the signer failed: {said}")
+        return SignerReply(
+            number=number, code="signer-failed", message=f"the signer failed: {said}"
+        )
     except Exception as error:  # noqa: BLE001 - a process edge; its text could hold a secret.
-        return Reply(
+        return SignerReply(
             number=number,
             code="signer-failed",
             message=f"the signer failed: {type(error).__name__}",

@@ -34,7 +34,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class SignerReply:
     """The answer to the request of the same number."""
 
     number: int
@@ -75,7 +75,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class KeyList:
     """The keys that an answer is about."""
 
     keys: tuple[KeyInfo, ...] = ()
@@ -93,7 +93,7 @@ BODIES = {
 """The shape of each verb's body."""
 
 
-def framed(value: Ask | Reply) -> bytes:
+def framed(value: Ask | SignerReply) -> bytes:
     """Return the bytes of a frame.
 
     Raises:

@@ -19,11 +19,11 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import (
     LENGTH,
     Ask,
-    Keys,
+    KeyList,
     Named,
     NewKey,
     Opening,
-    Reply,
+    SignerReply,
     checked_length,
     framed,
     packed,
@@ -136,28 +136,28 @@ class SignerProcess:
     ) -> KeyInfo:
         """Make a key, or import one from the descriptor or the terminal."""
         wanted = NewKey(name=name, kind=kind, terms=terms or Terms(), is_import=is_import)
-        return (await self._ask("new", wanted, Keys)).keys[0]
+        return (await self._ask("new", wanted, KeyList)).keys[0]
 
     async def new_session(self, name: str, kind: KeyKind, *, terms: Terms, seconds: int) -> KeyInfo:
         """Make a session key: it signs by itself within its terms, for so many seconds."""
         wanted = NewKey(name=name, kind=kind, terms=terms, session_seconds=seconds)
-        return (await self._ask("new", wanted, Keys)).keys[0]
+        return (await self._ask("new", wanted, KeyList)).keys[0]
 
     async def rotate_session(self, name: str) -> KeyInfo:
         """Put a new session key in its place; the old one signs no more."""
-        return (await self._ask("rotate", Named(name=name), Keys)).keys[0]
+        return (await self._ask("rotate", Named(name=name), KeyList)).keys[0]
 
     async def set_terms(self, name: str, terms: Terms) -> KeyInfo:
         """Put other terms on a key."""
-        return (await self._ask("terms", Named(name=name, terms=terms), Keys)).keys[0]
+        return (await self._ask("terms", Named(name=name, terms=terms), KeyList)).keys[0]
 
     async def remove_key(self, name: str) -> KeyInfo:
         """Forget a key for good; what it spent stays counted."""
-        return (await self._ask("remove", Named(name=name), Keys)).keys[0]
+        return (await self._ask("remove", Named(name=name), KeyList)).keys[0]
 
     async def accept(self) -> None:
         """Believe clock and counters as they are, because a person looked at them."""
-        await self._ask("accept", Named(name=""), Keys)
+        await self._ask("accept", Named(name=""), KeyList)
 
     def close(self) -> None:
         """End the process; what it was doing is done or not at all."""
@@ -218,7 +218,7 @@ class SignerProcess:
             cost=self._cost,
         )
         try:
-            return (await self._exchange("open", opening, Keys)).keys
+            return (await self._exchange("open", opening, KeyList)).keys
         except SignerError:
             self.close()
             raise
@@ -257,7 +257,7 @@ class SignerProcess:
             with anyio.CancelScope(shield=not asks_person):
                 with anyio.fail_after(PERSON_SECONDS if asks_person else ANSWER_SECONDS):
                     await self._send(framed(ask))
-                    reply = unpacked(await self._receive(), Reply)
+                    reply = unpacked(await self._receive(), SignerReply)
             if reply.number != ask.number:
                 raise DecodeError("an answer to another request")
         except (OSError, DecodeError, TimeoutError) as error:

@@ -27,7 +27,7 @@ from skillhouse.signer.crypto import (
     sign_transaction,
 )
 from skillhouse.signer.errors import SignerError
-from skillhouse.signer.frames import Keys, Named, NewKey, Opening
+from skillhouse.signer.frames import KeyList, Named, NewKey, Opening
 from skillhouse.signer.keys import KeyInfo, KeyKind, checked_name
 from skillhouse.signer.keystore import OpenKeystore
 from skillhouse.signer.request import Signature, SignRequest, check_request, message_text
@@ -64,7 +64,7 @@ class Service:
         self._cost = keystore.COST
         self._store: OpenKeystore | None = None
 
-    def open(self, opening: Opening) -> Keys:
+    def open(self, opening: Opening) -> KeyList:
         """Open the keystore, unless there is none yet.
 
         Raises:
@@ -79,7 +79,7 @@ class Service:
             self._store = keystore.open_keystore(self._path, self._secret(lock, store_id))
         return self._keys()
 
-    def new(self, wanted: NewKey) -> Keys:
+    def new(self, wanted: NewKey) -> KeyList:
         """Make or import a key, and the keystore when it is the first."""
         name = checked_name(wanted.name)
         if wanted.session_seconds:
@@ -102,18 +102,18 @@ class Service:
             )
             if made.is_session:
                 lifecycle.begin_session(connection, made)
-        return Keys(keys=(made,))
+        return KeyList(keys=(made,))
 
-    def remove(self, named: Named) -> Keys:
+    def remove(self, named: Named) -> KeyList:
         """Forget a key for good."""
         with self._changing() as (store, connection, now_ms):
             key = store.vault.get(named.name)
             lifecycle.end_session(connection, key.id, now_ms, "removed")
             lifecycle.log_event(connection, now_ms, (key.id, key.name), "removed")
             self._keep(store, tuple(k for k in store.vault.keys if k.id != key.id), {})
-        return Keys(keys=(key,))
+        return KeyList(keys=(key,))
 
-    def terms(self, named: Named) -> Keys:
+    def terms(self, named: Named) -> KeyList:
         """Put other terms on a key."""
         if named.terms is None:
             raise SignerError("limit", "expected the new terms")
@@ -125,9 +125,9 @@ class Service:
             keys = tuple(changed if k.id == key.id else k for k in store.vault.keys)
             lifecycle.log_event(connection, now_ms, (key.id, key.name), "terms", str(named.terms))
             self._keep(store, keys, {})
-        return Keys(keys=(changed,))
+        return KeyList(keys=(changed,))
 
-    def rotate(self, named: Named) -> Keys:
+    def rotate(self, named: Named) -> KeyList:
         """Put a new session key in a session key's place: same terms, same count, whole life."""
         with self._changing() as (store, connection, _):
             now_ms = trusted_now(connection, store.vault.store_id, self._clock())
@@ -146,9 +146,9 @@ class Service:
             lifecycle.log_event(connection, now_ms, (old.id, old.name), "rotated", f"to {made.id}")
             lifecycle.log_event(connection, now_ms, (made.id, made.name), "created", "by rotation")
             self._keep(store, keys, {made.id: secret})
-        return Keys(keys=(made,))
+        return KeyList(keys=(made,))
 
-    def accept(self, named: Named) -> Keys:
+    def accept(self, named: Named) -> KeyList:
         """Believe the clock and the counters as they are; a person has looked."""
         store = self._opened()
         moment = self._clock()
@@ -269,8 +269,8 @@ class Service:
             raise SignerError("unknown-key", "there is no key yet: ask the user to make one")
         return self._store
 
-    def _keys(self) -> Keys:
-        return Keys(keys=self._store.vault.keys if self._store else ())
+    def _keys(self) -> KeyList:
+        return KeyList(keys=self._store.vault.keys if self._store else ())
 
 
 def _checked_content(key: KeyInfo, request: SignRequest) -> Checked:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile import Extensions as Extensions
     from skillhouse.skill.profile import Identity as Identity
     from skillhouse.skill.profile import Profile as Profile
+    from skillhouse.skill.profile import ProfileRules as ProfileRules
     from skillhouse.skill.profile import RootRule as RootRule
-    from skillhouse.skill.profile import Rules as Rules
     from skillhouse.skill.profile import ScopeRule as ScopeRule
     from skillhouse.skill.profile import Symlinks as Symlinks
     from skillhouse.skill.profile import ToolRule as ToolRule

@@ -11,9 +11,9 @@ from skillhouse.skill.parsing import Metadata, head_of, read_block
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
     SKILL_FILE_MAX,
+    FileRefusedError,
     Finding,
     IncompleteError,
-    RefusedError,
     check_size,
     cut_head,
     decoded,
@@ -56,7 +56,7 @@ def read_metadata(
         if policy.missing_description == "body":
             body = partial(_body, handle, data, policy, complete=complete)
         found = read_block(block, directory, policy, findings, body)
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         findings.append(refusal.finding)
         return None, findings
     if findings and any(finding.fatal for finding in findings):

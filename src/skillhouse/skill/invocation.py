@@ -18,7 +18,7 @@ from skillhouse.skill.index import SkillIndex
 from skillhouse.skill.model import Skill, SkillContent
 from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import Extensions
-from skillhouse.skill.source import SKILL_FILE_MAX, RefusedError, normalise, split_head
+from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 from skillhouse.skill.yaml_text import key_line
 
 MODEL_FIELD = "disable-model-invocation"
@@ -228,5 +228,5 @@ def _line_of(skill: Skill, field: str) -> int | None:
     try:
         data = read_beneath(skill.directory, skill.location.name, max_bytes=SKILL_FILE_MAX)
         return key_line(split_head(normalise(data, [])).block, field)
-    except (PathError, RefusedError):
+    except (PathError, FileRefusedError):
         return None

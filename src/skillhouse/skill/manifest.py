@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
-from skillhouse.skill.manifest_fields import Written, read_fields
+from skillhouse.skill.manifest_fields import RawManifest, read_fields
 from skillhouse.skill.manifest_javascript import read_javascript
 from skillhouse.skill.manifest_model import (
     JAVASCRIPT_FILE,
@@ -26,12 +26,12 @@ from skillhouse.skill.manifest_model import (
 from skillhouse.skill.manifest_python import read_python
 from skillhouse.skill.model import SKILL_FILE
 from skillhouse.skill.parsing import placed
-from skillhouse.skill.source import Finding, RefusedError, decoded
+from skillhouse.skill.source import FileRefusedError, Finding, decoded
 
 DIRECTORIES_MAX = 2_000
 """Directories of one root that are looked at (DESIGN, bounds)."""
 
-_READERS: Mapping[str, Callable[[str], Written | None]] = {
+_READERS: Mapping[str, Callable[[str], RawManifest | None]] = {
     JAVASCRIPT_FILE: read_javascript,
     PYTHON_FILE: read_python,
 }
@@ -69,7 +69,7 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
     """
     place = Path(directory)
     say = told or _unheard
-    claims: list[tuple[str, Written | None, list[Finding]]] = []
+    claims: list[tuple[str, RawManifest | None, list[Finding]]] = []
     silent: list[str] = []
     for file, read in _READERS.items():
         try:
@@ -78,7 +78,7 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
             written = read(text)
         except FileNotFoundError:
             continue
-        except RefusedError as refusal:
+        except FileRefusedError as refusal:
             claims.append((file, None, [refusal.finding]))
         else:
             if written is None:
@@ -197,11 +197,11 @@ def _text(directory: Path, file: str) -> str:
     except PathError as error:
         if error.code == "not-found":
             raise FileNotFoundError(file) from error
-        raise RefusedError(error.code, f"expected {file} to be a regular file") from error
+        raise FileRefusedError(error.code, f"expected {file} to be a regular file") from error
     except OSError as error:
-        raise RefusedError("unreadable", (error.strerror or str(error)).lower()) from error
+        raise FileRefusedError("unreadable", (error.strerror or str(error)).lower()) from error
     if len(data) > MANIFEST_MAX:
-        raise RefusedError("too-large", f"expected at most {MANIFEST_MAX} bytes of {file}")
+        raise FileRefusedError("too-large", f"expected at most {MANIFEST_MAX} bytes of {file}")
     return decoded(data)
 
 
@@ -227,10 +227,10 @@ def _only(directory: Path, finding: Finding, path: Path) -> ManifestResult:
     return ManifestResult(directory=directory, manifest=None, diagnostics=placed([finding], path))
 
 
-def _judged(directory: Path, written: Written) -> tuple[SkillManifest | None, list[Finding]]:
+def _judged(directory: Path, written: RawManifest) -> tuple[SkillManifest | None, list[Finding]]:
     try:
         manifest, findings = read_fields(written)
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         return None, [refusal.finding]
     if manifest is None:
         return None, findings

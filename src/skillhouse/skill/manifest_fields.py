@@ -21,7 +21,7 @@ from skillhouse.skill.manifest_model import (
     ToolSpec,
 )
 from skillhouse.skill.manifest_schema import schema_finding
-from skillhouse.skill.source import Finding, RefusedError
+from skillhouse.skill.source import FileRefusedError, Finding
 
 Keys = tuple[str, ...]
 
@@ -52,7 +52,7 @@ _ENDINGS: Mapping[Language, tuple[str, ...]] = {
 _TYPESCRIPT = (".ts", ".tsx", ".mts", ".cts")
 
 
-class Written(NamedTuple):
+class RawManifest(NamedTuple):
     """A manifest taken apart by the rules of its language; no value has been judged."""
 
     language: Language
@@ -72,7 +72,7 @@ class Written(NamedTuple):
 class _Notes:
     """The findings so far; all are gathered, so that an author sees them at once."""
 
-    written: Written
+    written: RawManifest
     findings: list[Finding] = field(default_factory=list)
     _unknown: int = 0
 
@@ -124,7 +124,7 @@ class _Notes:
         return value
 
 
-def read_fields(written: Written) -> tuple[SkillManifest | None, list[Finding]]:
+def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Finding]]:
     """Return the manifest, or None when a finding is fatal, and all findings."""
     notes = _Notes(written)
     package, at = written.package, written.package_keys
@@ -148,7 +148,7 @@ def read_fields(written: Written) -> tuple[SkillManifest | None, list[Finding]]:
 
 
 def mapping_at(
-    table: Mapping[str, Any], key: str, keys: Keys, written: Written
+    table: Mapping[str, Any], key: str, keys: Keys, written: RawManifest
 ) -> Mapping[str, Any]:
     """Return the mapping under a key, empty when there is none.
 
@@ -159,10 +159,10 @@ def mapping_at(
     if isinstance(value, dict):
         return value
     line = written.line_of((*keys, key))
-    raise RefusedError("manifest-type", f"expected `{key}` to hold keys and values", line)
+    raise FileRefusedError("manifest-type", f"expected `{key}` to hold keys and values", line)
 
 
-def _own_main(written: Written) -> tuple[str, ...]:
+def _own_main(written: RawManifest) -> tuple[str, ...]:
     # pyproject.toml has no standard field for a module to import.
     return ("main",) if written.language == "python" else ()
 

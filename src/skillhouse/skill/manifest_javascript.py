@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.skill.manifest_fields import Keys, Written, mapping_at
-from skillhouse.skill.source import RefusedError
+from skillhouse.skill.manifest_fields import Keys, RawManifest, mapping_at
+from skillhouse.skill.source import FileRefusedError
 
 FIELD = "owliabot"
 """The key that makes a package a skill (S002-24)."""
@@ -16,7 +16,7 @@ _BLANKS = " \t\r\n"
 _DECODER = json.JSONDecoder()
 
 
-def read_javascript(text: str) -> Written | None:
+def read_javascript(text: str) -> RawManifest | None:
     """Take a package.json apart; None when it does not say that it is a skill.
 
     Raises:
@@ -25,18 +25,18 @@ def read_javascript(text: str) -> Written | None:
     try:
         table = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise RefusedError("manifest-syntax", f"not JSON: {error.msg}", error.lineno) from error
+        raise FileRefusedError("manifest-syntax", f"not JSON: {error.msg}", error.lineno) from error
     except (ValueError, RecursionError) as error:
-        raise RefusedError("manifest-syntax", f"not JSON: {error}") from error
+        raise FileRefusedError("manifest-syntax", f"not JSON: {error}") from error
     if not isinstance(table, dict):
-        raise RefusedError("manifest-syntax", "expected a JSON object", 1)
+        raise FileRefusedError("manifest-syntax", "expected a JSON object", 1)
     if FIELD not in table:
         return None
     author = table.get("author")
     if isinstance(author, dict):
         # The standard's long form; what a person is called is all that is carried along.
         author = author.get("name")
-    written = Written(
+    written = RawManifest(
         language="javascript",
         package={**table, "author": author},
         package_keys=(),

@@ -30,9 +30,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.skill.manifest_fields import Written, mapping_at
+from skillhouse.skill.manifest_fields import RawManifest, mapping_at
 from skillhouse.skill.profile_file import _line
-from skillhouse.skill.source import RefusedError
+from skillhouse.skill.source import FileRefusedError
 
 TABLE = ("tool", "skillhouse")
 """The table that makes a project a skill (pyproject.toml keeps `tool.*` for such)."""
@@ -55,7 +55,7 @@ _TOKENS = re.compile(
 _PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 
 
-def read_python(text: str) -> Written | None:
+def read_python(text: str) -> RawManifest | None:
     """Take a pyproject.toml apart; None when it does not say that it is a skill.
 
     Raises:
@@ -64,20 +64,20 @@ def read_python(text: str) -> Written | None:
     line = _line_of_long_key(text)
     if line is not None:
         message = f"expected at most {KEY_PARTS_MAX} parts between dots"
-        raise RefusedError("manifest-syntax", message, line)
+        raise FileRefusedError("manifest-syntax", message, line)
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = _PLACE.search(str(error))
         message = _PLACE.sub("", str(error)).strip()
         place = int(at[1]) if at else None
-        raise RefusedError("manifest-syntax", f"not TOML: {message}", place) from error
+        raise FileRefusedError("manifest-syntax", f"not TOML: {message}", place) from error
     except (ValueError, RecursionError) as error:
-        raise RefusedError("manifest-syntax", f"not TOML: {error}") from error
+        raise FileRefusedError("manifest-syntax", f"not TOML: {error}") from error
     tools = table.get("tool")
     if not isinstance(tools, dict) or TABLE[1] not in tools:
         return None
-    written = Written(
+    written = RawManifest(
         language="python",
         package={},
         package_keys=("project",),
@@ -125,9 +125,11 @@ def _license(project: Mapping[str, Any]) -> Any:
     return found.get("text") or found.get("file") if isinstance(found, dict) else found
 
 
-def _dependencies(project: Mapping[str, Any], written: Written) -> tuple[str, ...]:
+def _dependencies(project: Mapping[str, Any], written: RawManifest) -> tuple[str, ...]:
     found = project.get("dependencies", [])
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         line = written.line_of(("project", "dependencies"))
-        raise RefusedError("manifest-type", "expected `dependencies` to be a list of texts", line)
+        raise FileRefusedError(
+            "manifest-type", "expected `dependencies` to be a list of texts", line
+        )
     return tuple(found)

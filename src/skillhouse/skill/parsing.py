@@ -18,9 +18,9 @@ from skillhouse.skill.model import (
 )
 from skillhouse.skill.repair import Repair, field_at, repaired
 from skillhouse.skill.source import (
+    FileRefusedError,
     Finding,
-    Head,
-    RefusedError,
+    SourceHead,
     check_size,
     decoded,
     normalise,
@@ -73,7 +73,7 @@ def parse(
         findings += _hidden_findings(text, len(text) - len(body), findings)
         if policy.trim_body:
             body = body.strip()
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         findings.append(refusal.finding)
     else:
         if not any(finding.fatal for finding in findings):
@@ -114,7 +114,9 @@ def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[F
     return found
 
 
-def head_of(data: bytes, policy: ParsePolicy, findings: list[Finding]) -> Head | tuple[None, int]:
+def head_of(
+    data: bytes, policy: ParsePolicy, findings: list[Finding]
+) -> SourceHead | tuple[None, int]:
     """Return the frontmatter of normalised `data` and where it ends; None where it has none.
 
     Raises:
@@ -122,7 +124,7 @@ def head_of(data: bytes, policy: ParsePolicy, findings: list[Finding]) -> Head |
     """
     try:
         return split_head(data)
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         if policy.no_frontmatter == "skip" or refusal.finding.code not in _NO_BLOCK:
             raise
         findings.append(refusal.finding._replace(fatal=False))
@@ -154,7 +156,7 @@ def _mapping(
     """Return the mapping, and the block as it was read: with the same lines, perhaps repaired."""
     try:
         return read_mapping(block, fast=policy.yaml_fast_path), block
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         if refusal.finding.code != "yaml-error":
             raise
         first = _named(refusal, block)
@@ -163,17 +165,17 @@ def _mapping(
         raise first
     try:
         fields = read_mapping(repair.block, fast=False)
-    except RefusedError as second:
+    except FileRefusedError as second:
         raise (_named(second, block) if second.finding.code == "yaml-error" else second) from None
     findings.append(_repair_finding(repair))
     return fields, repair.block
 
 
-def _named(refusal: RefusedError, block: str) -> RefusedError:
+def _named(refusal: FileRefusedError, block: str) -> FileRefusedError:
     """Return the refusal of a block with the field that it is about."""
     code, message, line, _ = refusal.finding
     field = None if line is None else field_at(block, line)
-    return RefusedError(code, f"{_code(field)}: {message}" if field else message, line)
+    return FileRefusedError(code, f"{_code(field)}: {message}" if field else message, line)
 
 
 def _code(field: str) -> str:

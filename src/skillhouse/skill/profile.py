@@ -108,7 +108,7 @@ DEFAULT_ROOTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ProfileRules:
     """How rules about skills are read, where they come as patterns for an agent."""
 
     match: Literal["last", "first"] = "last"
@@ -274,7 +274,7 @@ class Profile:
     name_match: NameMatch = "casefold"
     """Whether a name in another case finds a skill that it fits alone."""
     parse_policy: ParsePolicy = field(default=DEFAULT_POLICY)
-    rules: Rules = field(default_factory=Rules)
+    rules: ProfileRules = field(default_factory=ProfileRules)
     catalog: CatalogRule = field(default_factory=CatalogRule)
     load_style: Literal["marked", "opencode", "titled", "raw", "body"] = "marked"
     """What a loaded skill looks like to the model; see `tools.render_content`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from skillhouse.skill.source import FIRST_LINE, RefusedError
+from skillhouse.skill.source import FIRST_LINE, FileRefusedError
 from skillhouse.skill.yaml_text import read_mapping
 
 VALUES_JUDGED_MAX = 500
@@ -158,7 +158,7 @@ def _is_yaml(value: str) -> bool:
     """Whether a value parses by itself, also as something that no frontmatter may hold."""
     try:
         read_mapping(f"k: {value}\n", fast=False)
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         return refusal.finding.code != "yaml-error"
     return True
 

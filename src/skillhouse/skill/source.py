@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     fatal: bool = False
 
 
-class RefusedError(Exception):
+class FileRefusedError(Exception):
     """Reading ended here; the finding says why. Private to this room."""
 
     def __init__(self, code: str, message: str, line: int | None = None) -> None:
@@ -42,7 +42,7 @@ class RefusedError(Exception):
         self.finding = Finding(code, message, line, fatal=True)
 
 
-class Head(NamedTuple):
+class SourceHead(NamedTuple):
     """The frontmatter of a file and where its body begins."""
 
     block: str
@@ -62,7 +62,7 @@ def check_size(size: int, findings: list[Finding]) -> None:
         RefusedError: `too-large`.
     """
     if size > SKILL_FILE_MAX:
-        raise RefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
+        raise FileRefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
     if size > SKILL_FILE_LARGE:
         message = f"{size} bytes: a model gets at most {SKILL_FILE_LARGE} of them at a time"
         findings.append(Finding("large", message))
@@ -75,11 +75,11 @@ def normalise(data: bytes, findings: list[Finding]) -> bytes:
         RefusedError: `encoding`, for a UTF-16 mark or a NUL; UTF-8 is judged by `decoded`.
     """
     if data[:2] in _UTF16:
-        raise RefusedError("encoding", "expected UTF-8, got UTF-16", 1)
+        raise FileRefusedError("encoding", "expected UTF-8, got UTF-16", 1)
     nul = data.find(b"\0")
     if nul >= 0:
         # Not a count of LF: CR alone is a newline as well.
-        raise RefusedError("encoding", "a NUL byte", len(data[: nul + 1].splitlines()))
+        raise FileRefusedError("encoding", "a NUL byte", len(data[: nul + 1].splitlines()))
     if data.startswith(_BOM):
         findings.append(Finding("bom", "a byte order mark before the frontmatter", 1))
         data = data[3:]
@@ -102,7 +102,7 @@ def decoded(data: bytes, first_line: int = 1) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
-        raise RefusedError(
+        raise FileRefusedError(
             "encoding", f"byte 0x{data[error.start]:02x} is not UTF-8", line
         ) from None
 
@@ -147,7 +147,7 @@ def _find_closing(data: bytes, at: int) -> tuple[int, int]:
     return -1, -1
 
 
-def split_head(data: bytes) -> Head:
+def split_head(data: bytes) -> SourceHead:
     """Return the frontmatter of normalised `data`.
 
     Raises:
@@ -156,15 +156,17 @@ def split_head(data: bytes) -> Head:
     start = data.find(b"\n") + 1
     opening = data[:start] if start else data
     if opening[:3] != b"---" or opening[3:].strip(b" \t\n"):
-        raise RefusedError("frontmatter-missing", "expected `---` as the first line", 1)
+        raise FileRefusedError("frontmatter-missing", "expected `---` as the first line", 1)
     fence, end = _find_closing(data, start - 1)
     if fence < 0:
-        raise RefusedError("frontmatter-unclosed", "no closing line `---` after the frontmatter", 1)
+        raise FileRefusedError(
+            "frontmatter-unclosed", "no closing line `---` after the frontmatter", 1
+        )
     block = data[start : fence + 1]
     if len(block) > FRONTMATTER_MAX:
-        raise RefusedError(
+        raise FileRefusedError(
             "frontmatter-too-large",
             f"expected at most {FRONTMATTER_MAX} bytes of frontmatter, got {len(block)}",
             1,
         )
-    return Head(decoded(block, 2), end)
+    return SourceHead(decoded(block, 2), end)

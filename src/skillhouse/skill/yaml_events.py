@@ -9,10 +9,10 @@ import yaml
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # missing in the stubs
 from yaml.reader import ReaderError
 
-from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, RefusedError
+from skillhouse.skill.source import FIRST_LINE, YAML_DEPTH_MAX, FileRefusedError
 
 
-class _Builder:
+class _ValueBuilder:
     """Builds values from PyYAML's events; iterative, so that nesting cannot exhaust the stack."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class _Builder:
             elif waiting:
                 parent[waiting.pop()] = value
             elif opens:
-                raise RefusedError("yaml-error", "a collection as a key", line)
+                raise FileRefusedError("yaml-error", "a collection as a key", line)
             elif value in parent:
-                raise RefusedError(
+                raise FileRefusedError(
                     "yaml-duplicate-key", f"key {value!r} twice in one mapping", line
                 )
             else:
                 waiting.append(value)
         if opens:
             if len(self.stack) >= YAML_DEPTH_MAX:
-                raise RefusedError("yaml-depth", f"nested deeper than {YAML_DEPTH_MAX}", line)
+                raise FileRefusedError("yaml-depth", f"nested deeper than {YAML_DEPTH_MAX}", line)
             self.stack.append((value, []))
 
 
@@ -57,9 +57,9 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
 
     `scalar` gives the value of a scalar's event; keys are always the text.
     """
-    builder = _Builder()
+    builder = _ValueBuilder()
     documents = 0
-    indirect: RefusedError | None = None
+    indirect: FileRefusedError | None = None
     parser = CParser(block)
     try:
         while parser.check_event():
@@ -82,10 +82,12 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise RefusedError("yaml-error", "a second document in the frontmatter", line)
+                    raise FileRefusedError(
+                        "yaml-error", "a second document in the frontmatter", line
+                    )
     except yaml.YAMLError as error:
         raise _yaml_error(error, block) from None
-    except RefusedError as refusal:
+    except FileRefusedError as refusal:
         # Text that does not parse may be repaired, so that comes before what it may not hold.
         raise (indirect if indirect and refusal.finding.code != "yaml-error" else refusal) from None
     finally:
@@ -93,22 +95,24 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
     if indirect:
         raise indirect
     if not isinstance(builder.root, dict):
-        raise RefusedError("frontmatter-not-mapping", "expected `key: value` lines", FIRST_LINE)
+        raise FileRefusedError("frontmatter-not-mapping", "expected `key: value` lines", FIRST_LINE)
     return builder.root
 
 
-def _indirect(event: Any, line: int) -> RefusedError | None:
+def _indirect(event: Any, line: int) -> FileRefusedError | None:
     """Return the refusal of an anchor, an alias or a tag."""
     if event.anchor is not None:
         kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
-        return RefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
+        return FileRefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)
     tag = getattr(event, "tag", None)
     if tag is not None:
-        return RefusedError("yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line)
+        return FileRefusedError(
+            "yaml-tag", f"tag `{tag}`: values are plain text, lists and maps", line
+        )
     return None
 
 
-def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:
+def _yaml_error(error: yaml.YAMLError, block: str) -> FileRefusedError:
     mark = getattr(error, "problem_mark", None)
     if isinstance(error, ReaderError):
         # It has no mark, only an offset in bytes.
@@ -117,7 +121,7 @@ def _yaml_error(error: yaml.YAMLError, block: str) -> RefusedError:
     else:
         problem = getattr(error, "problem", None) or "unreadable"
         line = FIRST_LINE if mark is None else mark.line + FIRST_LINE
-    return RefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
+    return FileRefusedError("yaml-error", f"not YAML: {' '.join(str(problem).split())}", line)
 
 
 def lines_of(block: str) -> dict[str, int]:

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from skillhouse.tiers.tier_engine import is_stop_command as is_stop_command
     from skillhouse.tiers.tier_file import load_tier_policy as load_tier_policy
     from skillhouse.tiers.tier_file import read_tier_policy as read_tier_policy
-    from skillhouse.tiers.tier_ledger import Outcome as Outcome
+    from skillhouse.tiers.tier_ledger import TierOutcome as TierOutcome
     from skillhouse.tiers.tier_policy import TierPolicy as TierPolicy
-    from skillhouse.tiers.tier_values import Level as Level
     from skillhouse.tiers.tier_values import Tier as Tier
     from skillhouse.tiers.tier_values import TierCall as TierCall
+    from skillhouse.tiers.tier_values import TierLevel as TierLevel
     from skillhouse.tiers.tier_values import TierState as TierState
     from skillhouse.tiers.tier_values import TierVerdict as TierVerdict
     from skillhouse.tiers.tier_values import ToolPolicy as ToolPolicy

@@ -67,7 +67,7 @@ def read_amount(
     'expected an amount such as 12.50 in `amount`'
     """
     try:
-        sums = _Reader().sums(arguments, 0)
+        sums = _AmountReader().sums(arguments, 0)
     except _UnknownAmountError as error:
         return Amount(unknown=str(error))
     if spends is None:
@@ -88,7 +88,7 @@ def read_amount(
     return Amount(usd=usd, others=tuple(others))
 
 
-class _Reader:
+class _AmountReader:
     """Looks through arguments, within bounds."""
 
     def __init__(self) -> None:

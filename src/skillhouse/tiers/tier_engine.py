@@ -20,16 +20,16 @@ from skillhouse.tiers.stopping import (
     do_steps,
     either,
 )
-from skillhouse.tiers.tier_ledger import Outcome
+from skillhouse.tiers.tier_ledger import TierOutcome
 from skillhouse.tiers.tier_policy import TierPolicy
 from skillhouse.tiers.tier_state import TierStore
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
     INLINE,
     PAGE,
-    Level,
     Tier,
     TierCall,
+    TierLevel,
     TierState,
     TierVerdict,
 )
@@ -78,7 +78,7 @@ class TierEngine:
         tool: str,
         user: str,
         *,
-        level: Level | None,
+        level: TierLevel | None,
         is_vouched: bool = False,
         arguments: Mapping[str, Any],
         spends: Sequence[tuple[str, Decimal]] | None = (),
@@ -133,7 +133,7 @@ class TierEngine:
         return ""
 
     def request_approval(
-        self, reservation: str, outcome: Outcome, amount: Decimal | None = None
+        self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None
     ) -> bool:
         """Keep what came of a call, once; may stop everything by itself.
 

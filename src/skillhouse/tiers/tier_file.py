@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
 from skillhouse.floor.wildcard import covers
-from skillhouse.skill.source import FIRST_LINE, RefusedError, decoded, normalise
+from skillhouse.skill.source import FIRST_LINE, FileRefusedError, decoded, normalise
 from skillhouse.skill.yaml_text import read_mapping
 from skillhouse.tiers.amounts import ETH, USD
 from skillhouse.tiers.tier_policy import DAY_MS, TierPolicy
@@ -39,7 +39,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}")
 _AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,18})?")
 _WHOLE = re.compile(r"[1-9][0-9]{0,8}")
 
-_Read = Callable[["_Place", Any], Any]
+_Read = Callable[["_FileKey", Any], Any]
 
 
 def load_tier_policy(
@@ -81,13 +81,13 @@ def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
         text = decoded(normalise(data, []))
         # Not the quick parser: its answers are the same, and nobody waits for this file.
         found = read_mapping(text, fast=False)
-    except RefusedError as error:
+    except FileRefusedError as error:
         finding = error.finding
         # The reader counts from the second line, as a frontmatter begins there.
         off = 0 if finding.code == "encoding" else FIRST_LINE - 1
         where = f"line {finding.line - off}: " if finding.line else ""
         raise ConfigError(f"{where}{finding.message}", path=path) from None
-    place = _Place(path, text, ())
+    place = _FileKey(path, text, ())
     fields = _fields(place, found, _TOP)
     if fields.get("version") != "1":
         place.at("version").fail(f'expected version "1", got {found.get("version", "none")!r}')
@@ -96,15 +96,15 @@ def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
     return replace(policy, warnings=(*_unreachable(policy), *_without_effect(policy)))
 
 
-class _Place:
+class _FileKey:
     """A key of the file, for errors that say where."""
 
     def __init__(self, path: Path, text: str, keys: tuple[str, ...]) -> None:
         self._path, self._text, self.keys = path, text, keys
 
-    def at(self, key: str) -> _Place:
+    def at(self, key: str) -> _FileKey:
         """Return the place of a key below this one."""
-        return _Place(self._path, self._text, (*self.keys, key))
+        return _FileKey(self._path, self._text, (*self.keys, key))
 
     def fail(self, message: str, *, suggestion: str = "") -> NoReturn:
         """Raise the error of this place."""
@@ -125,7 +125,7 @@ class _Place:
         return self._text.count("\n", 0, at) + 1
 
 
-def _fields(place: _Place, value: Any, known: Mapping[str, tuple[str, _Read]]) -> dict[str, Any]:
+def _fields(place: _FileKey, value: Any, known: Mapping[str, tuple[str, _Read]]) -> dict[str, Any]:
     """Return the fields of a mapping, converted; a key that is not known is an error."""
     if not isinstance(value, dict):
         place.fail(f"expected `key: value` lines, got {_shown(value)}")
@@ -142,14 +142,14 @@ def _fields(place: _Place, value: Any, known: Mapping[str, tuple[str, _Read]]) -
     return found
 
 
-def _text(place: _Place, value: Any) -> str:
+def _text(place: _FileKey, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         place.fail(f"expected a text, got {_shown(value)}")
     return value
 
 
 def _one_of(*choices: str) -> _Read:
-    def read(place: _Place, value: Any) -> str:
+    def read(place: _FileKey, value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
             close = nearest(value, choices) if isinstance(value, str) else ()
             place.fail(
@@ -161,16 +161,16 @@ def _one_of(*choices: str) -> _Read:
     return read
 
 
-def _tier(place: _Place, value: Any) -> Tier:
+def _tier(place: _FileKey, value: Any) -> Tier:
     return Tier(_one_of("none", "3", "2", "1")(place, value))
 
 
-def _flag(place: _Place, value: Any) -> bool:
+def _flag(place: _FileKey, value: Any) -> bool:
     return bool(_one_of("true", "false")(place, value) == "true")
 
 
 def _whole(most: int) -> _Read:
-    def read(place: _Place, value: Any) -> int:
+    def read(place: _FileKey, value: Any) -> int:
         if not isinstance(value, str) or not _WHOLE.fullmatch(value) or int(value) > most:
             place.fail(f"expected a whole number from 1 to {most}, got {_shown(value)}")
         return int(value)
@@ -178,24 +178,24 @@ def _whole(most: int) -> _Read:
     return read
 
 
-def _amount(place: _Place, value: Any) -> Decimal:
+def _amount(place: _FileKey, value: Any) -> Decimal:
     if not isinstance(value, str) or not _AMOUNT.fullmatch(value) or not Decimal(value):
         place.fail(f"expected an amount above 0 such as 12.50, got {_shown(value)}")
     return Decimal(value)
 
 
-def _amounts(place: _Place, value: Any) -> dict[str, Decimal]:
+def _amounts(place: _FileKey, value: Any) -> dict[str, Decimal]:
     found = _fields(place, value, {name: (name, _amount) for name in (USD, ETH, "token")})
     if not found:
         place.fail("expected at least one of usd, eth, token")
     return found
 
 
-def _cooldown(place: _Place, value: Any) -> Cooldown:
+def _cooldown(place: _FileKey, value: Any) -> Cooldown:
     return Cooldown(**_fields(place, value, _COOLDOWN))
 
 
-def _users(place: _Place, value: Any) -> Any:
+def _users(place: _FileKey, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_text(place, user) for user in value)
     if value != ASSIGNEE_ONLY:
@@ -203,27 +203,27 @@ def _users(place: _Place, value: Any) -> Any:
     return value
 
 
-def _texts(place: _Place, value: Any) -> tuple[str, ...]:
+def _texts(place: _FileKey, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         place.fail(f"expected a list, got {_shown(value)}")
     return tuple(_text(place, item).strip() for item in value)
 
 
-def _tool(place: _Place, value: Any) -> ToolPolicy:
+def _tool(place: _FileKey, value: Any) -> ToolPolicy:
     policy = ToolPolicy(**_fields(place, value, _TOOL))
     if policy.tier is Tier.NONE and policy.require_confirmation:
         place.fail("expected tier 3, 2 or 1 with requireConfirmation: tier none asks nobody")
     return policy
 
 
-def _fallback(place: _Place, value: Any) -> ToolPolicy:
+def _fallback(place: _FileKey, value: Any) -> ToolPolicy:
     policy = _tool(place, value)
     if policy.tier is None:
         place.fail("expected a tier: it is for tools that nothing else is said of")
     return policy
 
 
-def _tools(place: _Place, value: Any) -> dict[str, ToolPolicy]:
+def _tools(place: _FileKey, value: Any) -> dict[str, ToolPolicy]:
     if not isinstance(value, dict) or len(value) > TOOLS_MAX:
         place.fail(f"expected at most {TOOLS_MAX} lines `name: policy`, got {_shown(value)}")
     for name in value:
@@ -234,13 +234,13 @@ def _tools(place: _Place, value: Any) -> dict[str, ToolPolicy]:
     return {name: _tool(place.at(name), item) for name, item in value.items()}
 
 
-def _wildcards(place: _Place, value: Any) -> tuple[tuple[str, ToolPolicy], ...]:
+def _wildcards(place: _FileKey, value: Any) -> tuple[tuple[str, ToolPolicy], ...]:
     if not isinstance(value, list) or len(value) > WILDCARDS_MAX:
         place.fail(f"expected a list of at most {WILDCARDS_MAX} policies, got {_shown(value)}")
     return tuple(_wildcard(place, number, item) for number, item in enumerate(value))
 
 
-def _wildcard(place: _Place, number: int, value: Any) -> tuple[str, ToolPolicy]:
+def _wildcard(place: _FileKey, number: int, value: Any) -> tuple[str, ToolPolicy]:
     if not isinstance(value, dict) or not isinstance(value.get("pattern"), str):
         place.at(str(number)).fail("expected a `pattern` and a policy")
     pattern = value["pattern"]
@@ -315,11 +315,11 @@ _EMERGENCY: Mapping[str, tuple[str, _Read]] = {
 }
 
 
-def _thresholds(place: _Place, value: Any) -> Thresholds:
+def _thresholds(place: _FileKey, value: Any) -> Thresholds:
     return Thresholds(**_fields(place, value, _THRESHOLDS))
 
 
-def _emergency(place: _Place, value: Any) -> EmergencyStop:
+def _emergency(place: _FileKey, value: Any) -> EmergencyStop:
     return EmergencyStop(**_fields(place, value, _EMERGENCY))
 
 

@@ -30,7 +30,7 @@ HELD, BEGUN, DONE, FAILED = "held", "begun", "done", "failed"
 _COMPANION, _RESUMED = "companion", "resumed"
 
 
-class Outcome(enum.StrEnum):
+class TierOutcome(enum.StrEnum):
     """How a call ended."""
 
     SUCCESS = "success"
@@ -103,7 +103,7 @@ def begin(connection: sqlite3.Connection, token: str) -> bool:
 def request_approval(
     connection: sqlite3.Connection,
     token: str,
-    outcome: Outcome,
+    outcome: TierOutcome,
     *,
     usd: Decimal | None,
     now_ms: int,
@@ -117,17 +117,17 @@ def request_approval(
         return False
     tool, user, reserved, was = row
     spent = reserved if usd is None else str(usd)
-    if outcome in (Outcome.SUCCESS, Outcome.UNKNOWN):
+    if outcome in (TierOutcome.SUCCESS, TierOutcome.UNKNOWN):
         _change(connection, token, DONE, spent, now_ms)
-    elif outcome is Outcome.FAILED and was == BEGUN and Decimal(spent):
+    elif outcome is TierOutcome.FAILED and was == BEGUN and Decimal(spent):
         _change(connection, token, FAILED, spent, now_ms)
     else:
         connection.execute("DELETE FROM tier_use WHERE id = ?", (token,))
-    if outcome is Outcome.SUCCESS:
+    if outcome is TierOutcome.SUCCESS:
         connection.execute("DELETE FROM tier_denial WHERE tool = ? AND user = ?", (tool, user))
-    elif outcome is Outcome.DENIED:
+    elif outcome is TierOutcome.DENIED:
         _deny(connection, tool, user, now_ms)
-    elif outcome is Outcome.SIGN_FAILED:
+    elif outcome is TierOutcome.SIGN_FAILED:
         connection.execute("INSERT INTO tier_sign_failure (at_ms) VALUES (?)", (now_ms,))
     return True
 

@@ -20,10 +20,10 @@ from skillhouse.tiers.tier_values import (
     TIMEOUT_SECONDS,
     Cooldown,
     EmergencyStop,
-    Level,
     Thresholds,
     Tier,
     TierCall,
+    TierLevel,
     TierState,
     TierVerdict,
     ToolPolicy,
@@ -59,7 +59,7 @@ class TierPolicy:
     """What in the file can have no effect."""
 
     def resolve(
-        self, tool: str, level: Level | None, *, is_vouched: bool
+        self, tool: str, level: TierLevel | None, *, is_vouched: bool
     ) -> tuple[ToolPolicy, str]:
         """Return what holds for a tool, with no field open but bounds and users, and who said so.
 
@@ -75,7 +75,7 @@ class TierPolicy:
         if source.startswith(_WILDCARD) and "*" in source[len(_WILDCARD) :].partition("__")[0]:
             # A skill chooses its names: `x__get_all` must not become a read by its name alone.
             tier = strictest_tier(tier, of_level)
-        if level is Level.SIGN and tier is Tier.NONE:
+        if level is TierLevel.SIGN and tier is Tier.NONE:
             # No amount is counted in tier none, and no signature is a read.
             tier = Tier.THREE
         return replace(policy, tier=tier), source
@@ -86,7 +86,7 @@ class TierPolicy:
         Pure: what happened before comes in `state`, and whoever runs the call keeps account of it.
         """
         policy, source = self.resolve(call.tool, call.level, is_vouched=call.is_vouched)
-        is_read = call.is_vouched and call.level is Level.READ
+        is_read = call.is_vouched and call.level is TierLevel.READ
         amount = read_amount(call.arguments, call.spends)
         tier = policy.tier or Tier.ONE
         if tier is Tier.NONE and not read_amount({}, call.spends).is_none:
@@ -120,9 +120,9 @@ class TierPolicy:
                 return policy, _WILDCARD + pattern
         return None, ""
 
-    def _unnamed(self, level: Level | None, *, is_vouched: bool) -> tuple[ToolPolicy, str]:
+    def _unnamed(self, level: TierLevel | None, *, is_vouched: bool) -> tuple[ToolPolicy, str]:
         """Return what holds for a tool that the policy does not name."""
-        if is_vouched and level is Level.READ:
+        if is_vouched and level is TierLevel.READ:
             # Reads inside the allowed places are no effects (decision 9): no fallback is needed.
             return ToolPolicy(tier=Tier.NONE), "level"
         if is_vouched and level is not None and self.fallback is None:
@@ -228,7 +228,7 @@ class TierPolicy:
                 return "currency-unknown"
         if amount.usd and state.spent_usd + amount.usd > limits.tier2_daily_usd:
             return "daily-limit-exceeded"
-        if call.level is Level.SIGN and call.session_key != "active":
+        if call.level is TierLevel.SIGN and call.session_key != "active":
             return "session-key-unavailable"
         return ""
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from skillhouse.floor.effect import Effect
 
 
-class Level(enum.StrEnum):
+class TierLevel(enum.StrEnum):
     """What a tool can do at most."""
 
     READ = "read"
@@ -35,7 +35,7 @@ class Tier(enum.StrEnum):
 TIER_ORDER = (Tier.NONE, Tier.THREE, Tier.TWO, Tier.ONE)
 """Mildest first."""
 
-LEVEL_TIERS = {Level.READ: Tier.NONE, Level.WRITE: Tier.THREE, Level.SIGN: Tier.TWO}
+LEVEL_TIERS = {TierLevel.READ: Tier.NONE, TierLevel.WRITE: Tier.THREE, TierLevel.SIGN: Tier.TWO}
 """The tier of a tool of which the policy says none (S000-91); amounts lift a signature to 1."""
 
 ASSIGNEE_ONLY = "assignee-only"
@@ -107,7 +107,7 @@ class TierCall:
     tool: str
     """The name on the wire, `skill__tool` for a skill's."""
     user: str
-    level: Level | None = None
+    level: TierLevel | None = None
     """None when nobody says what the tool can do."""
     is_vouched: bool = False
     """Whether the house or its operator gave the level, and not the tool's own author."""

@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_gate import SkillGate as SkillGate
     from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
-    from skillhouse.tools.skills import Shown as Shown
     from skillhouse.tools.skills import SkillTool as SkillTool
+    from skillhouse.tools.skills import VisibleSkills as VisibleSkills
     from skillhouse.tools.skills import list_room as list_room
     from skillhouse.tools.skills import search_skills as search_skills
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry

@@ -12,12 +12,12 @@ from skillhouse.approval import (
     ApprovalError,
     ApprovalOutcome,
     ApprovalRequest,
-    State,
+    ApprovalState,
     content_digest,
 )
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
-from skillhouse.tiers import Outcome
+from skillhouse.tiers import TierOutcome
 from skillhouse.tools.approving import (
     CHANGED,
     bound,
@@ -148,7 +148,11 @@ class Asker:
             if earlier.request.tool == case.call.name:
                 found = changed_inputs(case, inputs, earlier, self._workspace_root)
                 if found is not None:
-                    return found if earlier.state in (State.OPEN, State.APPROVED) else ""
+                    return (
+                        found
+                        if earlier.state in (ApprovalState.OPEN, ApprovalState.APPROVED)
+                        else ""
+                    )
         return ""
 
     def _unapproved(self, course: Course, settled: ApprovalOutcome) -> ToolResult:
@@ -170,7 +174,7 @@ class Asker:
             return self._recorder.refuse(case, text, "pending")
         if found is not None:
             # Only a person's no makes a tool halt: a model's many calls do not.
-            course.account.outcome = Outcome.DENIED if found.by else Outcome.TIMEOUT
+            course.account.outcome = TierOutcome.DENIED if found.by else TierOutcome.TIMEOUT
         return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
 
     def _failed(self, case: CallContext, error: Exception) -> ToolResult:

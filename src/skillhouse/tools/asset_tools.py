@@ -13,7 +13,7 @@ from skillhouse.tools.caution import cautioned, check_fetched, handed
 from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import fetched, files_elsewhere
 from skillhouse.tools.session import Session
-from skillhouse.tools.skills import CATEGORY, Shown, SkillReference
+from skillhouse.tools.skills import CATEGORY, SkillReference, VisibleSkills
 from skillhouse.tools.span_attributes import skill_attributes
 
 _SKILL = {"type": "string", "description": "the skill's name"}
@@ -27,7 +27,7 @@ class _AboutASkill:
     reads_only = True
     kind = ""
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
@@ -55,7 +55,7 @@ class AssetTool(_AboutASkill):
 
     kind = "asset"
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         super().__init__(rule, shown)
         self.schema = self._schema(path="the file, relative to the skill's directory")
 
@@ -100,7 +100,7 @@ class ScriptPathTool(_AboutASkill):
 
     kind = "script_path"
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         super().__init__(rule, shown)
         self.schema = self._schema(script="the name of a file in scripts/")
 
@@ -126,7 +126,7 @@ class AssetsTool(_AboutASkill):
 
     kind = "assets"
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         super().__init__(rule, shown)
         self.schema = self._schema()
 

@@ -17,7 +17,7 @@ from skillhouse.tools.activation import (
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.invoking import Menu, Written
+from skillhouse.tools.invoking import BodyRendering, Menu
 from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.rendering import SKILL_TEXT_MAX, fitted, with_body
@@ -173,7 +173,7 @@ async def _filled(
     """Return a skill that a person started with its places filled again; no command is run."""
     if before is None or before.by != "person":
         return content
-    written = Written(content, before.arguments, profile, session)
+    written = BodyRendering(content, before.arguments, profile, session)
     try:
         return with_body(content, await written.body(_not_again))
     except SubstitutionError as error:

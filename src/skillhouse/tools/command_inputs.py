@@ -86,7 +86,7 @@ def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> C
         written: Real paths that the plan writes, which are not sealed.
     """
     directory = os.path.join(root, plan.directory)
-    reader = _Reader(root, directory, frozenset(written))
+    reader = _InputReader(root, directory, frozenset(written))
     for command in plan.commands():
         reader.add(command)
     loads = any(loads_code(command.argv) for command in plan.commands())
@@ -95,7 +95,7 @@ def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> C
 
 def inputs_of_line(line: str, root: str) -> CommandInputs:
     """Return what a line that only a shell can run depends on now: whatever looks like a word."""
-    reader = _Reader(root, root, frozenset())
+    reader = _InputReader(root, root, frozenset())
     reader.read(BETWEEN_WORDS.split(line))
     return reader.inputs(loads=True)
 
@@ -152,7 +152,7 @@ def changed_files(approved: CommandInputs, root: str) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _InputReader:
     """Reads the files that words name, within the bounds."""
 
     root: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from skillhouse.permission import (
+    Breadth,
     CommandPlan,
     CommandVerdict,
-    Cover,
     Effect,
     JudgedCommand,
     LayerRules,
@@ -40,7 +40,7 @@ def needs_of(
         needs += _command_needs(judged, rules)
     line = "; ".join(command_resource(found.argv) for found in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
-    if any(cover is not Cover.ALL for cover in covers):
+    if any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too.
         needs += [_once(line, concern) for concern in verdict.concerns]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
@@ -50,7 +50,7 @@ def needs_of(
             needs.append(write_need(workspace, workspace.writable(found.target, session)))
         elif found.target not in written:
             needs.append(read_need("read", workspace.file(found.target, session)))
-    named = [rules.rule(c.argv).cover is Cover.EXACT for c in plan.commands()]
+    named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
     for found in redirects:
         if found.kind != "read":
@@ -97,7 +97,7 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
         )
     ]
     # A rule allows the words, but they mean more than it can have meant.
-    is_allowed = rules.rule(judged.argv).cover is not Cover.NONE
+    is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
     if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
         needs.append(_once(resource, judged.reason))
     return needs

@@ -15,7 +15,7 @@ from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect
-from skillhouse.tiers import Outcome
+from skillhouse.tiers import TierOutcome
 from skillhouse.tools.arguments import argument_fault
 from skillhouse.tools.asking import Asker
 from skillhouse.tools.call import (
@@ -149,7 +149,7 @@ class Gate:
                 refusal = await self._ready(tool, session, course)
             except WorkspaceLockError as error:
                 status, text = _lock_failure(error)
-                course.account.outcome = Outcome.WITHDRAWN
+                course.account.outcome = TierOutcome.WITHDRAWN
                 case = course.case
                 refusal = await in_thread(lambda: self._recorder.refuse(case, text, status))
         return refusal or await self._run(tool, session, course, told)
@@ -251,7 +251,7 @@ class Gate:
         try:
             course.intent = self._recorder.intent(course.case, durable=tool.durable)
         except AuditError as error:
-            course.account.outcome = Outcome.WITHDRAWN
+            course.account.outcome = TierOutcome.WITHDRAWN
             return ToolResult(content=f"nothing was done: {error}", status="denied")
         course.began = time.monotonic()
         return None

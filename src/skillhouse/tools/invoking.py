@@ -108,7 +108,7 @@ class InvokeTool:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
                 given = arguments.get("arguments", "")
-                written = Written(content, given, profile, session)
+                written = BodyRendering(content, given, profile, session)
                 body = await written.body(self._run_command)
             except (SkillError, SubstitutionError) as error:
                 raise RefusedError(str(error)) from error
@@ -149,7 +149,7 @@ class InvokeTool:
             raise RefusedError(why or str(error), denied=bool(why)) from error
 
 
-class Written:
+class BodyRendering:
     """One body on its way from its author's text to what the model reads."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.approval import Approval, State, session_key
+from skillhouse.approval import Approval, ApprovalState, session_key
 from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
 from skillhouse.permission import Effect
 from skillhouse.tools.call import Output, Status, ToolResult
@@ -135,7 +135,7 @@ def _published(case: CallContext, status: Status) -> str:
     verdict, approval = case.verdict, case.approval
     if verdict is not None and verdict.reason == STOPPED:
         return STOPPED
-    if status == "denied" and approval is not None and approval.state is State.EXPIRED:
+    if status == "denied" and approval is not None and approval.state is ApprovalState.EXPIRED:
         return "timeout"
     if status == "pending" and verdict is not None and verdict.effective_tier != verdict.tier:
         return "escalated"
@@ -168,7 +168,11 @@ def _confirmation(case: CallContext) -> Confirmation | None:
         asked = any(j.decision.effect is Effect.ASK for j in case.judged)
         return Confirmation() if asked else None
     opened, closed = approval.request.opened_ms, approval.closed_ms
-    approved = {State.APPROVED: True, State.USED: True, State.DENIED: False}.get(approval.state)
+    approved = {
+        ApprovalState.APPROVED: True,
+        ApprovalState.USED: True,
+        ApprovalState.DENIED: False,
+    }.get(approval.state)
     channel = approval.channel or (case.verdict.channel if case.verdict else "")
     return Confirmation(
         channel=channel,

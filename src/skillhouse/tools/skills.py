@@ -47,7 +47,7 @@ are searched while the bodies are being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class VisibleSkills:
     """What one agent sees of the skills, as its tools need it."""
 
     visible: SkillIndex
@@ -66,7 +66,7 @@ class Shown:
 class SkillReference:
     """The parameter of a tool that names a skill: what it is called, and what is taken for it."""
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         self._shown = shown
         self.parameter = rule.parameters.get("name", "name")
         self._aliases = tuple(alias for alias in rule.aliases if alias != self.parameter)
@@ -149,7 +149,7 @@ class SkillTool:
     category = CATEGORY
     reads_only = True
 
-    def __init__(self, rule: ToolRule, shown: Shown) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
@@ -297,7 +297,7 @@ class SearchTool:
     category = CATEGORY
     reads_only = True
 
-    def __init__(self, rule: ToolRule, shown: Shown, index: IndexAtHand) -> None:
+    def __init__(self, rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> None:
         """Take what the profile calls this tool, and what gives the search index of a session."""
         self.name = rule.name
         self.title = rule.title or rule.name

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from skillhouse.floor import StateError
 from skillhouse.permission import Effect
-from skillhouse.tiers import Level as TierLevel
-from skillhouse.tiers import Outcome, TierEngine, TierVerdict
+from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall
 from skillhouse.tools.call_context import level_of
@@ -100,7 +99,7 @@ class Account:
     def __init__(self, tiers: TierEngine | None) -> None:
         self._tiers = tiers
         self.reservation = ""
-        self.outcome = Outcome.WITHDRAWN
+        self.outcome = TierOutcome.WITHDRAWN
         """What came of the call; until it begins, nothing."""
 
     @property
@@ -113,15 +112,15 @@ class Account:
         why = self._tiers.begin(self.reservation) if self._tiers else ""
         if not why:
             # Until more is known: a call that is cancelled may have done all of it.
-            self.outcome = Outcome.UNKNOWN
+            self.outcome = TierOutcome.UNKNOWN
         return why
 
     def ended(self, output: Output, *, signs: bool) -> None:
         """Note how a call ended."""
         if not output.failed:
-            self.outcome = Outcome.SUCCESS
+            self.outcome = TierOutcome.SUCCESS
         else:
-            self.outcome = Outcome.SIGN_FAILED if signs else Outcome.FAILED
+            self.outcome = TierOutcome.SIGN_FAILED if signs else TierOutcome.FAILED
 
     def request_approval(self) -> None:
         """Write it down; where that fails, what was reserved goes on to count."""

@@ -232,7 +232,7 @@ class WebSearchTool:
         return Plan(needs=(need,), run=run)
 
 
-def _output(response: net.Response, policy: net.NetPolicy) -> Output:
+def _output(response: net.HttpResponse, policy: net.NetPolicy) -> Output:
     """Return the answer for a model: as text where it is one, without secrets that it repeats."""
 
     def masked(text: str) -> str:

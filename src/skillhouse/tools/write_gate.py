@@ -6,7 +6,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 
-from skillhouse.approval import State
+from skillhouse.approval import ApprovalState
 from skillhouse.permission import Decision, Effect, matches
 from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.permission_request import EvaluatedPermission
@@ -98,10 +98,10 @@ def verdict_of(case: CallContext, status: str) -> str:
         return CONFIRMATION_DISABLED_ALLOW if CONFIRMATION_DISABLED_ALLOW in words else ""
     if case.effect is Effect.ALLOW:
         return APPROVED
-    state = case.approval.state if case.approval is not None else State.DENIED
-    if state is State.USED:
+    state = case.approval.state if case.approval is not None else ApprovalState.DENIED
+    if state is ApprovalState.USED:
         return APPROVED
-    if state is State.EXPIRED:
+    if state is ApprovalState.EXPIRED:
         return TIMEOUT
     return DENIED if status == "denied" else ""
 

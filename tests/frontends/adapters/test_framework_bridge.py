@@ -13,7 +13,7 @@ import pytest
 from tests.frontends.adapters.houses import FALCONS, answers, open_house, written
 
 from skillhouse.approval import OWNER, Answer
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Kept
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
@@ -198,8 +198,8 @@ def test_a_forecast_does_and_records_nothing(
 
 
 def test_the_oldest_calls_are_forgotten_first():
-    kept = Kept[int]()
-    for number in range(Kept.MAX + 1):
+    kept = KeptResult[int]()
+    for number in range(KeptResult.MAX + 1):
         kept.keep(str(number), number)
     kept.keep(None, 5)
     assert (kept.take("0"), kept.take("1"), kept.take("1"), kept.take(None)) == (

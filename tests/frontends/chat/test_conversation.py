@@ -23,8 +23,8 @@ from tests.frontends.adapters.houses import open_house, written
 from skillhouse.audit import KnownSecrets, read_records
 from skillhouse.frontends.chat.commands import Commands
 from skillhouse.frontends.chat.compaction import SUMMARY, texts
-from skillhouse.frontends.chat.conversation import Conversation
-from skillhouse.frontends.chat.models import Found
+from skillhouse.frontends.chat.conversation import ChatConversation
+from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse
@@ -59,16 +59,16 @@ class Script:
 
 
 def talk(
-    house: Skillhouse, script: Script | Found, **more: Any
-) -> tuple[Conversation, io.StringIO]:
+    house: Skillhouse, script: Script | UsableModel, **more: Any
+) -> tuple[ChatConversation, io.StringIO]:
     out = io.StringIO()
     screen = Screen(out, out)
     known = KnownSecrets()
-    found = script if isinstance(script, Found) else Found(model=script.model)
-    return Conversation(house, found, screen, session_id="s1", known=known, **more), out
+    found = script if isinstance(script, UsableModel) else UsableModel(model=script.model)
+    return ChatConversation(house, found, screen, session_id="s1", known=known, **more), out
 
 
-def run(conversation: Conversation, *prompts: str) -> Any:
+def run(conversation: ChatConversation, *prompts: str) -> Any:
     async def asked() -> Any:
         answered = None
         for prompt in prompts:
@@ -104,7 +104,7 @@ def test_what_a_model_says_cannot_act_on_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_stop_keeps_what_was_said_and_the_next_prompt_works(tmp_path: Path) -> None:
-    async def stopped(conversation: Conversation) -> None:
+    async def stopped(conversation: ChatConversation) -> None:
         with anyio.move_on_after(0.3):
             await conversation.ask("go")
 

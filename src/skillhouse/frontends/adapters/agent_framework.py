@@ -77,7 +77,7 @@ class _HouseProvider(ContextProvider):
         prompt = self._desk.prompt()
         if prompt:
             context.extend_instructions(self.source_id, prompt)
-        context.extend_middleware(self.source_id, [_HouseMiddleware(self._desk, tools)])
+        context.extend_middleware(self.source_id, [_AgentMiddleware(self._desk, tools)])
 
 
 async def _only_through_the_gate(**_: Any) -> str:
@@ -85,7 +85,7 @@ async def _only_through_the_gate(**_: Any) -> str:
     return "this tool runs inside an agent with its context provider only; nothing was done"
 
 
-class _HouseMiddleware(FunctionMiddleware):
+class _AgentMiddleware(FunctionMiddleware):
     def __init__(self, desk: FrameworkBridge, tools: list[FunctionTool]) -> None:
         self._desk = desk
         self._tools = tools

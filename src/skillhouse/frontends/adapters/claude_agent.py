@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from skillhouse.floor import ConfigError, MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Shown
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, OfferedTools
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -73,7 +73,7 @@ def skillhouse_options(
     return replace(options, **changed)
 
 
-def _tool(desk: FrameworkBridge, tool: Shown, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+def _tool(desk: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
         result = await desk.call(tool.name, arguments)
         question = desk.question(result)

@@ -38,7 +38,7 @@ def description_chars(provider: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class OfferedTools:
     """A tool as every provider takes it."""
 
     name: str
@@ -58,7 +58,7 @@ class FrameworkBridge:
     ask: bool = True
     """Whether questions go to the framework; the model is told of them where they do not."""
 
-    def tools(self, chars: int | None = None) -> list[Shown]:
+    def tools(self, chars: int | None = None) -> list[OfferedTools]:
         """Return the agent's tools, all from one look.
 
         Args:
@@ -69,7 +69,7 @@ class FrameworkBridge:
             ConfigError: no agent has that name.
         """
         return [
-            Shown(
+            OfferedTools(
                 name=tool.name,
                 description=sendable(_description(tool, chars)),
                 # Frameworks change what they are given; the gate's own stays as it is.
@@ -238,7 +238,7 @@ class FrameworkBridge:
             return None
 
 
-class Kept(Generic[V]):
+class KeptResult(Generic[V]):
     """What is known about a framework's call ids; the oldest go first."""
 
     MAX = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Shown
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, OfferedTools
 from skillhouse.runtime import Skillhouse
 
 try:
@@ -53,7 +53,7 @@ class _HouseToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools as they are at this invocation."""
-        return [_HouseTool(self._desk, tool) for tool in self._desk.tools()]
+        return [_AdkTool(self._desk, tool) for tool in self._desk.tools()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
@@ -64,8 +64,8 @@ class _HouseToolset(BaseToolset):
             llm_request.append_instructions([prompt])
 
 
-class _HouseTool(BaseTool):
-    def __init__(self, desk: FrameworkBridge, tool: Shown) -> None:
+class _AdkTool(BaseTool):
+    def __init__(self, desk: FrameworkBridge, tool: OfferedTools) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._desk = desk
         self._schema = tool.schema

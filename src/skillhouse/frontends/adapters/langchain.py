@@ -38,7 +38,9 @@ def skillhouse_tools(
     """
     desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
-        _HouseTool(name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk)
+        _LangChainTool(
+            name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk
+        )
         for tool in desk.tools(OPENAI_CHARS)
     ]
 
@@ -51,12 +53,12 @@ def skillhouse_middleware(
     It keeps loaded skills in the context; for that it stands after what shortens the messages.
     """
     tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
-    return _HouseMiddleware(
+    return _LangChainMiddleware(
         FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user), tools
     )
 
 
-class _HouseTool(BaseTool):
+class _LangChainTool(BaseTool):
     handle_tool_error: bool = True
     desk: Any = Field(exclude=True)
 
@@ -93,7 +95,7 @@ class _HouseTool(BaseTool):
         return result, ""
 
 
-class _HouseMiddleware(KeepingMiddleware):
+class _LangChainMiddleware(KeepingMiddleware):
     def __init__(self, desk: FrameworkBridge, tools: list[BaseTool]) -> None:
         super().__init__(desk)
         self.tools = tools

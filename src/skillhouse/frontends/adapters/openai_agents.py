@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge, Kept
+from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge, KeptResult
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -50,16 +50,16 @@ def skillhouse_tools(
             needs_approval=one.needs_approval if ask else False,
         )
         for tool in desk.tools(OPENAI_CHARS)
-        for one in [_HouseTool(desk, tool.name)]
+        for one in [_OpenAITool(desk, tool.name)]
     ]
 
 
-class _HouseTool:
+class _OpenAITool:
     def __init__(self, desk: FrameworkBridge, name: str) -> None:
         self._desk = desk
         self._name = name
-        self._asked = Kept[str]()
-        self._done = Kept[ToolResult]()
+        self._asked = KeptResult[str]()
+        self._done = KeptResult[ToolResult]()
 
     async def needs_approval(
         self, _: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str

@@ -6,7 +6,11 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.context_retention import calling
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, Kept, description_chars
+from skillhouse.frontends.adapters.framework_bridge import (
+    FrameworkBridge,
+    KeptResult,
+    description_chars,
+)
 from skillhouse.frontends.adapters.pydantic_ai_retention import KeepingCapability
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
@@ -61,7 +65,7 @@ class HouseToolset(AbstractToolset[Any]):
 
     def __init__(self, desk: FrameworkBridge) -> None:
         self._desk = desk
-        self._asked = Kept[str]()
+        self._asked = KeptResult[str]()
 
     @property
     def id(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.chat.compaction import last_prompt
-from skillhouse.frontends.chat.conversation import Answered, Conversation
+from skillhouse.frontends.chat.conversation import Answered, ChatConversation
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.tools import CHANNEL
 from skillhouse.frontends.text import counted, cut, one_line
@@ -28,7 +28,7 @@ _SAID_COLUMNS = 60
 class Commands:
     """Does what a line says, or sends it to the model."""
 
-    def __init__(self, conversation: Conversation, screen: Screen) -> None:
+    def __init__(self, conversation: ChatConversation, screen: Screen) -> None:
         """Take the conversation and where the person looks."""
         self._conversation = conversation
         self._house = conversation.house

@@ -43,12 +43,12 @@ from skillhouse.frontends.chat.costs import (
 )
 from skillhouse.frontends.chat.faults import told
 from skillhouse.frontends.chat.hiding import kept_activations, kept_form
-from skillhouse.frontends.chat.models import Found
+from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.restoring import closed, restored, sendable_messages
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.summary import Summariser
 from skillhouse.frontends.chat.tools import CHANNEL, Called, ChatTools
-from skillhouse.frontends.chat.transcript import Kept, Transcript
+from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
 from skillhouse.frontends.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import (
@@ -86,13 +86,13 @@ class Answered:
     """Ids of the approvals that calls wait for."""
 
 
-class Conversation:
+class ChatConversation:
     """A history, its transcript, and the agent that goes on with both."""
 
     def __init__(
         self,
         house: Skillhouse,
-        found: Found,
+        found: UsableModel,
         screen: Screen,
         *,
         session_id: str,
@@ -141,7 +141,7 @@ class Conversation:
             capabilities=[ProcessHistory(self._fitting)],
         )
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: StoredTranscript) -> None:
         """Go on with what a transcript holds.
 
         Raises:
@@ -376,6 +376,6 @@ class Conversation:
             self._is_behind &= kind not in ("messages", "replaced")
 
 
-def _context_of(found: Found) -> int:
+def _context_of(found: UsableModel) -> int:
     window = dict(found.model.profile).get("context_window")
     return int(window * CONTEXT_SHARE) if isinstance(window, int) else CONTEXT_TOKENS

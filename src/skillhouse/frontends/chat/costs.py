@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
-from skillhouse.frontends.adapters.framework_bridge import Shown
+from skillhouse.frontends.adapters.framework_bridge import OfferedTools
 from skillhouse.frontends.text import counted
 from skillhouse.tools import tokens_of
 
@@ -20,7 +20,7 @@ def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
     return sum(_said(message) for message in found)
 
 
-def tokens_of_tools(tools: Iterable[Shown]) -> int:
+def tokens_of_tools(tools: Iterable[OfferedTools]) -> int:
     """Return about how many tokens the tools take that go with each request."""
     return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 

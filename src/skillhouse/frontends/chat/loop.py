@@ -43,7 +43,7 @@ class Loop:
         Raises:
             StoppedError: Ctrl-C; what ran has been cancelled, and has ended.
         """
-        running = _Running(function)
+        running = _RunningTurn(function)
         future = self._portal.start_task_soon(running.run)
         while True:
             try:
@@ -57,7 +57,7 @@ class Loop:
         return running.results[0]
 
 
-class _Running(Generic[T]):
+class _RunningTurn(Generic[T]):
     def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self._function = function
         self._scope: anyio.CancelScope | None = None

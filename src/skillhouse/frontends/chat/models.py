@@ -55,7 +55,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class UsableModel:
     """A model that can be asked."""
 
     model: Model
@@ -67,7 +67,7 @@ class Found:
     """What a person should know before the first request."""
 
 
-def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
+def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
     """Return the model; nothing is sent yet.
 
     Raises:
@@ -101,10 +101,10 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> Found:
         raise _without_key(prefix or "", str(error)) from error
     except ImportError as error:
         raise _missing(prefix or "", error) from error
-    return Found(model=model, where=_where(wanted), secrets=(key,) if key else ())
+    return UsableModel(model=model, where=_where(wanted), secrets=(key,) if key else ())
 
 
-def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Found:
+def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
     """Return a model behind an address that speaks OpenAI's chat completions."""
     from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - of the extra
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
@@ -129,7 +129,7 @@ def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Fo
     )
     model = OpenAIChatModel(name, provider=provider)
     secrets = (key,) if key else ()
-    return Found(model=model, where=_where(wanted), secrets=secrets, notice=notice)
+    return UsableModel(model=model, where=_where(wanted), secrets=secrets, notice=notice)
 
 
 def _where(wanted: Wanted) -> str:

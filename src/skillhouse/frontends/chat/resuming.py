@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat.models import Wanted, is_loopback
-from skillhouse.frontends.chat.transcript import Head
+from skillhouse.frontends.chat.transcript import TranscriptHead
 from skillhouse.frontends.text import one_line
 
 
-def wanted(named: Wanted, head: Head | None, environment: Mapping[str, str]) -> Wanted:
+def wanted(named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]) -> Wanted:
     """Return the model, as far as anybody names one.
 
     A transcript is a file, and files do not say where words and keys go: of an address outside this

@@ -36,7 +36,7 @@ class ChatError(SkillhouseError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class TranscriptHead:
     """What a transcript begins with."""
 
     id: str
@@ -50,10 +50,10 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class TranscriptLine:
     """One line of a list."""
 
-    head: Head
+    head: TranscriptHead
     changed_ms: int
     first: str
     """The beginning of the first prompt; untrusted."""
@@ -62,10 +62,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredTranscript:
     """What a transcript holds."""
 
-    head: Head
+    head: TranscriptHead
     messages: list[dict[str, Any]]
     """The conversation as it goes on, as JSON of the library; after a compaction the rest of it."""
     activations: Any = None
@@ -130,7 +130,7 @@ class Transcripts:
         self._clock = clock
 
     def begin(self, **head: str) -> Transcript:
-        """Begin a transcript; `head` is the text of `Head`.
+        """Begin a transcript; `head` is the text of `TranscriptHead`.
 
         Raises:
             OSError: it cannot be written.
@@ -145,7 +145,7 @@ class Transcripts:
         made.add("chat", schema=SCHEMA, id=name, created_ms=int(now * 1000), **head)
         return made
 
-    def resume(self, path: Path) -> tuple[Transcript, Kept]:
+    def resume(self, path: Path) -> tuple[Transcript, StoredTranscript]:
         """Open a transcript to go on with it.
 
         Raises:
@@ -185,7 +185,7 @@ class Transcripts:
             raise ChatError("no conversation was begun here; see `chat --list`")
         return self._folder / f"{newest.head.id}.jsonl"
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[TranscriptLine]:
         """Return the conversations, last used first; those that cannot be read say why."""
         found = [self._listed(path) for path in self._paths()]
         found.sort(key=lambda one: (one.changed_ms, one.head.id), reverse=True)
@@ -202,8 +202,8 @@ class Transcripts:
             if name.endswith(".jsonl") and _ID.fullmatch(name.removesuffix(".jsonl"))
         ]
 
-    def _listed(self, path: Path) -> Listed:
-        head = Head(id=path.stem, created_ms=0, place="", agent="", model="")
+    def _listed(self, path: Path) -> TranscriptLine:
+        head = TranscriptHead(id=path.stem, created_ms=0, place="", agent="", model="")
         changed, first, problem = 0, "", ""
         try:
             handle = self._open(path, os.O_RDONLY)
@@ -217,7 +217,7 @@ class Transcripts:
             first = next(_prompts(lines[1:]), "")
         except (StateError, OSError) as error:
             problem = str(error)
-        return Listed(head=head, changed_ms=changed, first=first, problem=problem)
+        return TranscriptLine(head=head, changed_ms=changed, first=first, problem=problem)
 
     def _open(self, path: Path, flags: int) -> int:
         try:
@@ -242,7 +242,7 @@ def _problem(info: os.stat_result) -> str:
     return ""
 
 
-def read(data: bytes, path: Path) -> Kept:
+def read(data: bytes, path: Path) -> StoredTranscript:
     """Return what the bytes of a transcript hold.
 
     A line that a crash cut off is passed over: the last one, or one that the next declares torn.
@@ -268,7 +268,9 @@ def read(data: bytes, path: Path) -> Kept:
         except (KeyError, TypeError) as error:
             message = f"line {place} of the transcript is damaged: {error}"
             raise StateError(message, path) from error
-    return Kept(head=head, messages=reading.messages, activations=reading.activations, torn=torn)
+    return StoredTranscript(
+        head=head, messages=reading.messages, activations=reading.activations, torn=torn
+    )
 
 
 class _Reading:
@@ -315,7 +317,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _head(line: bytes, path: Path) -> Head:
+def _head(line: bytes, path: Path) -> TranscriptHead:
     record = _record(line)
     if record is None or record.get("kind") != "chat" or not isinstance(record.get("schema"), int):
         raise StateError("the beginning of the transcript is damaged", path)
@@ -329,7 +331,7 @@ def _head(line: bytes, path: Path) -> Head:
     created = record.get("created_ms")
     if len(texts) < 5 or not isinstance(created, int):
         raise StateError("the beginning of the transcript is damaged", path)
-    return Head(id=path.stem, created_ms=created, **texts)
+    return TranscriptHead(id=path.stem, created_ms=created, **texts)
 
 
 def _prompts(lines: list[bytes]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from skillhouse.frontends.text import cut, one_line
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
-    from skillhouse.frontends.chat.conversation import Answered, Conversation
+    from skillhouse.frontends.chat.conversation import Answered, ChatConversation
     from skillhouse.frontends.chat.transcript import Transcript, Transcripts
 
 STDIN_MAX = 1_048_576
@@ -144,9 +144,9 @@ def _once(
 
 def _conversation(
     house: Skillhouse, kept: Transcripts, options: argparse.Namespace, screen: Any, stack: ExitStack
-) -> Conversation:
+) -> ChatConversation:
     """Return the conversation that the options describe, a new one or one that goes on."""
-    from skillhouse.frontends.chat.conversation import Conversation
+    from skillhouse.frontends.chat.conversation import ChatConversation
     from skillhouse.frontends.chat.hiding import known_secrets
     from skillhouse.frontends.chat.models import Wanted, model_of
     from skillhouse.frontends.chat.resuming import wanted
@@ -182,7 +182,7 @@ def _conversation(
         stack.enter_context(closing(transcript))
     house.safeguards.also_secret = tuple(found.secrets)
     secret = house.safeguards.secret_values
-    made = Conversation(
+    made = ChatConversation(
         house,
         found,
         screen,
@@ -264,7 +264,7 @@ def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) ->
     return 0
 
 
-def _value(conversation: Conversation, answered: Answered) -> dict[str, Any]:
+def _value(conversation: ChatConversation, answered: Answered) -> dict[str, Any]:
     spent = conversation.spent
     return {
         "answer": answered.text,

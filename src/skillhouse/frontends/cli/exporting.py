@@ -10,7 +10,15 @@ from typing import Any
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, one_line, shown
-from skillhouse.runtime.export import Action, Exporter, Form, Item, Request, State, difference
+from skillhouse.runtime.export import (
+    Action,
+    Exporter,
+    ExportRequest,
+    ExportState,
+    Form,
+    Item,
+    difference,
+)
 
 EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
@@ -28,7 +36,7 @@ _WORDS = {
     Action.REMOVE: ("removed", "would be removed"),
     Action.FORGET: ("forgotten", "would be forgotten"),
 }
-_DIFFERING = (State.NEEDS_SYNC, State.CHANGED_THERE, State.FOREIGN)
+_DIFFERING = (ExportState.NEEDS_SYNC, ExportState.CHANGED_THERE, ExportState.FOREIGN)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Export skills; 1 when something stays as it should not be."""
     _check(options)
-    request = Request(
+    request = ExportRequest(
         references=tuple(options.skills),
         clients=tuple(filter(None, (name.strip() for name in (options.to or "").split(",")))),
         everything=options.all,

@@ -11,7 +11,7 @@ from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.plain import sandbox_value
 from skillhouse.frontends.text import shown
-from skillhouse.sandbox import Level, SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 
 EXAMPLES = """examples:
   skillhouse sandbox status
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(sandbox_value(status))
     else:
         _print(status, terminal)
-    return 3 if status.level is Level.NONE else 0
+    return 3 if status.level is SandboxLevel.NONE else 0
 
 
 def _print(status: SandboxStatus, terminal: Terminal) -> None:

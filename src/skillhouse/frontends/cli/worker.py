@@ -104,10 +104,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _served(settings: Any, boundary: str, announce: Any, report: Any) -> int:
     from skillhouse.cells import contained_test, self_test
     from skillhouse.frontends.executor import run_executor
-    from skillhouse.sandbox import Level
+    from skillhouse.sandbox import SandboxLevel
 
     status = await (contained_test() if boundary == "container" else self_test())
-    if status.level is Level.NONE:
+    if status.level is SandboxLevel.NONE:
         hint = status.hint if boundary == "container" else f"{status.hint}; {CONTAINER_HINT}"
         report({"event": "no-sandbox", "reasons": list(status.reasons), "hint": hint})
         return 3

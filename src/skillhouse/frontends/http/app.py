@@ -17,11 +17,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
-from skillhouse.frontends.http.guard import Guard
-from skillhouse.frontends.http.inbox import DEVICE_PATH, DEVICE_TOKEN_PATH, INBOX_PATH, Inbox
-from skillhouse.frontends.http.keys import Keys
+from skillhouse.frontends.http.guard import RequestGuard
+from skillhouse.frontends.http.inbox import (
+    DEVICE_PATH,
+    DEVICE_TOKEN_PATH,
+    INBOX_PATH,
+    ApprovalInbox,
+)
+from skillhouse.frontends.http.keys import SessionKeys
 from skillhouse.frontends.http.pages import Pages
-from skillhouse.frontends.http.status import Reader
+from skillhouse.frontends.http.status import StatusReader
 from skillhouse.frontends.http.stopping import Stopping
 from skillhouse.frontends.http.values import (
     detail_value,
@@ -53,10 +58,10 @@ def make_app(
 ) -> ASGIApp:
     """Return the application of `http_app`."""
     example = f"http://127.0.0.1:{port}/?token=…"
-    site = _Site(Reader(house, time.monotonic), house.safeguards, example=example)
+    site = _Site(StatusReader(house, time.monotonic), house.safeguards, example=example)
     # Calls that wait for a person say where.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
-    inbox = Inbox(
+    inbox = ApprovalInbox(
         house.approvals,
         house.safeguards.devices,
         house.safeguards.tokens,
@@ -86,9 +91,11 @@ def make_app(
         lifespan=lambda _: mcp.running(),
     )
     app.router.redirect_slashes = False
-    return Guard(
+    return RequestGuard(
         app,
-        keys=Keys(token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port),
+        keys=SessionKeys(
+            token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port
+        ),
         port=port,
         allowed=allowed,
         unauthorized=site.unauthorized,
@@ -105,7 +112,9 @@ def make_app(
 class _Site:
     """The endpoints. They are plain functions, which Starlette runs in threads."""
 
-    def __init__(self, reader: Reader, safeguards: EnforcementServices, *, example: str) -> None:
+    def __init__(
+        self, reader: StatusReader, safeguards: EnforcementServices, *, example: str
+    ) -> None:
         self._reader = reader
         self.stopping = Stopping(safeguards, self.page)
         self._example = example

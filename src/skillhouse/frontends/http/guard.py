@@ -2,7 +2,7 @@
 
 A page of a stranger in the same browser can reach 127.0.0.1. What it cannot do is name us as Host
 (DNS rebinding ends there), hide its own Origin, or know the token. Every listener of this room
-stands behind one `Guard`, which is the outermost application: nothing answers outside it.
+stands behind one `RequestGuard`, which is the outermost application: nothing answers outside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from skillhouse.frontends.http.keys import Keys, header_values
+from skillhouse.frontends.http.keys import SessionKeys, header_values
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,7 +43,7 @@ _SET_BY_US = frozenset(name for name, _ in HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class GuardReply:
     """What the guard itself answers, in one plain line."""
 
     status: int
@@ -51,14 +51,14 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Guard:
+class RequestGuard:
     """Lets a request through to an application if everything about it is right."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        keys: Keys,
+        keys: SessionKeys,
         port: int,
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
@@ -115,7 +115,7 @@ class Guard:
             # The token leaves the address bar, and with it the history, for a cookie.
             if len(tokens) == 1 and self._keys.is_token(tokens[0]):
                 cookie = (b"set-cookie", self._keys.set_cookie())
-                moved = Reply(status=303, headers=((b"location", b"/"), cookie))
+                moved = GuardReply(status=303, headers=((b"location", b"/"), cookie))
                 await _reply(moved, scope, send)
             else:
                 await self._unauthorized(scope, receive, send)
@@ -124,23 +124,25 @@ class Guard:
         else:
             await self._unauthorized(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Reply | None:
+    def _refusal(self, scope: Scope) -> GuardReply | None:
         hosts = list(header_values(scope, b"host"))
         if len(hosts) != 1 or hosts[0] not in self._accepted_hosts:
-            return Reply(status=421, message=f"only {' and '.join(self._hosts)} are served here")
+            return GuardReply(
+                status=421, message=f"only {' and '.join(self._hosts)} are served here"
+            )
         if not all(o in self._accepted_origins for o in header_values(scope, b"origin")):
-            return Reply(status=403, message="requests of other origins are refused")
+            return GuardReply(status=403, message="requests of other origins are refused")
         # `same-site` is another port of this machine, which is not us.
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
-            return Reply(status=403, message=message)
+            return GuardReply(status=403, message=message)
         methods = self._methods_at.get(scope["path"], self._methods)
         if self._post_below is not None and scope["path"].startswith(self._post_below):
             methods = (*methods, "POST")
         if scope["method"] not in methods:
             message = f"only {' and '.join(methods)} are answered here"
             allowed = ", ".join(methods).encode()
-            return Reply(status=405, message=message, headers=((b"allow", allowed),))
+            return GuardReply(status=405, message=message, headers=((b"allow", allowed),))
         return None
 
 
@@ -156,7 +158,7 @@ def _query_tokens(scope: Scope) -> list[str]:
     return parse_qs(query, keep_blank_values=True).get("token", [])
 
 
-async def _reply(reply: Reply, scope: Scope, send: Send) -> None:
+async def _reply(reply: GuardReply, scope: Scope, send: Send) -> None:
     body = f"{reply.message}\n".encode() if reply.message else b""
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),

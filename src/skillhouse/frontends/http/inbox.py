@@ -21,10 +21,10 @@ from skillhouse.approval import (
     Approval,
     ApprovalBroker,
     ApprovalError,
+    ApprovalState,
     Devices,
     Issuer,
     SignatureError,
-    State,
     Tokens,
     allowed_answers,
 )
@@ -51,7 +51,7 @@ class Show(Protocol):
         ...
 
 
-class Inbox:
+class ApprovalInbox:
     """The endpoints; all but the device's stand behind the guard's key."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Inbox:
 
     def list(self, _: Request) -> Response:
         """Show the open questions and the latest of the others; nothing is decided here."""
-        closed = [a for a in self._approvals.latest(LATEST) if a.state is not State.OPEN]
+        closed = [a for a in self._approvals.latest(LATEST) if a.state is not ApprovalState.OPEN]
         return self._show("approvals.html", pending=self._approvals.pending(), closed=closed)
 
     def api_list(self, _: Request) -> Response:
@@ -196,7 +196,7 @@ class Inbox:
             status,
             found=found,
             request=found.request,
-            is_open=found.state is State.OPEN,
+            is_open=found.state is ApprovalState.OPEN,
             notice=notice,
             minutes=round(minutes),
             content=json.dumps(json.loads(found.request.content), indent=2),

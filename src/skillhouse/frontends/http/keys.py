@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 
-class Keys:
+class SessionKeys:
     """The two secrets of one start; both live in memory only and are never shown or logged."""
 
     def __init__(self, *, token: str, session: str, port: int) -> None:

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import skillhouse
-from skillhouse.frontends.http.status import PAGE_SKILLS, Judged
+from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
 from skillhouse.frontends.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -152,7 +152,7 @@ def number(value: int) -> str:
     return f"{value:,}"
 
 
-def by_scope(items: Iterable[Judged]) -> list[tuple[str, list[Judged]]]:
+def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
     """Return the items of each scope, in their order."""
     grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
     return [(scope, list(group)) for scope, group in grouped]

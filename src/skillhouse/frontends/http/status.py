@@ -47,7 +47,7 @@ class ShadowedLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class HouseStatus:
     """What one look at the house gave."""
 
     index: SkillIndex
@@ -75,7 +75,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class SkillVerdict:
     """A skill, and what a model that asks for it meets."""
 
     skill: Skill
@@ -89,15 +89,15 @@ class Status:
 
     project: Path
     profile: str
-    found: Found
+    found: HouseStatus
     query: str
     """What was searched for; empty shows all skills in catalog order."""
     matches: int
     page: int
     """From 1."""
     pages: int
-    skills: tuple[Judged, ...]
-    denied: tuple[Judged, ...]
+    skills: tuple[SkillVerdict, ...]
+    denied: tuple[SkillVerdict, ...]
     """The first of those that rules deny."""
     audit: tuple[Trouble, ...]
     """What is wrong with the audit log."""
@@ -121,7 +121,7 @@ class SkillDetail:
     findings: tuple[Diagnostic, ...]
 
 
-class Reader:
+class StatusReader:
     """Looks at a house for many threads, one at a time, and not more often than it is worth."""
 
     def __init__(self, house: Skillhouse, clock: Callable[[], float]) -> None:
@@ -131,7 +131,7 @@ class Reader:
         self._clock = clock
         # INVARIANT: the house is used under this lock only; it is not made for several threads.
         self._lock = threading.Lock()
-        self._found: Found | None = None
+        self._found: HouseStatus | None = None
         self._found_at = 0.0
         self._search_lock = threading.Lock()
 
@@ -160,7 +160,7 @@ class Reader:
                 audit=self._audit.look(),
             )
 
-    def _searched(self, found: Found, query: str) -> tuple[Skill, ...]:
+    def _searched(self, found: HouseStatus, query: str) -> tuple[Skill, ...]:
         """Return the visible skills that fit, best first, at most a page.
 
         Under a lock of its own: the first search of all reads all bodies, seconds for 10,000
@@ -210,7 +210,7 @@ class Reader:
             findings=tuple(dict.fromkeys([*(content.diagnostics if content else ()), *listed])),
         )
 
-    def found(self) -> Found:
+    def found(self) -> HouseStatus:
         """Return everything that was found.
 
         Raises:
@@ -219,7 +219,7 @@ class Reader:
         with self._lock:
             return self._look()
 
-    def _look(self) -> Found:
+    def _look(self) -> HouseStatus:
         """Return what was found a moment ago, or look anew; the lock is held."""
         now = self._clock()
         if self._found is None or now - self._found_at >= FRESH_SECONDS:
@@ -229,17 +229,17 @@ class Reader:
             self._found_at = now
         return self._found
 
-    def _judged(self, skill: Skill) -> Judged:
+    def _judged(self, skill: Skill) -> SkillVerdict:
         explained = explain_loading(self._house, skill)
-        return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
+        return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
-    def _denied(self, skill: Skill) -> Judged:
+    def _denied(self, skill: Skill) -> SkillVerdict:
         # A rule decided, so the digest that the default would need is not asked for.
         explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
-        return Judged(skill=skill, effect=explained.decision.effect, reason=explained.reason)
+        return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
-def _found(house: Skillhouse) -> Found:
+def _found(house: Skillhouse) -> HouseStatus:
     index = house.index
     every = (*index.skills, *index.shadowed)
     by_id: dict[str, Skill] = {}
@@ -248,7 +248,7 @@ def _found(house: Skillhouse) -> Found:
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
     catalog = catalog_report(view)
-    return Found(
+    return HouseStatus(
         index=index,
         view=view,
         by_id=by_id,

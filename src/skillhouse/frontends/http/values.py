@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import skillhouse
-from skillhouse.frontends.http.status import Found, SkillDetail, Status
+from skillhouse.frontends.http.status import HouseStatus, SkillDetail, Status
 from skillhouse.frontends.plain import (
     content_value,
     diagnostic_values,
@@ -42,7 +42,7 @@ def status_value(status: Status) -> dict[str, Any]:
     }
 
 
-def skills_value(found: Found) -> dict[str, Any]:
+def skills_value(found: HouseStatus) -> dict[str, Any]:
     """Return all skills and findings, as `skillhouse list --json` does."""
     return {
         **index_value(found.index),

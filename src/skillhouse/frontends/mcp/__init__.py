@@ -11,8 +11,8 @@ import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import Listing, sendable
-from skillhouse.frontends.mcp.wire import Reader, claimed
+from skillhouse.frontends.mcp.listing import ToolListing, sendable
+from skillhouse.frontends.mcp.wire import MessageReader, claimed
 from skillhouse.runtime import Prompts, Skillhouse
 
 __all__ = ["serve"]
@@ -36,11 +36,11 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
     with claimed() as (source, sink):
         late = Prompts(profile=house.profile, has_skills=True, catalog=house.catalog)
         greeter = FastHandshake(late.without_list())
-        reader = Reader(source, sink, greeter)
+        reader = MessageReader(source, sink, greeter)
         reader.start()
         # First what needs the skills alone: the tools take as long once more.
         greeter.introduce(sendable(house.view(agent).prompts().instructions()))
-        listing = Listing(house, agent)
+        listing = ToolListing(house, agent)
         greeter.learn(listing.tools())
         with _mcp_extra(), _no_collection():
             from skillhouse.frontends.mcp.server import HouseServer  # noqa: PLC0415 - an extra.

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class FlowState:
     """What a client keeps between two rounds; it can neither read nor change it."""
 
     approval: str
@@ -87,7 +87,9 @@ class InputRequiredFlow:
         except StateError as error:
             logger.warning("calls stay pending: %s", error)
             return None
-        state = State(approval=request.id, nonce=request.nonce, content=str(request.content_digest))
+        state = FlowState(
+            approval=request.id, nonce=request.nonce, content=str(request.content_digest)
+        )
         return types.InputRequiredResult(
             input_requests={QUESTION: types.ElicitRequest(params=wanted)},
             request_state=json.dumps(asdict(state)),
@@ -120,7 +122,7 @@ class InputRequiredFlow:
             channel_of(approvals).passed(state.approval)
         return state.approval
 
-    def _take(self, approvals: ApprovalBroker, state: State, answer: Answer) -> None:
+    def _take(self, approvals: ApprovalBroker, state: FlowState, answer: Answer) -> None:
         try:
             approvals.answer(
                 state.approval,
@@ -136,10 +138,12 @@ class InputRequiredFlow:
                 self._house.safeguards.noted("late-no", user=self._who["user"], reason=reason)
                 raise DeniedError(str(error)) from error
 
-    def _checked(self, text: str, approvals: ApprovalBroker, caller: Mapping[str, str]) -> State:
+    def _checked(
+        self, text: str, approvals: ApprovalBroker, caller: Mapping[str, str]
+    ) -> FlowState:
         """Return the state, which the boundary has opened, if the question is this client's."""
         try:
-            state = shaped(json.loads(text), State)
+            state = shaped(json.loads(text), FlowState)
             request = approvals.get(state.approval).request
         except (ValueError, DecodeError, ApprovalError) as error:
             raise _unknown() from error

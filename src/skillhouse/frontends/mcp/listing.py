@@ -25,7 +25,7 @@ Seen = tuple[object, ...]
 """Skills, tools and menu, as far as a client is shown them; two are compared."""
 
 
-class Listing:
+class ToolListing:
     """One agent's tools, and what was last seen of its skills."""
 
     def __init__(

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.mcp.listing import Listing
+from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class McpOverHttp:
         )
         server = import_module("skillhouse.frontends.mcp.server").HouseServer(
             self._house,
-            Listing(self._house, self._agent),
+            ToolListing(self._house, self._agent),
             agent=self._agent,
             user=self._user,
             is_persons=self._needs_key,

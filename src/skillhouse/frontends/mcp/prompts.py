@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.listing import ToolListing, sendable
 from skillhouse.frontends.mcp.skill_resources import CursorError, paged
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
 from skillhouse.runtime import Invocable, Skillhouse
@@ -32,7 +32,7 @@ class PromptRequests:
     """
 
     def __init__(
-        self, house: Skillhouse, listing: Listing, asking: ApprovalBridge, *, is_persons: bool
+        self, house: Skillhouse, listing: ToolListing, asking: ApprovalBridge, *, is_persons: bool
     ) -> None:
         """Take the house, what the agent's person may start, and the way through the gate.
 

@@ -27,7 +27,7 @@ import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import Listing, sendable
+from skillhouse.frontends.mcp.listing import ToolListing, sendable
 from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
@@ -57,7 +57,7 @@ class HouseServer:
     def __init__(
         self,
         house: Skillhouse,
-        listing: Listing,
+        listing: ToolListing,
         *,
         agent: str,
         user: str,
@@ -198,7 +198,7 @@ class _TellingServer(Server[None]):
     Its instructions are those of the moment at which a client asks.
     """
 
-    def __init__(self, listing: Listing, **options: Any) -> None:
+    def __init__(self, listing: ToolListing, **options: Any) -> None:
         """Take what knows the skills, and the options of the SDK's server."""
         self._listing = listing
         super().__init__("skillhouse", **options)

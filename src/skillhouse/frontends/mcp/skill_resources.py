@@ -47,7 +47,7 @@ class CursorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SkillResource:
     """One skill as hosts see it."""
 
     skill: Skill
@@ -95,7 +95,7 @@ class Offer:
         self._manifests = Manifests()
         self._said: set[tuple[str, str]] = set()
 
-    def page(self, cursor: str | None) -> tuple[Sequence[Entry], str | None]:
+    def page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
         """Return the next entries by name, and the cursor after them.
 
         Raises:
@@ -107,7 +107,7 @@ class Offer:
         entries = (self._entry(base, skill) for base, skill in wanted)
         return [entry for entry in entries if entry is not None], following
 
-    def entry(self, uri: str) -> Entry | None:
+    def entry(self, uri: str) -> SkillResource | None:
         """Return the skill whose SKILL.md, other file or directory an address may be of."""
         bases = self._bases()
         parts = uri.split("/")
@@ -133,7 +133,7 @@ class Offer:
             bases[SCHEME + path] = skill
         return bases
 
-    def _entry(self, base: str, skill: Skill) -> Entry | None:
+    def _entry(self, base: str, skill: Skill) -> SkillResource | None:
         try:
             return self._made(base, skill)
         except NotServedError as error:
@@ -143,7 +143,7 @@ class Offer:
                 logger.warning("not served over MCP: `%s`: %s", skill.file, error)
             return None
 
-    def _made(self, base: str, skill: Skill) -> Entry:
+    def _made(self, base: str, skill: Skill) -> SkillResource:
         wrong = next(
             (one for one in validate(skill.directory) if one.severity is Severity.ERROR), None
         )
@@ -162,7 +162,7 @@ class Offer:
             raise NotServedError("its `name` is not its directory's")
         if not isinstance(frontmatter.get("description"), str):
             raise NotServedError("its `description` is no text to other programs; quote it")
-        return Entry(skill=skill, base=base, frontmatter=frontmatter, manifest=manifest)
+        return SkillResource(skill=skill, base=base, frontmatter=frontmatter, manifest=manifest)
 
 
 def paged(

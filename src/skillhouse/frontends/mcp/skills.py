@@ -18,8 +18,8 @@ from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
     CursorError,
-    Entry,
     Offer,
+    SkillResource,
     mime_type,
     paged,
 )
@@ -168,14 +168,14 @@ class SkillRequests:
         resources = [_resource(entry, relative, file) for relative, file in found]
         return ReadDirectoryResult(resources=resources, next_cursor=cursor)
 
-    def _page(self, cursor: str | None) -> tuple[Sequence[Entry], str | None]:
+    def _page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
         try:
             return self._offer.page(cursor)
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
 
-def _described(entry: Entry) -> dict[str, Any]:
+def _described(entry: SkillResource) -> dict[str, Any]:
     """Return an entry as `skills/list` and `skills/get` have it (SEP-2640, "Skill Entries")."""
     return {
         "uri": entry.uri,
@@ -187,7 +187,7 @@ def _described(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _resource(entry: Entry, relative: str, file: ServedFile | None) -> types.Resource:
+def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> types.Resource:
     """Return what is said of a file, or of a directory when `file` is None."""
     uri = entry.address(relative)
     name = relative.rpartition("/")[2]
@@ -205,13 +205,13 @@ def _resource(entry: Entry, relative: str, file: ServedFile | None) -> types.Res
     )
 
 
-def _meta(entry: Entry) -> dict[str, Any] | None:
+def _meta(entry: SkillResource) -> dict[str, Any] | None:
     found = {field: entry.frontmatter.get(field) for field in META_FIELDS}
     return {META + key: text for key, text in found.items() if isinstance(text, str)} or None
 
 
 def _contents(
-    entry: Entry, file: ServedFile, uri: str, data: bytes
+    entry: SkillResource, file: ServedFile, uri: str, data: bytes
 ) -> types.TextResourceContents | types.BlobResourceContents:
     """Return bytes as text where they are UTF-8, so that encoding it gives the same bytes."""
     is_entry = uri == entry.uri

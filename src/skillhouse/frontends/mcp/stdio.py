@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from skillhouse.frontends.mcp.handshake import FastHandshake
 from skillhouse.frontends.mcp.server import HouseServer
-from skillhouse.frontends.mcp.wire import MESSAGE_MAX, Reader, write_all
+from skillhouse.frontends.mcp.wire import MESSAGE_MAX, MessageReader, write_all
 
 FLUSH_SECONDS = 0.3
 """How long answers may take to reach a client once the end was asked for."""
@@ -33,7 +33,7 @@ GONE = (
 
 
 async def serve_wire(
-    server: HouseServer, reader: Reader, greeter: FastHandshake, sink: int
+    server: HouseServer, reader: MessageReader, greeter: FastHandshake, sink: int
 ) -> None:
     """Serve until the client closes a pipe, or SIGINT or SIGTERM.
 
@@ -55,7 +55,7 @@ async def serve_wire(
         await tasks.start(_end_on_signals, serving, outgoing)
         for line in greeter.handshake:
             incoming.send_nowait(message_of(line))
-        reader.hand_over(Inbox(incoming, errors, token).take)
+        reader.hand_over(MessageInbox(incoming, errors, token).take)
         writer.start(greeter.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
@@ -84,7 +84,7 @@ async def _end_on_signals(
             await outgoing.aclose()
 
 
-class Inbox:
+class MessageInbox:
     """Takes lines from the reader's thread to the event loop."""
 
     def __init__(

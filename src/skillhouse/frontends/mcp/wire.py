@@ -35,7 +35,7 @@ def claimed() -> Iterator[tuple[int, int]]:
         os.dup2(sink, 1)
 
 
-class Reader:
+class MessageReader:
     """Reads messages in a thread of its own; the greeter answers the first ones at once.
 
     Nothing waits for the thread: a read that blocks cannot be cancelled.

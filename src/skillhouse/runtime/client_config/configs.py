@@ -29,7 +29,7 @@ from skillhouse.runtime.client_config.program import (
     fault_of,
     own_program,
 )
-from skillhouse.runtime.client_config.values import Change, Entry, Standing
+from skillhouse.runtime.client_config.values import Change, ServerEntry, Standing
 from skillhouse.runtime.config import Locations
 from skillhouse.runtime.recording import recorded
 
@@ -105,7 +105,7 @@ class ClientConfigs:
         if dry_run:
             return change
         kept = self._entries.get(str(file.real), name)
-        entry = Entry(
+        entry = ServerEntry(
             file=str(file.real),
             client=config.client,
             name=name,
@@ -245,7 +245,7 @@ class ClientConfigs:
         return self._changed(change, file, after, kept, _MODES[where])
 
     def _changed(
-        self, change: Change, file: ConfigFile, text: str, entry: Entry | None, mode: int
+        self, change: Change, file: ConfigFile, text: str, entry: ServerEntry | None, mode: int
     ) -> Change:
         """Write a file, or remove it when nothing is left, and keep what we wrote.
 

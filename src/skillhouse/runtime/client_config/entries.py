@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from skillhouse.floor import DecodeError, StateError, decode, encode
-from skillhouse.runtime.client_config.values import Entry
+from skillhouse.runtime.client_config.values import ServerEntry
 from skillhouse.runtime.trust import STATE_FILE
 from skillhouse.store import STATE, pooled
 
@@ -16,7 +16,7 @@ class Entries:
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
 
-    def get(self, file: str, name: str) -> Entry | None:
+    def get(self, file: str, name: str) -> ServerEntry | None:
         """Return the entry of a name that we wrote into a file, if any.
 
         Raises:
@@ -28,12 +28,12 @@ class Entries:
             query = "SELECT record FROM client_entry WHERE file = ? AND name = ?"
             rows = store.rows(query, (file, name))
         try:
-            return decode(rows[0][0], Entry) if rows else None
+            return decode(rows[0][0], ServerEntry) if rows else None
         except DecodeError as error:
             message = f"a record of an entry cannot be read: {error}"
             raise StateError(message, self._path) from None
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: ServerEntry) -> None:
         """Keep an entry in the place of what was kept of it."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(

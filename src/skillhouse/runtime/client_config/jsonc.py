@@ -34,7 +34,7 @@ class _Token(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _JsonMember:
     key: str
     start: int
     """Offset of the key."""
@@ -202,7 +202,7 @@ def _check(found: Any, expected: Any) -> None:
         raise NotEditableError("something else would change")
 
 
-def _members(document: Document, opening: int) -> list[_Member]:
+def _members(document: Document, opening: int) -> list[_JsonMember]:
     """Return the members of the object whose `{` is the token of that index."""
     tokens = document.tokens
     found = []
@@ -218,7 +218,7 @@ def _members(document: Document, opening: int) -> list[_Member]:
         has_comma = tokens[last + 1].text == ","
         key = json.loads(tokens[place].text)
         comma = last + 1 if has_comma else None
-        found.append(_Member(key, tokens[place].start, first, last, comma))
+        found.append(_JsonMember(key, tokens[place].start, first, last, comma))
         place = last + 1 + has_comma
     return found
 
@@ -301,7 +301,7 @@ def _closing(document: Document, opening: int) -> int:
     return members[-1].last + 1 if members[-1].comma is None else members[-1].last + 2
 
 
-def _has_comments(document: Document, member: _Member) -> bool:
+def _has_comments(document: Document, member: _JsonMember) -> bool:
     """Whether there are comments in an object outside of its only member's value."""
     inner = _members(document, member.first)
     first, last = document.tokens[inner[0].first], document.tokens[inner[0].last]

@@ -24,7 +24,7 @@ class Standing(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ServerEntry:
     """What is kept of an entry that we wrote."""
 
     file: str

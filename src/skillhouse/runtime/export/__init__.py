@@ -3,16 +3,23 @@
 from skillhouse.runtime.export.differing import difference
 from skillhouse.runtime.export.exporter import Exporter
 from skillhouse.runtime.export.folders import client_profile, client_profiles
-from skillhouse.runtime.export.values import Action, ExportError, Form, Item, Request, State
+from skillhouse.runtime.export.values import (
+    Action,
+    ExportError,
+    ExportRequest,
+    ExportState,
+    Form,
+    Item,
+)
 
 __all__ = [
     "Action",
     "ExportError",
+    "ExportRequest",
+    "ExportState",
     "Exporter",
     "Form",
     "Item",
-    "Request",
-    "State",
     "client_profile",
     "client_profiles",
     "difference",

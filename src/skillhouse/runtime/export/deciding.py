@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.runtime.export.copying import found_digest
 from skillhouse.runtime.export.folders import Folder
-from skillhouse.runtime.export.values import Action, ExportError, Item, Record, State
+from skillhouse.runtime.export.values import Action, ExportError, ExportState, Item, Record
 from skillhouse.skill import Profile, Skill
 
 _LINKED_FROM = {"user": ("user", "explicit"), "project": ("project",)}
@@ -17,17 +17,17 @@ _LINKED_FROM = {"user": ("user", "explicit"), "project": ("project",)}
 a project's must not reach every project, and a link out of a project is broken elsewhere."""
 
 
-def standing(record: Record | None, target: Path, wanted: str) -> State:
+def standing(record: Record | None, target: Path, wanted: str) -> ExportState:
     """Return how a target stands to what we wrote there, and to what is to be there."""
     if not os.path.lexists(target):
-        return State.MISSING
+        return ExportState.MISSING
     if record is None:
-        return State.FOREIGN
+        return ExportState.FOREIGN
     found = found_digest(target)
     if not found or found not in (record.digest, record.pending):
         # Nothing of ours ever got there: what a crash left of a record gives no right to it.
-        return State.CHANGED_THERE if record.digest else State.FOREIGN
-    return State.IN_SYNC if found == wanted else State.NEEDS_SYNC
+        return ExportState.CHANGED_THERE if record.digest else ExportState.FOREIGN
+    return ExportState.IN_SYNC if found == wanted else ExportState.NEEDS_SYNC
 
 
 def decided(item: Item, *, is_equal: bool, force: bool) -> Item:
@@ -38,18 +38,18 @@ def decided(item: Item, *, is_equal: bool, force: bool) -> Item:
         is_equal: Whether what is there is what is to be there.
         force: Whether to write over what somebody changed.
     """
-    if item.state is State.MISSING:
+    if item.state is ExportState.MISSING:
         return replace(item, action=Action.WRITE)
-    if item.state is State.NEEDS_SYNC:
+    if item.state is ExportState.NEEDS_SYNC:
         return replace(item, action=Action.REPLACE)
-    if item.state is State.CHANGED_THERE:
+    if item.state is ExportState.CHANGED_THERE:
         if force:
             return replace(item, action=Action.REPLACE)
         return replace(item, reason="changed there by somebody else; see --diff, --force writes")
-    if item.state is State.FOREIGN and is_equal:
+    if item.state is ExportState.FOREIGN and is_equal:
         reason = "an equal copy is there that skillhouse did not write"
-        return replace(item, state=State.ALREADY_THERE, reason=reason)
-    if item.state is State.FOREIGN:
+        return replace(item, state=ExportState.ALREADY_THERE, reason=reason)
+    if item.state is ExportState.FOREIGN:
         return replace(item, reason="something is there that skillhouse did not write; it stays")
     return item
 

@@ -14,16 +14,16 @@ from skillhouse.runtime.export.copying import found_digest, source_digest
 from skillhouse.runtime.export.deciding import standing
 from skillhouse.runtime.export.folders import client_profile, resolved
 from skillhouse.runtime.export.install import FolderHandle, remove_empty
-from skillhouse.runtime.export.planning import Plan, Planner
+from skillhouse.runtime.export.planning import ExportPlan, Planner
 from skillhouse.runtime.export.record import Records
 from skillhouse.runtime.export.values import (
     Action,
     ExportError,
+    ExportRequest,
+    ExportState,
     Form,
     Item,
     Record,
-    Request,
-    State,
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.recording import recorded
@@ -41,7 +41,7 @@ class Exporter:
         self._state = house.config.state_directory
         self._records = Records(self._state)
 
-    def export(self, request: Request) -> tuple[Item, ...]:
+    def export(self, request: ExportRequest) -> tuple[Item, ...]:
         """Write skills into the folders of clients.
 
         Raises:
@@ -54,7 +54,7 @@ class Exporter:
             planner = Planner(self._house, self._records.all())
             return tuple(self._write(plan, request) for plan in planner.plans(request))
 
-    def sync(self, request: Request) -> tuple[Item, ...]:
+    def sync(self, request: ExportRequest) -> tuple[Item, ...]:
         """Bring everything up to date that was exported and whose skill is to be found here."""
         with self._locked(dry_run=request.dry_run):
             planner = Planner(self._house, self._records.all())
@@ -64,7 +64,7 @@ class Exporter:
         """Return how everything stands that was exported, wherever its skill lies."""
         return tuple(_status(record) for record in self._records.all())
 
-    def remove(self, request: Request) -> tuple[Item, ...]:
+    def remove(self, request: ExportRequest) -> tuple[Item, ...]:
         """Take exports back; what somebody changed stays, unless it is forced.
 
         Raises:
@@ -80,7 +80,7 @@ class Exporter:
             ]
             return tuple(self._remove(record, clients, request) for record in chosen)
 
-    def _chosen(self, request: Request) -> list[Record]:
+    def _chosen(self, request: ExportRequest) -> list[Record]:
         records = self._records.all()
         if request.everything:
             return list(records)
@@ -91,10 +91,14 @@ class Exporter:
         wanted = request.references
         return [found for found in records if any(_is_called(found, name) for name in wanted)]
 
-    def _write(self, plan: Plan, request: Request) -> Item:
+    def _write(self, plan: ExportPlan, request: ExportRequest) -> Item:
         item = plan.item
         if request.dry_run or item.action is Action.NONE or plan.record is None:
-            if plan.record is not None and item.state is State.IN_SYNC and not request.dry_run:
+            if (
+                plan.record is not None
+                and item.state is ExportState.IN_SYNC
+                and not request.dry_run
+            ):
                 # Asked for by one more client, which reads the same folder.
                 self._records.put(plan.record)
             return item
@@ -107,11 +111,11 @@ class Exporter:
             else:
                 self._records.put(before)
             is_changed = isinstance(error, ExportError) and error.code == "changed-there"
-            state = State.CHANGED_THERE if is_changed else State.REFUSED
+            state = ExportState.CHANGED_THERE if is_changed else ExportState.REFUSED
             return replace(item, state=state, action=Action.NONE, reason=_reason(error))
         return replace(item, done=True)
 
-    def _put(self, plan: Plan, *, force: bool) -> None:
+    def _put(self, plan: ExportPlan, *, force: bool) -> None:
         record, folder = plan.record, plan.folder
         if record is None or folder is None:  # pragma: no cover - such a plan has no action.
             raise ExportError("no-folder", Path(plan.item.target), "there is no folder for it")
@@ -143,17 +147,17 @@ class Exporter:
                 staged.put(Path(record.target).name, replaces=None if force else ours)
             self._records.put(replace(record, digest=digest, pending=""))
 
-    def _remove(self, record: Record, clients: Collection[str], request: Request) -> Item:
+    def _remove(self, record: Record, clients: Collection[str], request: ExportRequest) -> Item:
         left = tuple(name for name in record.clients if clients and name not in clients)
         item = _status(record)
         if left:
             reason = f"stays for {', '.join(left)}"
             item = replace(item, action=Action.FORGET, reason=reason)
-        elif item.state is State.MISSING:
+        elif item.state is ExportState.MISSING:
             item = replace(item, action=Action.FORGET, reason="is gone already")
-        elif item.state is State.FOREIGN:
+        elif item.state is ExportState.FOREIGN:
             item = replace(item, action=Action.FORGET, reason="what is there is not ours; it stays")
-        elif item.state is State.CHANGED_THERE and not request.force:
+        elif item.state is ExportState.CHANGED_THERE and not request.force:
             return replace(item, reason="changed there by somebody else; --force removes it")
         else:
             item = replace(item, action=Action.REMOVE)
@@ -237,7 +241,7 @@ def _status(record: Record) -> Item:
         clients=record.clients,
         target=record.target,
         form=record.form,
-        state=State.IN_SYNC,
+        state=ExportState.IN_SYNC,
     )
     target = Path(record.target)
     try:
@@ -254,5 +258,5 @@ def _status(record: Record) -> Item:
             return replace(item, state=standing(record, target, ""))
         gone = not os.path.lexists(record.source)
         reason = "the skill is not there any more" if gone else str(error)
-        return replace(item, state=State.SOURCE_GONE, reason=reason)
+        return replace(item, state=ExportState.SOURCE_GONE, reason=reason)
     return replace(item, state=standing(record, target, wanted))

@@ -10,7 +10,7 @@ from pathlib import Path
 from skillhouse.discovery import default_roots
 from skillhouse.floor import PathError, read_beneath
 from skillhouse.runtime.config import Locations
-from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, State, Verdict, look
+from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, LensState, Verdict, look
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -76,7 +76,7 @@ def objection(verdict: Verdict | None) -> str:
 
     A skill that only people can start there is loaded.
     """
-    if verdict is None or verdict.state in (State.SEEN, State.MANUAL):
+    if verdict is None or verdict.state in (LensState.SEEN, LensState.MANUAL):
         return ""
     cause = CAUSES.get(verdict.code)
     if cause is None:
@@ -89,11 +89,11 @@ def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
     if verdict is None:
         return []
     found = []
-    if verdict.state is State.MANUAL:
+    if verdict.state is LensState.MANUAL:
         found.append(f"in {client} only people can start it (disable-model-invocation)")
     if verdict.name and verdict.name != skill.name:
         found.append(f"{client} calls it `{verdict.name}`")
-    if verdict.code in CAUSES and verdict.state is State.SEEN:
+    if verdict.code in CAUSES and verdict.state is LensState.SEEN:
         found.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
     return found
 
@@ -145,5 +145,5 @@ class Seen:
     def _known(self, client: str) -> Iterator[LensSkill]:
         number = self._names.index(client)
         for found in self._lens.skills:
-            if found.verdicts[number].state in (State.SEEN, State.MANUAL):
+            if found.verdicts[number].state in (LensState.SEEN, LensState.MANUAL):
                 yield found

@@ -32,11 +32,11 @@ from skillhouse.runtime.export.judging import (
 from skillhouse.runtime.export.values import (
     Action,
     ExportError,
+    ExportRequest,
+    ExportState,
     Form,
     Item,
     Record,
-    Request,
-    State,
 )
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.lens import Verdict
@@ -44,7 +44,7 @@ from skillhouse.skill import Profile, Skill, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ExportPlan:
     """What is to be done about one target."""
 
     item: Item
@@ -65,7 +65,7 @@ class Planner:
         self._records = {record.target: record for record in records}
         self._clients = client_profiles(self._places)
 
-    def plans(self, request: Request) -> Iterator[Plan]:
+    def plans(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each skill and folder, and one for each client that refuses.
 
         Raises:
@@ -86,7 +86,7 @@ class Planner:
             taken[leaf_of(skill).casefold()] = skill.id
             yield from self._of_skill(skill, profiles, request, seen, verdicts)
 
-    def again(self, request: Request) -> Iterator[Plan]:
+    def again(self, request: ExportRequest) -> Iterator[ExportPlan]:
         """Yield a plan for each record, with the form and the folder that it has."""
         by_source = {os.path.realpath(skill.directory): skill for skill in self._everything()}
         for record in self._records.values():
@@ -94,8 +94,8 @@ class Planner:
             known = [profile for profile in self._clients if profile.name in record.clients]
             if skill is None:
                 reason = "its skill is not to be found from here"
-                item = _item(record.skill, record.source, record.clients, State.SOURCE_GONE)
-                yield Plan(item=replace(item, target=record.target, reason=reason))
+                item = _item(record.skill, record.source, record.clients, ExportState.SOURCE_GONE)
+                yield ExportPlan(item=replace(item, target=record.target, reason=reason))
                 continue
             if fault := self._fault(skill, {}):
                 yield _refused(skill, record.clients, fault, target=record.target)
@@ -118,7 +118,7 @@ class Planner:
         index = self._house.index
         return (*index.skills, *index.shadowed)
 
-    def _chosen(self, request: Request) -> list[Skill]:
+    def _chosen(self, request: ExportRequest) -> list[Skill]:
         """Return the skills that are asked for; instead of our own copies what they came from."""
         if request.everything:
             found = [skill for skill in self._house.visible.skills if skill.scope != "builtin"]
@@ -167,10 +167,10 @@ class Planner:
         self,
         skill: Skill,
         profiles: Sequence[Profile],
-        request: Request,
+        request: ExportRequest,
         seen: Seen,
         verdicts: dict[str, dict[str, Verdict]],
-    ) -> Iterator[Plan]:
+    ) -> Iterator[ExportPlan]:
         """Yield the plans of one skill, each folder once."""
         by_folder: dict[str, tuple[Folder, list[Profile]]] = {}
         # Those that can choose least come first, so that the others can do with what they have.
@@ -186,8 +186,8 @@ class Planner:
                 continue
             if place:
                 source = os.path.realpath(skill.directory)
-                item = _item(skill.id, source, [profile.name], State.ALREADY_THERE)
-                yield Plan(item=replace(item, target=place, reason="it lies there itself"))
+                item = _item(skill.id, source, [profile.name], ExportState.ALREADY_THERE)
+                yield ExportPlan(item=replace(item, target=place, reason="it lies there itself"))
                 continue
             by_folder.setdefault(folder.real, (folder, []))[1].append(profile)
         for folder, readers in by_folder.values():
@@ -207,11 +207,11 @@ class Planner:
                 ]
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
-    def _roots(self, profile: Profile, request: Request) -> list[str]:
+    def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
         found = roots_of(profile, self._places, self._house.project, request.where)
         return [str(root.path) for root in found]
 
-    def _folder(self, profile: Profile, request: Request, taken: Sequence[Folder]) -> Folder:
+    def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
         """Return the folder for a client; one that is written to anyway, where it reads that."""
         folder = folder_of(
             profile,
@@ -227,7 +227,7 @@ class Planner:
         return next((one for one in taken if one.real in read), folder)
 
     def _at_home(
-        self, skill: Skill, profile: Profile, folder: Folder, request: Request, seen: Seen
+        self, skill: Skill, profile: Profile, folder: Folder, request: ExportRequest, seen: Seen
     ) -> str:
         """Return the directory in which a client sees the skill itself, without our doing."""
         if os.path.join(folder.real, leaf_of(skill)) in self._records:
@@ -242,9 +242,9 @@ class Planner:
         skill: Skill,
         folder: Folder,
         readers: Sequence[Profile],
-        request: Request,
+        request: ExportRequest,
         clients: Iterable[str] = (),
-    ) -> Plan:
+    ) -> ExportPlan:
         """Return the plan for one folder.
 
         Raises:
@@ -266,8 +266,8 @@ class Planner:
         if before is not None:
             names |= set(before.clients)
         state = standing(before, Path(target), wanted)
-        if before is not None and before.source != source and state is State.IN_SYNC:
-            state = State.NEEDS_SYNC
+        if before is not None and before.source != source and state is ExportState.IN_SYNC:
+            state = ExportState.NEEDS_SYNC
         item = _item(skill.id, source, sorted(names), state, form=request.form)
         everyone = readers_of(
             folder.real, self._clients, self._places, Path(folder.anchor), folder.where
@@ -288,8 +288,10 @@ class Planner:
         )
         is_equal = found_digest(Path(target)) == wanted
         item = decided(item, is_equal=is_equal, force=request.force)
-        writes = item.action is not Action.NONE or item.state is State.IN_SYNC
-        return Plan(item=item, wanted=wanted, record=record if writes else None, folder=folder)
+        writes = item.action is not Action.NONE or item.state is ExportState.IN_SYNC
+        return ExportPlan(
+            item=item, wanted=wanted, record=record if writes else None, folder=folder
+        )
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:
@@ -305,12 +307,12 @@ def _by_leaf(skills: Iterable[Skill]) -> dict[str, Skill]:
 
 
 def _item(
-    skill: str, source: str, clients: Iterable[str], state: State, *, form: Form = Form.COPY
+    skill: str, source: str, clients: Iterable[str], state: ExportState, *, form: Form = Form.COPY
 ) -> Item:
     return Item(skill=skill, source=source, clients=tuple(clients), state=state, form=form)
 
 
-def _refused(skill: Skill, clients: Iterable[str], reason: str, *, target: str = "") -> Plan:
+def _refused(skill: Skill, clients: Iterable[str], reason: str, *, target: str = "") -> ExportPlan:
     source = os.path.realpath(skill.directory)
-    item = _item(skill.id, source, clients, State.REFUSED)
-    return Plan(item=replace(item, target=target, reason=reason))
+    item = _item(skill.id, source, clients, ExportState.REFUSED)
+    return ExportPlan(item=replace(item, target=target, reason=reason))

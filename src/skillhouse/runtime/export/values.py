@@ -19,7 +19,7 @@ class ExportError(SkillhouseError):
         self.path = path
 
 
-class State(enum.StrEnum):
+class ExportState(enum.StrEnum):
     """How a target stands to its skill and to what we wrote there."""
 
     IN_SYNC = "in-sync"
@@ -86,7 +86,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ExportRequest:
     """What a person asks to be exported or removed."""
 
     references: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Item:
     target: str = ""
     """Empty where there is none."""
     form: Form = Form.COPY
-    state: State
+    state: ExportState
     """How it stood before anything was done."""
     action: Action = Action.NONE
     done: bool = False
@@ -128,6 +128,6 @@ class Item:
     def is_well(self) -> bool:
         """Whether the clients have the skill as it is, now or after the action."""
         return self.action is not Action.NONE or self.state in (
-            State.IN_SYNC,
-            State.ALREADY_THERE,
+            ExportState.IN_SYNC,
+            ExportState.ALREADY_THERE,
         )

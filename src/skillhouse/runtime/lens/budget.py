@@ -9,7 +9,7 @@ from skillhouse.runtime.lens.values import Budget, Cut
 from skillhouse.skill import CatalogRule
 
 
-class Listed(NamedTuple):
+class ListedSkill(NamedTuple):
     """A skill as it would stand in a list without bounds."""
 
     key: str
@@ -18,7 +18,7 @@ class Listed(NamedTuple):
     path: str
 
 
-def fit(rule: CatalogRule, listed: Sequence[Listed]) -> tuple[Budget | None, dict[str, Cut]]:
+def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None, dict[str, Cut]]:
     """Return how the list stands to its bound, and what is cut of which skill."""
     cuts: dict[str, Cut] = {}
     most = rule.description_chars

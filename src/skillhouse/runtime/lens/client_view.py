@@ -10,8 +10,8 @@ from pathlib import Path
 
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
-from skillhouse.runtime.lens.budget import Listed, fit
-from skillhouse.runtime.lens.values import Cut, LensClient, State, Verdict
+from skillhouse.runtime.lens.budget import ListedSkill, fit
+from skillhouse.runtime.lens.values import Cut, LensClient, LensState, Verdict
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill, SkillIndex, parse
 
 NAME_MAX = 64
@@ -98,7 +98,7 @@ class ClientView:
             self._promote()
         self.winners = {self._key(skill): skill for skill in self.listed.values()}
         entries = [
-            Listed(real, skill.name, self._description(skill), _below_root(skill))
+            ListedSkill(real, skill.name, self._description(skill), _below_root(skill))
             for real, skill in self.listed.items()
             if not self._is_manual(skill)
         ]
@@ -114,18 +114,18 @@ class ClientView:
         """Return what this client makes of a file."""
         fault = self.faults.get(real)
         if skill := self.listed.get(real):
-            state = State.MANUAL if self._is_manual(skill) else State.SEEN
+            state = LensState.MANUAL if self._is_manual(skill) else LensState.SEEN
             misread = min(peculiar.keys() & self.profile.accepted, default="")
             cut = self.cuts.get(real, Cut.NOTHING)
             line = peculiar.get(misread)
             return Verdict(state=state, name=skill.name, code=misread, line=line, cut=cut)
         if real in self.refused:
             code = self.refused[real]
-            return Verdict(state=State.DROPPED, code=code, line=peculiar.get(code))
+            return Verdict(state=LensState.DROPPED, code=code, line=peculiar.get(code))
         if skill := self.losers.get(real):
             other = self.winners.get(self._key(skill))
             taken = other.file if other else ""
-            return Verdict(state=State.SHADOWED, name=skill.name, code="shadowed", other=taken)
+            return Verdict(state=LensState.SHADOWED, name=skill.name, code="shadowed", other=taken)
         if fault is not None:
             return self._faulty(fault, peculiar)
         return self._unseen(places, real, peculiar)
@@ -136,7 +136,7 @@ class ClientView:
         codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
         accepted = bool(codes & self.profile.accepted)
         return Verdict(
-            state=State.SEEN if accepted else State.DROPPED,
+            state=LensState.SEEN if accepted else LensState.DROPPED,
             name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
             code=fault.code,
             reason=fault.message,
@@ -147,19 +147,19 @@ class ClientView:
         """Say why no walk of this client came to a file."""
         for path, found in self.links:
             if any(place == path or place.startswith(path + "/") for place in places):
-                return Verdict(state=State.UNSEEN, code=found.code, reason=_LINKS[found.code])
+                return Verdict(state=LensState.UNSEEN, code=found.code, reason=_LINKS[found.code])
         for root in self.roots:
             real_root = self.reals[str(root.path)]
             for place in places:
                 if not place.startswith(real_root.rstrip("/") + "/"):
                     continue
                 if root.scope == "project" and not self.may_read:
-                    return Verdict(state=State.UNTRUSTED, code="project-untrusted")
+                    return Verdict(state=LensState.UNTRUSTED, code="project-untrusted")
                 parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
                 if not parts and self.profile.root_skill:
                     return self._root_skill(real, peculiar)
                 return self._skipped(root, real_root, parts)
-        return Verdict(state=State.UNSEEN, code="no-root")
+        return Verdict(state=LensState.UNSEEN, code="no-root")
 
     def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
         """Say why a walk of `root` does not come to the directory that `parts` name."""
@@ -175,18 +175,18 @@ class ClientView:
             code = "too-deep"
         elif not self.profile.nested_skills and self._is_nested(real_root, parts):
             code = "inside-a-skill"
-        return Verdict(state=State.UNSEEN, code=code)
+        return Verdict(state=LensState.UNSEEN, code=code)
 
     def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
         """Read a SKILL.md in a root itself, which no walk of ours comes to."""
         try:
             data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
         except PathError as error:
-            return Verdict(state=State.DROPPED, code=error.code)
+            return Verdict(state=LensState.DROPPED, code=error.code)
         policy = self.profile.parse_policy
         result = parse(data, directory=Path(real).parent.name, path=Path(real), policy=policy)
         if result.skill is not None:
-            return Verdict(state=State.SEEN, name=result.skill.name)
+            return Verdict(state=LensState.SEEN, name=result.skill.name)
         fault = next(found for found in result.diagnostics if found.severity is Severity.ERROR)
         return self._faulty(fault, peculiar)
 

@@ -9,22 +9,22 @@ from skillhouse.runtime.lens.suggestions import unread
 from skillhouse.runtime.lens.values import (
     Cut,
     Lens,
+    LensProblem,
     LensSkill,
+    LensState,
     NearMiss,
-    Problem,
-    State,
     Verdict,
 )
 from skillhouse.runtime.lens.words import CAUSES, MISSES, Cause
 
 _EFFECTS = {
-    State.DROPPED: "dropped by",
-    State.SEEN: "misread by",
-    State.UNSEEN: "not looked at by",
+    LensState.DROPPED: "dropped by",
+    LensState.SEEN: "misread by",
+    LensState.UNSEEN: "not looked at by",
 }
 
 
-def problems(lens: Lens) -> tuple[Problem, ...]:
+def problems(lens: Lens) -> tuple[LensProblem, ...]:
     """Return what is wrong in a place: files first, then names, places and budgets."""
     return (
         *_of_files(lens),
@@ -38,13 +38,13 @@ def problems(lens: Lens) -> tuple[Problem, ...]:
     )
 
 
-def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: State) -> tuple[str, ...]:
+def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: LensState) -> tuple[str, ...]:
     """Return the clients whose verdict has one of these states."""
     pairs = zip(lens.clients, verdicts, strict=True)
     return tuple(client.name for client, verdict in pairs if verdict.state in states)
 
 
-def _of_files(lens: Lens) -> Iterator[Problem]:
+def _of_files(lens: Lens) -> Iterator[LensProblem]:
     """Group what some client refuses, misreads or does not come to by its cause."""
     groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
     for skill in lens.skills:
@@ -64,7 +64,7 @@ def _of_files(lens: Lens) -> Iterator[Problem]:
 
 def _grouped(
     lens: Lens, code: str, cause: Cause, found: Sequence[tuple[LensSkill, list[str], Verdict]]
-) -> Problem:
+) -> LensProblem:
     named = {client for _, clients, _ in found for client in clients}
     effects: dict[str, set[str]] = defaultdict(set)
     for skill, clients, _ in found:
@@ -78,7 +78,7 @@ def _grouped(
         # Who is concerned is said once where it is the same for all.
         whose = "" if set(clients) == named else f" ({', '.join(clients)})"
         lines.append(where + whose)
-    return Problem(
+    return LensProblem(
         code=code,
         title=cause.title,
         skills=tuple(lines),
@@ -90,13 +90,13 @@ def _grouped(
     )
 
 
-def _near(lens: Lens) -> Iterator[Problem]:
+def _near(lens: Lens) -> Iterator[LensProblem]:
     groups: dict[str, list[NearMiss]] = defaultdict(list)
     for miss in lens.misses:
         groups[miss.code].append(miss)
     for code, cause in MISSES.items():
         if code in groups:
-            yield Problem(
+            yield LensProblem(
                 code=code,
                 title=cause.title,
                 skills=tuple(lens.short(miss.path) for miss in groups[code]),
@@ -105,14 +105,14 @@ def _near(lens: Lens) -> Iterator[Problem]:
             )
 
 
-def _names(lens: Lens) -> Iterator[Problem]:
+def _names(lens: Lens) -> Iterator[LensProblem]:
     """Report skills that clients call by different names."""
     lines = []
     concerned: set[str] = set()
     for skill in lens.skills:
         called: dict[str, list[str]] = defaultdict(list)
         for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
-            if verdict.state in (State.SEEN, State.MANUAL):
+            if verdict.state in (LensState.SEEN, LensState.MANUAL):
                 called[verdict.name].append(client.name)
         # `plugin:skill` is the plugin's way to write the same name.
         bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
@@ -122,7 +122,7 @@ def _names(lens: Lens) -> Iterator[Problem]:
         ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
         lines.append(f"{lens.short(skill.directory)}: {ways}")
     if lines:
-        yield Problem(
+        yield LensProblem(
             code="name-mismatch",
             title="clients call it by different names",
             skills=tuple(lines),
@@ -131,7 +131,7 @@ def _names(lens: Lens) -> Iterator[Problem]:
         )
 
 
-def _copies(lens: Lens) -> Iterator[Problem]:
+def _copies(lens: Lens) -> Iterator[LensProblem]:
     """Report names that several files have, and which file each client takes."""
     by_name: dict[str, list[LensSkill]] = defaultdict(list)
     for skill in lens.skills:
@@ -142,7 +142,7 @@ def _copies(lens: Lens) -> Iterator[Problem]:
             yield from _copy(lens, name, skills)
 
 
-def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[Problem]:
+def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
     """Yield the problem of a name, unless every client keeps the same one file."""
     taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
     concerned: list[str] = []
@@ -153,14 +153,14 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[Proble
         vary += [client.name] if unsure else []
         concerned += [client.name] if len(met) > 1 else []
         for skill in met:
-            if skill.verdicts[place].state in (State.SEEN, State.MANUAL):
+            if skill.verdicts[place].state in (LensState.SEEN, LensState.MANUAL):
                 taken[skill.file].append(client.name + ("?" if unsure else ""))
     used = [names for names in taken.values() if names]
     if not concerned and len(used) < 2:
         return
     same = len({lens.digests.get(file, file) for file in taken}) == 1
     more = f"; {' and '.join(vary)} may take another at the next start" if vary else ""
-    yield Problem(
+    yield LensProblem(
         code="duplicate",
         title=f"`{name}` is there {len(skills)} times{more}",
         skills=tuple(
@@ -175,13 +175,17 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[Proble
     )
 
 
-def _untrusted(lens: Lens) -> Iterator[Problem]:
-    found = [skill for skill in lens.skills if clients_with(lens, skill.verdicts, State.UNTRUSTED)]
+def _untrusted(lens: Lens) -> Iterator[LensProblem]:
+    found = [
+        skill for skill in lens.skills if clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
+    ]
     if found:
         concerned = {
-            name for skill in found for name in clients_with(lens, skill.verdicts, State.UNTRUSTED)
+            name
+            for skill in found
+            for name in clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
         }
-        yield Problem(
+        yield LensProblem(
             code="project-untrusted",
             title="the project's skills are not read before you trust it",
             skills=tuple(lens.short(skill.directory) for skill in found),
@@ -190,7 +194,7 @@ def _untrusted(lens: Lens) -> Iterator[Problem]:
         )
 
 
-def _long(lens: Lens) -> Iterator[Problem]:
+def _long(lens: Lens) -> Iterator[LensProblem]:
     """Report descriptions that are longer than a client shows."""
     for place, client in enumerate(lens.clients):
         most = client.profile.catalog.description_chars
@@ -206,7 +210,7 @@ def _long(lens: Lens) -> Iterator[Problem]:
                 f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
                 for skill in found
             ]
-            yield Problem(
+            yield LensProblem(
                 code="description-cut",
                 title=f"a description over {most:,} characters is cut",
                 skills=tuple(lines),
@@ -215,7 +219,7 @@ def _long(lens: Lens) -> Iterator[Problem]:
             )
 
 
-def _budgets(lens: Lens) -> Iterator[Problem]:
+def _budgets(lens: Lens) -> Iterator[LensProblem]:
     for place, client in enumerate(lens.clients):
         budget = client.budget
         if budget is None or not budget.over:
@@ -232,7 +236,7 @@ def _budgets(lens: Lens) -> Iterator[Problem]:
         own = f", of which its own skills take {budget.reserved:,}" if budget.reserved else ""
         cut = [skill for skill in lens.skills if skill.verdicts[place].cut is not Cut.NOTHING]
         cut.sort(key=lambda skill: (-skill.description_chars, skill.file))
-        yield Problem(
+        yield LensProblem(
             code="budget",
             title=f"the list needs {budget.needed + budget.reserved:,} characters and may have "
             f"{budget.limit:,}{own}: {', '.join(parts)}",

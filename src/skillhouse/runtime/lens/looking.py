@@ -11,7 +11,13 @@ from pathlib import Path
 
 from skillhouse.discovery import default_roots, discover, git_root
 from skillhouse.runtime.lens.client_view import ClientView, Reals
-from skillhouse.runtime.lens.misplaced import Found, look_around, read_plainly, traits, unread_roots
+from skillhouse.runtime.lens.misplaced import (
+    MisplacedFiles,
+    look_around,
+    read_plainly,
+    traits,
+    unread_roots,
+)
 from skillhouse.runtime.lens.values import Lens, LensSkill
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
@@ -49,7 +55,7 @@ def look(
         index = discover(roots, profile=profile, trusted=may_read, cache=cache)
         eyes.append(ClientView(profile, roots, index, reals, may_read=may_read))
     found = _around(eyes, start, home, reals)
-    rows = _Rows(eyes, found, reals)
+    rows = _LensRows(eyes, found, reals)
     clients = tuple(eye.judge(rows.traits) for eye in eyes)
     project = str(git_root(start) or start)
     empty = Lens(
@@ -70,10 +76,10 @@ def look(
     )
 
 
-class _Rows:
+class _LensRows:
     """Every SKILL.md that was met, by its real path."""
 
-    def __init__(self, eyes: Sequence[ClientView], found: Found, reals: Reals) -> None:
+    def __init__(self, eyes: Sequence[ClientView], found: MisplacedFiles, reals: Reals) -> None:
         self._eyes = eyes
         self._places: dict[str, set[str]] = defaultdict(set)
         self._skills: dict[str, Skill] = {}
@@ -124,7 +130,7 @@ class _Rows:
         )
 
 
-def _around(eyes: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> Found:
+def _around(eyes: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:
     """Look into every root of every client, and into those like them that no client reads."""
     known = {str(root.path): None for eye in eyes for root in eye.roots}
     top = git_root(start) or start

@@ -57,7 +57,7 @@ _PATTERNS = {
 
 
 @dataclass(slots=True)
-class Found:
+class MisplacedFiles:
     """What a look around found."""
 
     files: list[str] = field(default_factory=list)
@@ -67,12 +67,12 @@ class Found:
     misses: list[NearMiss] = field(default_factory=list)
 
 
-def look_around(roots: Iterable[str]) -> Found:
+def look_around(roots: Iterable[str]) -> MisplacedFiles:
     """Return the SKILL.md files below `roots`, and what only looks like skills.
 
     Links are not followed: what they lead to is found where it lies, or by a client.
     """
-    found = Found()
+    found = MisplacedFiles()
     left = DIRECTORIES_MAX
     for root in roots:
         without: set[str] = set()

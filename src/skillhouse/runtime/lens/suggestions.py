@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillhouse.runtime.lens.values import Lens, LensSkill, Problem, State
+from skillhouse.runtime.lens.values import Lens, LensProblem, LensSkill, LensState
 
 _SHARED = ".agents/skills"
 """What is chosen where several directories serve the same number of clients (client guide)."""
@@ -18,7 +18,7 @@ Readers = Mapping[str, tuple[str, ...]]
 """The clients that look in each directory of skills, relative to one base."""
 
 
-def unread(lens: Lens) -> Iterator[Problem]:
+def unread(lens: Lens) -> Iterator[LensProblem]:
     """Report the skills of a base that lie where some client does not look, and one way out."""
     own = frozenset(root for client in lens.clients for root in client.own)
     bases = _bases(lens)
@@ -27,14 +27,14 @@ def unread(lens: Lens) -> Iterator[Problem]:
         missing = tuple(
             client.name
             for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
-            if verdict.state is State.UNSEEN and verdict.code == "no-root"
+            if verdict.state is LensState.UNSEEN and verdict.code == "no-root"
         )
         if missing and skill.root not in own:
             base = next((base for base in bases if _is_below(skill.root, base)), "")
             base = base or os.path.dirname(skill.root)
             groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
     for base, found in groups.items():
-        yield Problem(
+        yield LensProblem(
             code="no-root",
             title=f"skills of {lens.tilde(base)} lie where not every client looks",
             skills=tuple(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from skillhouse.skill import Profile
 
 
-class State(enum.StrEnum):
+class LensState(enum.StrEnum):
     """What became of a file in one client."""
 
     SEEN = "seen"
@@ -39,7 +39,7 @@ class Cut(enum.StrEnum):
 class Verdict:
     """What one client makes of one file."""
 
-    state: State
+    state: LensState
     name: str = ""
     """What the client calls it; empty where it is not read."""
     code: str = ""
@@ -165,7 +165,7 @@ def _below(path: str, base: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class LensProblem:
     """One cause, everything it concerns, and the one change that ends it."""
 
     code: str
