@@ -144,7 +144,8 @@ async def _census(profile: SandboxProfile) -> Census | None:
     """Return what acts later in the workspace, as it is before the run."""
     if profile.paths is None:
         return None
-    census = Census(str(profile.workspace), profile.paths, profile.opened)
+    known = profile.below.directories if profile.below else {}
+    census = Census(str(profile.workspace), profile.paths, profile.opened, known)
     await in_thread(census.take)
     return census
 
