@@ -114,7 +114,7 @@ class Run:
         if self._guard.inner_limits:
             passed["block"] = pipes.to_child("block")
         options = pipes.to_child("options")
-        self._options = b"".join(os.fsencode(text) + b"\0" for text in command.options(passed))
+        self._options = os.fsencode("".join(f"{text}\0" for text in command.options(passed)))
         process = self._guard.start(
             lambda: subprocess.Popen(
                 (str(command.program), "--args", str(options), "--", *command.argv),
