@@ -3,8 +3,8 @@
 `./x bench gate [--rounds N] [--reads N] [--directory DIR]` measures wall time in one process and
 one event loop, rounds interleaved, medians and the least. Other work on the machine moves the
 medians; the least of 200 rounds is what the code costs. DIR says whose disk is measured; without it
-a temporary one. A run by hand is bare bubblewrap with the mounts of an `exec`, but without filter, limits and
-placeholders; the launcher adds those, and the gate the decision and the log.
+a temporary one. A run by hand is bare bubblewrap with the mounts of an `exec`, but without filter,
+limits and placeholders; the launcher adds those, and the gate the decision and the log.
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def fill(project: Path) -> None:
             (directory / f"file{name}.py").write_text("x = 1\n")
 
 
-async def report(
-    house: Skillhouse, large: Skillhouse, base: Path, rounds: int, reads: int
-) -> None:
+async def report(house: Skillhouse, large: Skillhouse, base: Path, rounds: int, reads: int) -> None:
     """Measure all cases and print the table."""
     status = await house.cells.status()
     cases = {**read_cases(house, base), **append_cases(base)}

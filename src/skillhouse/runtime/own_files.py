@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from skillhouse.audit.checkpoints import default_directory
-from skillhouse.floor import Looks, StateError, check_private, directory_problem, file_problem, trail
+from skillhouse.floor import (
+    Looks,
+    StateError,
+    check_private,
+    directory_problem,
+    file_problem,
+    trail,
+)
 from skillhouse.runtime.config import PROJECT_FILE, Config
 from skillhouse.runtime.placing import project_of
 from skillhouse.runtime.safeguards import AUDIT_FILE
@@ -80,9 +87,7 @@ class OwnFiles:
         if why := directory_problem(state, looks=looks):
             yield state, why
         # A directory that is wider, and as yet without a state, holds no secret.
-        elif looks.at(str(database)) and (
-            why := file_problem(database, secret=True, looks=looks)
-        ):
+        elif looks.at(str(database)) and (why := file_problem(database, secret=True, looks=looks)):
             yield database, why
         start = trail(config.places.start, looks).real
         ours = trail(config.places.user_file.parent, looks).real

@@ -11,8 +11,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 DIRECTORIES_MAX = 20_000
 """Directories that are looked into before a run, nearest first."""
@@ -23,9 +23,8 @@ SETTLED_NS = 20_000_000
 have the same times."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One name in a directory."""
+class Entry(NamedTuple):
+    """One name in a directory; a tuple, as there are many."""
 
     name: str
     is_directory: bool
@@ -160,7 +159,11 @@ def read_directory(path: str, known: Directory | None = None) -> Directory:
     entries = read_entries(path)
     # INVARIANT: what could still change within the same tick is not kept.
     is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
-    return Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
+    now = Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
+    if known is not None and known.entries == entries:
+        # A run that puts its placeholders there and away again leaves the same names.
+        return replace(now, hits=known.hits, below=known.below, key=known.key, kept=known.kept)
+    return now
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -181,4 +184,4 @@ def read_entries(path: str) -> tuple[Entry, ...]:
             ]
     except OSError:
         return ()
-    return tuple(sorted(entries, key=lambda entry: entry.name))
+    return tuple(sorted(entries))
