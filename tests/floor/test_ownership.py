@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import (
+    Looks,
     StateError,
     check_private,
     directory_problem,
@@ -215,3 +216,52 @@ def test_directories_are_made_for_their_owner_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError):
         make_private(tmp_path / "file")
+
+
+def _relinked(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("directory/other")
+
+
+def _replaced(path: Path) -> None:
+    path.with_name("new").write_text("")
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        (lambda base: None, True),
+        (lambda base: (base / "directory/beside").write_text(""), True),
+        (lambda base: (base / "file").write_text("other"), True),
+        (lambda base: (base / "directory").chmod(0o707), False),
+        (lambda base: (base / "file").chmod(0o602), False),
+        (lambda base: _replaced(base / "file"), False),
+        (lambda base: os.link(base / "file", base / "second"), False),
+        (lambda base: _relinked(base / "link"), False),
+        (lambda base: (base / "missing").write_text(""), False),
+        (lambda base: (base / "missing").symlink_to("file"), False),
+        (lambda base: (base / "directory").rename(base / "moved"), False),
+    ],
+)
+def test_looks_hold_until_something_that_counts_is_another(
+    tmp_path: Path, change: Callable[[Path], object], *, holds: bool
+) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("directory/file")
+    looks = Looks()
+    for name in ("file", "link", "missing", "directory/file"):
+        trail(tmp_path / name, looks)
+        file_problem(tmp_path / name, looks=looks)
+    assert looks.hold()
+    change(tmp_path)
+    assert looks.hold() is holds
+
+
+def test_looks_never_hold_where_a_group_can_write(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o770)
+    looks = Looks()
+    directory_problem(tmp_path / "shared", looks=looks)
+    assert not looks.hold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -220,6 +221,27 @@ def test_a_run_leaves_no_descriptor_and_no_group(launcher: Launcher, workspace: 
     for _ in range(3):
         run(launcher, workspace, "true")
     assert sorted(os.listdir("/proc/self/fd")) == before
+    pattern = f"skillhouse-{os.getpid()}-*"
+    assert [*Path("/sys/fs/cgroup").glob(f"*/{pattern}")] == []
+
+
+def test_a_workspace_that_cannot_be_protected_leaves_nothing_of_the_run(
+    launcher: Launcher, workspace: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("skillhouse.sandbox.shield.LOCK_SECONDS", 0.05)
+    run(launcher, workspace, "true")
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = sorted(os.listdir("/proc/self/fd")), children.read_text()
+    handle = os.open(workspace, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(SandboxError) as caught:
+            run(launcher, workspace, "touch", "made")
+    finally:
+        os.close(handle)
+    assert caught.value.code == "protect-failed"
+    assert not (workspace / "made").exists()
+    assert (sorted(os.listdir("/proc/self/fd")), children.read_text()) == before
     pattern = f"skillhouse-{os.getpid()}-*"
     assert [*Path("/sys/fs/cgroup").glob(f"*/{pattern}")] == []
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
+from skillhouse.sandbox import covered_paths
 from skillhouse.sandbox import survey as module
+from skillhouse.sandbox.persistence import Census, Opened
 from skillhouse.sandbox.survey import Survey, SurveyEntry, SurveyHit
 
 
@@ -88,3 +91,28 @@ def test_other_names_of_a_file_are_known(tmp_path: Path) -> None:
     found(survey, tmp_path)
     inode = (tmp_path / "x").stat().st_ino
     assert list(survey.names_of(frozenset({inode}))) == ["x", "a/y"]
+
+
+def census_of(root: Path, survey: Survey) -> Census:
+    known = covered_paths(str(root), PROTECTED_NAMES, survey=survey).directories
+    census = Census(str(root), PersistentPaths(), Opened(), known)
+    census.take()
+    return census
+
+
+def test_what_acts_later_is_looked_for_in_the_same_walk(tmp_path: Path, reads: list[str]) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/AGENTS.md").touch()
+    survey = Survey()
+    assert census_of(tmp_path, survey).covered == [f"{tmp_path}/a/AGENTS.md"]
+    assert len(reads) == 3
+    reads.clear()
+    again = census_of(tmp_path, survey)
+    assert (again.covered, reads) == ([f"{tmp_path}/a/AGENTS.md"], [])
+    (tmp_path / "a/b/CLAUDE.md").touch()
+    again.check()
+    assert not (tmp_path / "a/b/CLAUDE.md").exists()
+    assert (tmp_path / "a/b/CLAUDE.md.withheld").exists()
+    assert reads == [f"{tmp_path}/a/b"]
+    (tmp_path / "a/b/CLAUDE.md").touch()
+    assert f"{tmp_path}/a/b/CLAUDE.md" in census_of(tmp_path, survey).covered

@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from skillhouse.permission.path_policy import is_protected
 
 from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES, spelled
-from skillhouse.permission.path_policy import is_protected
+from skillhouse.permission import Effect, Rule
 from skillhouse.sandbox import fits
 from skillhouse.tools import protection
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, links_below, other_names
+from tests.tools.houses import house_at
 
 
 @pytest.mark.parametrize(
@@ -126,3 +128,30 @@ def test_links_of_a_skill_are_found_as_far_as_its_files_can_be_told(
     monkeypatch.setattr(protection, "LOADED_ENTRIES_MAX", 2)
     with pytest.raises(RefusedError, match="more than 2 files"):
         list(links_below(tmp_path))
+
+
+def test_what_is_kept_of_the_own_files_is_dropped_when_one_of_them_changes(tmp_path: Path) -> None:
+    rule = Rule(effect=Effect.ALLOW, action="write", pattern="*")
+    project, settings = tmp_path / "project", tmp_path / "home/.config/skillhouse/config.toml"
+    with house_at(tmp_path, rule) as house:
+
+        def answer(path: str) -> str:
+            result = house.call_sync("write", {"path": path, "content": "x"})
+            return result.status if result.status == "ok" else result.content
+
+        assert (answer("a"), answer("b")) == ("ok", "ok")
+        settings.parent.mkdir(parents=True)
+        settings.write_text("")
+        settings.chmod(0o602)
+        assert "other users can write it" in answer("a")
+        settings.chmod(0o600)
+        assert answer("a") == "ok"
+        settings.unlink()
+        settings.symlink_to(project / "a")
+        assert "is protected" in answer("a")
+        assert answer("b") == "ok"
+        settings.unlink()
+        settings.symlink_to(project / "b")
+        assert (answer("a"), "is protected" in answer("b")) == ("ok", True)
+        settings.parent.chmod(0o707)
+        assert "other users can write the directory" in answer("a")

@@ -19,6 +19,7 @@ from skillhouse.floor.errors import (
 from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES
 from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.ownership import (
+    Looks,
     Trail,
     check_private,
     directory_problem,
@@ -64,6 +65,7 @@ __all__ = [
     "DecodeError",
     "Diagnostic",
     "Digest",
+    "Looks",
     "MissingExtraError",
     "Moment",
     "PathClass",

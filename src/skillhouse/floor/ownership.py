@@ -38,7 +38,53 @@ class Trail:
     """Every directory and link that is passed, and at last what is there, each by its real path."""
 
 
-def trail(path: str | Path) -> Trail:
+class Looks:
+    """What is at some paths: each is looked at once, so that what follows from it can be kept."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[os.stat_result, str] | None] = {}
+
+    def at(self, path: str) -> tuple[os.stat_result, str] | None:
+        """Return what is at a path, and where it leads if it is a link; None when nothing is."""
+        try:
+            return self._found[path]
+        except KeyError:
+            found = self._found[path] = _look(path)
+            return found
+
+    def hold(self) -> bool:
+        """Whether every path is now as it was, in all that `file_problem` and `trail` go by.
+
+        Never where a group can write: who is in it is not known from the files.
+        """
+        for path, found in self._found.items():
+            if found is not None and found[0].st_mode & 0o022 == 0o020:
+                return False
+            if _facts(_look(path)) != _facts(found):
+                return False
+        return True
+
+
+def _look(path: str) -> tuple[os.stat_result, str] | None:
+    try:
+        info = os.lstat(path)
+        return info, os.readlink(path) if stat.S_ISLNK(info.st_mode) else ""
+    except (OSError, ValueError):
+        return None
+
+
+def _facts(found: tuple[os.stat_result, str] | None) -> tuple[object, ...]:
+    if found is None:
+        return ()
+    info, target = found
+    # The names of a directory change its count of links.
+    names = 0 if stat.S_ISDIR(info.st_mode) else info.st_nlink
+    return info.st_mode, info.st_dev, info.st_ino, info.st_uid, info.st_gid, names, target
+
+
+def trail(path: str | Path, looks: Looks | None = None) -> Trail:
     """Return the way to a file, one name after the other as the kernel takes it.
 
     >>> trail("/").real
@@ -48,7 +94,9 @@ def trail(path: str | Path) -> Trail:
         return Trail(real=os.path.realpath(path), steps=())
     waiting = deque(os.path.join(os.getcwd(), path).split("/"))
     current, links = "", 0
-    steps = [("/", os.lstat("/"))]
+    look = (looks or Looks()).at
+    root = look("/")
+    steps = [("/", root[0])] if root else []
     while waiting:
         name = waiting.popleft()
         if name == "..":
@@ -56,12 +104,11 @@ def trail(path: str | Path) -> Trail:
         if name in ("", ".", ".."):
             continue
         place = f"{current}/{name}"
-        try:
-            info = os.lstat(place)
-            target = os.readlink(place) if stat.S_ISLNK(info.st_mode) else ""
-        except (OSError, ValueError):
+        found = look(place)
+        if found is None:
             current = place
             continue
+        info, target = found
         steps.append((place, info))
         if not target or links == LINKS_MAX:
             current = place
@@ -72,7 +119,7 @@ def trail(path: str | Path) -> Trail:
     return Trail(real=current or "/", steps=tuple(steps))
 
 
-def file_problem(path: Path, *, secret: bool = False) -> str:
+def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
     """Return why the file at `path` must not decide anything, and what mends it; or nothing.
 
     A file that is not there has no problem, unless others could put one in its directory.
@@ -80,11 +127,13 @@ def file_problem(path: Path, *, secret: bool = False) -> str:
     Args:
         path: The file; a link is followed.
         secret: No other user may read the file or list its directory, and it is no link.
+        looks: What has been looked at already.
     """
     if sys.platform == "win32":  # pragma: no cover
         return ""
-    way = trail(path)
-    if secret and path.is_symlink():
+    looks = looks or Looks()
+    way = trail(path, looks)
+    if secret and (found := looks.at(str(path))) and stat.S_ISLNK(found[0].st_mode):
         return f"it is a link; {_own_file(path)}"
     problem = _way_problem(way, secret=secret, directory=os.path.dirname(way.real))
     if problem or way.steps[-1][0] != way.real:
@@ -92,11 +141,11 @@ def file_problem(path: Path, *, secret: bool = False) -> str:
     return opened_problem(way.steps[-1][1], path, secret=secret)
 
 
-def directory_problem(path: Path, *, secret: bool = False) -> str:
+def directory_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
     """Return why the directory at `path` must not hold files that decide; or nothing."""
     if sys.platform == "win32":  # pragma: no cover
         return ""
-    way = trail(path)
+    way = trail(path, looks)
     return _way_problem(way, secret=secret, directory=way.real)
 
 

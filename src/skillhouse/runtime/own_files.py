@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from skillhouse.audit.checkpoints import default_directory
-from skillhouse.floor import StateError, check_private, directory_problem, file_problem, trail
+from skillhouse.floor import (
+    Looks,
+    StateError,
+    check_private,
+    directory_problem,
+    file_problem,
+    trail,
+)
 from skillhouse.runtime.config import PROJECT_FILE, Config
 from skillhouse.runtime.config.resolve import project_of
 from skillhouse.runtime.enforcement import AUDIT_FILE
@@ -39,56 +47,58 @@ class ConfiguredFiles:
             skill.file for skill in skills if skill.scope not in ("builtin", "remote")
         )
         """See `tools.OwnFiles`."""
+        places, state = config.places, config.state_directory
+        packages = (*config.skill_code.python_packages, *config.skill_code.node_packages)
+        self._files = (places.managed_file, places.user_file, places.policy_file)
+        self._profiles = places.profiles
+        self._fixed = (
+            *(places.user_file.parent, self._profiles, state),
+            config.audit_checkpoints or default_directory(state / AUDIT_FILE),
+            *map(Path, packages),
+            # Programs of servers run on this machine, outside of every sandbox.
+            *(Path(w) for s in config.mcp_servers for w in s.command if os.path.isabs(w)),
+        )
 
     def places(self) -> Iterator[Path]:
         """Yield every file and directory that decides, whether it is there or not."""
-        config, places = self._config, self._config.places
-        state = config.state_directory
-        yield from (places.user_file.parent, places.profiles, state)
+        yield from self._fixed
         yield from self._settings()
-        yield project_of(places.start) / PROJECT_FILE
-        yield config.audit_checkpoints or default_directory(state / AUDIT_FILE)
-        for packages in (*config.skill_code.python_packages, *config.skill_code.node_packages):
-            yield Path(packages)
-        for server in config.mcp_servers:
-            # Their programs run on this machine, outside of every sandbox.
-            yield from (Path(word) for word in server.command if os.path.isabs(word))
+        yield project_of(self._config.places.start) / PROJECT_FILE
         yield from (Path(file) for file in self.skill_files if os.path.islink(file))
 
-    def problem(self) -> str:
+    def problem(self, looks: Looks) -> str:
         """Return the first of `problems`, or nothing."""
-        return next((f"`{path}` cannot be used: {why}" for path, why in self.problems()), "")
+        found = self.problems(looks)
+        return next((f"`{path}` cannot be used: {why}" for path, why in found), "")
 
-    def problems(self) -> Iterator[tuple[Path, str]]:
+    def problems(self, looks: Looks | None = None) -> Iterator[tuple[Path, str]]:
         """Yield each file that is not safe with what mends it."""
-        config = self._config
-        for path in self._settings():
-            if why := file_problem(path):
+        config, looks = self._config, looks or Looks()
+        settings = self._settings()
+        for path in settings:
+            if why := file_problem(path, looks=looks):
                 yield path, why
-            elif path.is_symlink() and not path.exists():
+                continue
+            real = looks.at(trail(path, looks).real)
+            if looks.at(str(path)) and (real is None or stat.S_ISLNK(real[0].st_mode)):
                 yield path, "it is a link to nothing; remove it"
         state = config.state_directory
         database = state / STATE_FILE
-        if why := directory_problem(state):
+        if why := directory_problem(state, looks=looks):
             yield state, why
         # A directory that is wider, and as yet without a state, holds no secret.
-        elif os.path.lexists(database) and (why := file_problem(database, secret=True)):
+        elif looks.at(str(database)) and (why := file_problem(database, secret=True, looks=looks)):
             yield database, why
-        for path in self._settings():
-            if self._is_in_our_directory(path):
-                yield path, "the workspace is inside the directory of the configuration"
+        start = trail(config.places.start, looks).real
+        ours = trail(config.places.user_file.parent, looks).real
+        if f"{start}/".startswith(f"{ours}/"):
+            for path in settings:
+                if trail(path, looks).real.startswith(f"{start}/"):
+                    yield path, "the workspace is inside the directory of the configuration"
 
     def _settings(self) -> tuple[Path, ...]:
-        places = self._config.places
         try:
-            names = sorted(os.listdir(places.profiles))
+            names = sorted(os.listdir(self._profiles))
         except OSError:
             names = []
-        profiles = (places.profiles / name for name in names if name.endswith(".toml"))
-        return (places.managed_file, places.user_file, places.policy_file, *profiles)
-
-    def _is_in_our_directory(self, path: Path) -> bool:
-        """Whether a file is in a workspace that is inside the configuration's own directory."""
-        start = os.path.realpath(self._config.places.start)
-        ours = os.path.realpath(self._config.places.user_file.parent)
-        return f"{start}/".startswith(f"{ours}/") and trail(path).real.startswith(f"{start}/")
+        return (*self._files, *(self._profiles / name for name in names if name.endswith(".toml")))

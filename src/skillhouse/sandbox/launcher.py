@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile
-from skillhouse.sandbox.protected_mounts import ProtectedMounts, shield
+from skillhouse.sandbox.protected_mounts import MountCover, shield
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus
 
@@ -91,18 +92,24 @@ class BubblewrapLauncher:
             for path in profile.protected
             if path in profile.hidden or not profile.opened.frees(path)
         ]
-        async with shield(
-            str(profile.workspace),
-            protected,
-            stash=self._stash,
-            hidden=profile.hidden,
-            census=census,
-            below=profile.below,
-        ) as covers:
-            guard = self._guard(profile)
+        guard = self._guard(profile)
+        async with AsyncExitStack() as shielded:
+            covers: dict[str, MountCover] = {}
+
+            async def prepare() -> None:
+                found = shield(
+                    str(profile.workspace),
+                    protected,
+                    stash=self._stash,
+                    hidden=profile.hidden,
+                    census=census,
+                    below=profile.below,
+                )
+                covers.update((await shielded.enter_async_context(found)).covers)
+
             try:
                 run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
-                done = await run.complete(stdin)
+                done = await run.complete(stdin, prepare=prepare)
             finally:
                 with anyio.CancelScope(shield=True):
                     await guard.remove()
@@ -118,7 +125,11 @@ class BubblewrapLauncher:
         return CgroupGuard(self._place, profile.limits)
 
     def _command(
-        self, argv: Sequence[str], profile: SandboxProfile, covers: ProtectedMounts, cwd: Path
+        self,
+        argv: Sequence[str],
+        profile: SandboxProfile,
+        covers: Mapping[str, MountCover],
+        cwd: Path,
     ) -> Command:
         texts = bubblewrap.etc_files(profile)
 
@@ -128,7 +139,7 @@ class BubblewrapLauncher:
             if "block" in descriptors:
                 yield from ("--block-fd", str(descriptors["block"]))
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            yield from bubblewrap.options(profile, covers.covers, cwd=cwd, files=files)
+            yield from bubblewrap.options(profile, covers, cwd=cwd, files=files)
 
         return Command(
             program=self._program,
@@ -144,7 +155,8 @@ async def _census(profile: SandboxProfile) -> Census | None:
     """Return what acts later in the workspace, as it is before the run."""
     if profile.paths is None:
         return None
-    census = Census(str(profile.workspace), profile.paths, profile.opened)
+    known = profile.below.directories if profile.below else {}
+    census = Census(str(profile.workspace), profile.paths, profile.opened, known)
     await in_thread(census.take)
     return census
 

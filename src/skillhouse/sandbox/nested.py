@@ -83,7 +83,7 @@ def covered_paths(
     survey = survey or Survey()
     names = tuple(p for p in protected if "/" not in p)
     walked = survey.walk(workspace, _classifier(names, rules), (names, rules.key))
-    found = CoveredPaths(left=survey.left)
+    found = CoveredPaths(left=survey.left, directories=survey.directories)
     masked: set[str] = set()
     frozen: set[str] = set()
     for place, hits in walked:

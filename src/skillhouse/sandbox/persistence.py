@@ -11,7 +11,7 @@ import logging
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillhouse.floor import (
@@ -26,6 +26,7 @@ from skillhouse.floor import (
 )
 from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.repositories import BARE, disarm, is_repository, obeyed_names
+from skillhouse.sandbox.survey import Directory, SurveyEntry, read_directory, read_entries
 
 ENTRIES_MAX = 100_000
 """Names of a workspace that are looked at before a run, nearest first; about 0.1 s."""
@@ -37,8 +38,8 @@ WITHHELD = "withheld"
 """Ending of the name that a file gets which a run made and nobody approved."""
 
 
-_Entry = tuple[str, os.DirEntry[str], bool, PathGroup | None]
-"""A relative path, its entry, whether it is a directory, and its group."""
+_Entry = tuple[str, SurveyEntry, PathGroup | None]
+"""A relative path, its entry, and its group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,15 @@ class Opened:
 
     def is_below(self, relative: str) -> bool:
         """Whether a path below this one may be written."""
+        if not self.patterns:
+            return False
         start = f"/{spelled(relative)}/"
         return any(spelled(pattern).startswith(start) for pattern in self.patterns)
 
     def frees(self, relative: str) -> bool:
         """Whether a protected path is not covered: it may be written, or holds what may."""
+        if not self.patterns and not self.everything:
+            return False
         if named(FIXED.patterns, relative):
             return False
         if self.everything and not named(SECRET_NAMES, relative):
@@ -75,6 +80,8 @@ class Census:
     workspace: str
     paths: PersistentPaths
     opened: Opened
+    known: Mapping[str, Directory] = field(default_factory=dict)
+    """Directories that were looked into for this run already; the others are read."""
     covered: list[str] = field(default_factory=list)
     """Absolute paths to be mounted read-only."""
     changes: list[str] = field(default_factory=list)
@@ -97,17 +104,19 @@ class Census:
         while waiting or later:
             is_late = not waiting
             place = (later if is_late else waiting).popleft()
-            entries = _entries(self._absolute(place))
-            left -= len(entries)
+            known = self.known.get(place) or read_directory(self._absolute(place))
+            left -= len(known.entries)
             if left < 0:
                 # Of a large project this is so at each run, and no reason to refuse it.
                 logger.info("only a part of `%s` is watched for what acts later", self.workspace)
                 return
-            self._directories[place] = _changed_ns(self._absolute(place))
-            self._note_repository(place, {entry.name for entry in entries})
-            for relative, entry in self._descended(place, entries):
+            self._directories[place] = known.changed_ns
+            is_bare, classified = self._remembered(place, known)
+            if is_bare:
+                self._note_repository(place)
+            for relative, name in self._descended(classified):
                 # What is in the packages comes after everything else.
-                (later if is_late or entry.name in DEPENDENCIES else waiting).append(relative)
+                (later if is_late or name in DEPENDENCIES else waiting).append(relative)
 
     def check(self) -> None:
         """Look at what changed in a run, and undo what it may not have made."""
@@ -127,64 +136,75 @@ class Census:
     def _absolute(self, relative: str) -> str:
         return f"{self.workspace}/{relative}" if relative else self.workspace
 
-    def _descended(
-        self, place: str, entries: list[os.DirEntry[str]]
-    ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the directories that are looked into; what is protected is noted."""
-        for relative, entry, is_directory, group in self._classified(place, entries):
-            if group is None or (is_directory and self.opened.frees(relative)):
-                if is_directory:
-                    yield relative, entry
-                continue
-            self._present[relative] = _identity(entry.path)
-            if spelled(entry.name) == ".git":
-                if is_directory:
-                    self._repositories[relative] = obeyed_names(entry.path)
-                continue
-            is_free = self.opened.frees(relative) or entry.is_symlink()
-            if len(self.covered) < COVERS_MAX and not is_free:
-                self.covered.append(entry.path)
+    def _remembered(self, place: str, known: Directory) -> tuple[bool, tuple[_Entry, ...]]:
+        """Return whether a directory is a repository's own, and what `_classified` says of it."""
+        is_opened = self._is_opened(place)
+        key = (self.paths, is_opened)
+        if key not in known.kept:
+            is_bare = bool(place) and is_repository([entry.name for entry in known.entries])
+            known.kept[key] = is_bare, tuple(self._classified(place, known.entries))
+        found: tuple[bool, tuple[_Entry, ...]] = known.kept[key]
+        return found
 
-    def _classified(self, place: str, entries: list[os.DirEntry[str]]) -> Iterator[_Entry]:
+    def _descended(self, classified: Iterable[_Entry]) -> Iterator[tuple[str, str]]:
+        """Yield the directories that are looked into; what is protected is noted."""
+        for relative, entry, group in classified:
+            if group is None or (entry.is_directory and self.opened.frees(relative)):
+                if entry.is_directory:
+                    yield relative, entry.name
+                continue
+            path = self._absolute(relative)
+            self._present[relative] = _identity(path)
+            if spelled(entry.name) == ".git":
+                if entry.is_directory:
+                    self._repositories[relative] = obeyed_names(path)
+                continue
+            is_free = self.opened.frees(relative) or entry.is_link
+            if len(self.covered) < COVERS_MAX and not is_free:
+                self.covered.append(path)
+
+    def _is_opened(self, place: str) -> bool:
+        """Whether a name in a directory need not be one of the table, as the directory is opened
+        itself."""
+        return bool(place) and self.opened.frees(place) and self.paths.group(place) is not None
+
+    def _classified(self, place: str, entries: Iterable[SurveyEntry]) -> Iterator[_Entry]:
         """Yield the directories among some entries, and what acts later, with its group."""
         prefix = f"{place}/" if place else ""
         is_package = not DEPENDENCIES.isdisjoint(place.split("/"))
-        # Below a directory that is opened, the name itself need not be one.
-        is_opened = bool(place) and self.opened.frees(place) and self.paths.group(place) is not None
+        is_opened = self._is_opened(place)
         for entry in entries:
             name = entry.name
-            is_directory = entry.is_dir(follow_symlinks=False)
             group = None
             if is_opened or self._may_end(name):
                 group = self.paths.group(prefix + name)
                 if is_package and spelled(name) != ".git":
                     group = None
-            if is_directory or group is not None:
-                yield prefix + name, entry, is_directory, group
+            if entry.is_directory or group is not None:
+                yield prefix + name, entry, group
 
-    def _note_repository(self, place: str, names: set[str]) -> None:
-        if place and is_repository(names):
-            path = self._absolute(place)
-            self._repositories[place] = obeyed_names(path)
-            self.covered += [f"{path}/{name}" for name in sorted(obeyed_names(path))]
+    def _note_repository(self, place: str) -> None:
+        path = self._absolute(place)
+        self._repositories[place] = obeyed_names(path)
+        self.covered += [f"{path}/{name}" for name in sorted(self._repositories[place])]
 
     def _check_directory(self, place: str, known: set[tuple[int, ...]], *, tree: str) -> None:
         """Look at a directory; `tree` is the outermost new one that it is in, if any."""
-        entries = _entries(self._absolute(place))
-        names = {entry.name for entry in entries}
+        entries = read_entries(self._absolute(place))
+        names = [entry.name for entry in entries]
         if place and place not in self._repositories and is_repository(names):
             self._check_repository(place)
-        for relative, entry, is_directory, group in self._classified(place, entries):
+        for relative, entry, group in self._classified(place, entries):
             if relative in self._present or relative in self._directories:
                 continue
-            info = entry.stat(follow_symlinks=False)
+            info = os.lstat(self._absolute(relative))
             if is_placeholder(info) or (info.st_dev, info.st_ino) in known:
                 continue
             if spelled(entry.name) == ".git":
                 self._check_git(relative, entry)
-            elif group is not None and not (is_directory and self.opened.frees(relative)):
+            elif group is not None and not (entry.is_directory and self.opened.frees(relative)):
                 self._check_new(relative, tree=tree)
-            elif is_directory:
+            elif entry.is_directory:
                 self._check_directory(relative, known, tree=tree or relative)
 
     def _check_new(self, relative: str, *, tree: str) -> None:
@@ -201,12 +221,12 @@ class Census:
         inner = os.path.relpath(relative, tree)
         return self.paths.group(f"any/{inner}") is not None
 
-    def _check_git(self, relative: str, entry: os.DirEntry[str]) -> None:
+    def _check_git(self, relative: str, entry: SurveyEntry) -> None:
         """Disarm a new `.git`; a link, or a file that leads out of the workspace, is renamed."""
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_directory:
             self._disarm(relative)
             return
-        if not entry.is_symlink() and self._leads_inside(relative):
+        if not entry.is_link and self._leads_inside(relative):
             return
         self._withhold(relative, "it leads git to another place")
 
@@ -243,15 +263,6 @@ class Census:
         os.rename(path, target)
         shown = os.path.relpath(target, self.workspace)
         self.notes.append(f"withheld: `{relative}` is now `{shown}` ({why})")
-
-
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        # Gone, or closed to us and so to the run.
-        return []
 
 
 def _changed_ns(path: str) -> int:

@@ -14,7 +14,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,23 +70,33 @@ class Run:
         (pid_namespaces(7))."""
 
     async def complete(
-        self, stdin: bytes, *, spawned: Callable[[], object] | None = None
+        self,
+        stdin: bytes,
+        *,
+        spawned: Callable[[], object] | None = None,
+        prepare: Callable[[], Awaitable[object]] | None = None,
     ) -> Completed:
         """Start the command and return when it has ended and nothing of it is left.
 
         Args:
             stdin: What it reads.
             spawned: Called once it has what it inherits.
+            prepare: What must be done before the options are made; bubblewrap starts meanwhile
+                and waits for them.
 
         Raises:
             SandboxError: "sandbox-failed", bubblewrap did not come to the point of starting it.
         """
-        began = time.monotonic()
         try:
-            process = self._spawn(is_fed=bool(stdin))
+            process, descriptors = self._spawn(is_fed=bool(stdin))
             if spawned is not None:
                 spawned()
             try:
+                if prepare is not None:
+                    await prepare()
+                began = time.monotonic()
+                options = self._command.options(descriptors)
+                self._options = os.fsencode("".join(f"{text}\0" for text in options))
                 with anyio.move_on_after(self._limits.seconds) as timer:
                     await self._attend(process, stdin)
                 if timer.cancelled_caught:
@@ -107,14 +117,14 @@ class Run:
                     kept += os.read(self._pipes.ours(name), CHUNK)
         return bytes(self._output["stdout"] + self._output["stderr"])[-max_bytes:]
 
-    def _spawn(self, *, is_fed: bool) -> subprocess.Popen[bytes]:
+    def _spawn(self, *, is_fed: bool) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
+        """Return the process, and its descriptors by the names that the options know."""
         pipes, command = self._pipes, self._command
         passed = {name: pipes.filled(data) for name, data in command.files.items()}
         passed["status"] = pipes.from_child("status")
         if self._guard.inner_limits:
             passed["block"] = pipes.to_child("block")
         options = pipes.to_child("options")
-        self._options = b"".join(os.fsencode(text) + b"\0" for text in command.options(passed))
         process = self._guard.start(
             lambda: subprocess.Popen(
                 (str(command.program), "--args", str(options), "--", *command.argv),
@@ -130,7 +140,7 @@ class Run:
         )
         pipes.close_theirs()
         pipes.adopt("process", os.pidfd_open(process.pid))
-        return process
+        return process, passed
 
     async def _attend(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
         """Set the limits, let it go, and read until it has ended."""

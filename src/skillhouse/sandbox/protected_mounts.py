@@ -30,7 +30,7 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.nested import REPOSITORY, covered_paths
 from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.profile import fits
+from skillhouse.sandbox.profile import fits, names_like
 from skillhouse.sandbox.survey import CoveredPaths
 
 LOCK_SECONDS = 10.0
@@ -158,9 +158,12 @@ def _survey(
     opened: Collection[str],
 ) -> None:
     names = frozenset(os.listdir(found.workspace))
-    for pattern in (*protected, *sorted(hidden)):
+    patterns = (*protected, *sorted(hidden))
+    any_of = names_like(tuple(pattern for pattern in patterns if "*" in pattern)).fullmatch
+    like = sorted(name for name in names if any_of(name.casefold()))
+    for pattern in patterns:
         if "*" in pattern:
-            for name in sorted(name for name in names if fits(pattern, name)):
+            for name in (name for name in like if fits(pattern, name)):
                 _look(found, (name,), secret=is_secret(name) and name not in opened)
             continue
         parts = tuple(pattern.split("/"))

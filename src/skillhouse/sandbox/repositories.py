@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Collection
 
 from skillhouse.floor import spelled
 
@@ -34,13 +35,14 @@ _HARMLESS = re.compile(
 )
 
 
-def is_repository(names: set[str]) -> bool:
+def is_repository(names: Collection[str]) -> bool:
     """Whether git takes a directory with these names for a repository's own.
 
     >>> is_repository({"HEAD", "objects", "refs"}), is_repository({"HEAD", "refs"})
     (True, False)
     """
-    if len(names) < len(BARE) - 1:
+    # Most directories have no such name, and spelling all of theirs is slow.
+    if not any(name[:4].casefold() == BARE[0] or not name.isascii() for name in names):
         return False
     # As a file system without case takes them.
     told = {spelled(name) for name in names if len(name) < 32}

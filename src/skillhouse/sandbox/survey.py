@@ -10,8 +10,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 DIRECTORIES_MAX = 20_000
 """Directories that are looked into before a run, nearest first."""
@@ -22,13 +23,13 @@ SETTLED_NS = 20_000_000
 have the same times."""
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyEntry:
-    """One name in a directory."""
+class SurveyEntry(NamedTuple):
+    """One name in a directory; a tuple, as there are many."""
 
     name: str
     is_directory: bool
     inode: int
+    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,25 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 
 
 @dataclass(slots=True)
-class _Directory:
+class Directory:
+    """What is known of one directory."""
+
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
+    changed_ns: int
+    """Its change time from before it was read, which no program can set; 0 when it is gone."""
     hits: tuple[SurveyHit, ...] = ()
     below: tuple[str, ...] = ()
     key: Hashable = None
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+    """What others derived from its place and `entries` alone."""
 
 
 @dataclass(slots=True)
 class Survey:
     """What is known of one workspace; several threads may use it."""
 
-    _directories: dict[str, _Directory] = field(default_factory=dict)
+    _directories: dict[str, Directory] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     left: int = 0
     """Directories that the last walk left out, at least; nothing of them is known."""
@@ -77,7 +84,7 @@ class Survey:
         """
         with self._lock:
             found: list[tuple[str, tuple[SurveyHit, ...]]] = []
-            kept: dict[str, _Directory] = {}
+            kept: dict[str, Directory] = {}
             waiting = deque([""])
             entries = 0
             while waiting and len(kept) < DIRECTORIES_MAX and entries < ENTRIES_MAX:
@@ -101,16 +108,13 @@ class Survey:
                     if entry.inode in inodes and not entry.is_directory:
                         yield f"{place}/{entry.name}" if place else entry.name
 
-    def _known(self, root: str, place: str) -> _Directory:
-        path = f"{root}/{place}"
-        stamp = _stamp(path)
-        known = self._directories.get(place)
-        if known is not None and known.stamp == stamp:
-            return known
-        entries = _entries(path)
-        # INVARIANT: what could still change within the same tick is not kept.
-        is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
-        return _Directory(stamp if is_settled else (0,), entries)
+    @property
+    def directories(self) -> Mapping[str, Directory]:
+        """The directories of the last walk, as it found them."""
+        return self._directories
+
+    def _known(self, root: str, place: str) -> Directory:
+        return read_directory(f"{root}/{place}" if place else root, self._directories.get(place))
 
 
 @dataclass(slots=True)
@@ -125,6 +129,8 @@ class CoveredPaths:
     """Directories that cannot be renamed, as what is in them would be another path."""
     left: int = 0
     """Paths and directories that are not covered, at least."""
+    directories: Mapping[str, Directory] = field(default_factory=dict)
+    """Those that were looked into to find this, relative to the workspace."""
 
     @property
     def is_all(self) -> bool:
@@ -132,7 +138,7 @@ class CoveredPaths:
         return not self.left
 
 
-def _classify(known: _Directory, place: str, classify: Classify, key: Hashable) -> None:
+def _classify(known: Directory, place: str, classify: Classify, key: Hashable) -> None:
     hits = tuple(hit for entry in known.entries if (hit := classify(place, entry)) is not None)
     closed = {hit.name for hit in hits if hit.is_closed}
     prefix = f"{place}/" if place else ""
@@ -145,6 +151,21 @@ def _classify(known: _Directory, place: str, classify: Classify, key: Hashable) 
     known.key = key
 
 
+def read_directory(path: str, known: Directory | None = None) -> Directory:
+    """Return a directory as it is now, or `known` if it has not changed since that was read."""
+    stamp = _stamp(path)
+    if known is not None and known.stamp == stamp:
+        return known
+    entries = read_entries(path)
+    # INVARIANT: what could still change within the same tick is not kept.
+    is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
+    now = Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
+    if known is not None and known.entries == entries:
+        # A run that puts its placeholders there and away again leaves the same names.
+        return replace(now, hits=known.hits, below=known.below, key=known.key, kept=known.kept)
+    return now
+
+
 def _stamp(path: str) -> tuple[int, ...]:
     try:
         info = os.stat(path, follow_symlinks=False)
@@ -153,13 +174,14 @@ def _stamp(path: str) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
 
 
-def _entries(path: str) -> tuple[SurveyEntry, ...]:
+def read_entries(path: str) -> tuple[SurveyEntry, ...]:
     """Return the names in a directory, sorted; none if it is closed or gone."""
     try:
         with os.scandir(path) as found:
             entries = [
-                SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode()) for e in found
+                SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode(), e.is_symlink())
+                for e in found
             ]
     except OSError:
         return ()
-    return tuple(sorted(entries, key=lambda entry: entry.name))
+    return tuple(sorted(entries))

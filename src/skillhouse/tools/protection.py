@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import PathClass, PersistentPaths, spelled, trail
+from skillhouse.floor import Looks, PathClass, PersistentPaths, spelled, trail
 from skillhouse.tools.call import RefusedError
 
 SKILL_FILE = "skill.md"
@@ -35,8 +35,11 @@ class OwnFiles(Protocol):
         """The SKILL.md of each skill that is a person's own: those of the program are left out."""
         ...
 
-    def problem(self) -> str:
-        """Return why nothing may act now: a file that decides is not safe; or nothing."""
+    def problem(self, looks: Looks) -> str:
+        """Return why nothing may act now: a file that decides is not safe; or nothing.
+
+        It follows from `places` and from what is at the paths that are looked at.
+        """
         ...
 
 
@@ -52,7 +55,7 @@ class NoFiles:
         """Return nothing."""
         return frozenset()
 
-    def problem(self) -> str:
+    def problem(self, looks: Looks) -> str:
         """Return nothing."""
         return ""
 
@@ -71,9 +74,11 @@ class Guarded:
         places: Iterable[Path] = (),
         *,
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
+        looks: Looks | None = None,
     ) -> None:
         """Take the workspace's real path, and the places, which may be anywhere."""
         self._paths = paths
+        looks = looks or Looks()
         self._root = str(root)
         self._prefix = self._root.rstrip("/") + "/"
         self._places: dict[str, str] = {}
@@ -84,26 +89,26 @@ class Guarded:
             if "\0" in str(place):
                 # No file has such a name.
                 continue
-            real = self._real(str(place))
+            real = self._real(str(place), looks)
             if self._prefix.startswith(f"{real.rstrip('/')}/"):
                 # Work in a root of skills: its files are work, what makes a skill is not.
                 self._around = True
             elif real.startswith(self._prefix):
                 self._places[spelled(os.path.relpath(real, self._root))] = real
 
-    def _real(self, place: str) -> str:
+    def _real(self, place: str, looks: Looks) -> str:
         """Return where a place really is, and note what is passed; a shared parent costs once."""
         directory, name = os.path.split(place)
         if directory not in self._above:
-            self._above[directory] = self._followed(directory)
+            self._above[directory] = self._followed(directory, looks)
         real = os.path.join(self._above[directory], name)
-        info = _info(real)
-        if not name or name == ".." or (info is not None and stat.S_ISLNK(info.st_mode)):
-            return self._followed(place)
+        found = looks.at(real)
+        if not name or name == ".." or (found is not None and stat.S_ISLNK(found[0].st_mode)):
+            return self._followed(place, looks)
         return real
 
-    def _followed(self, place: str) -> str:
-        way = trail(place)
+    def _followed(self, place: str, looks: Looks) -> str:
+        way = trail(place, looks)
         for step, _ in way.steps:
             if step.startswith(self._prefix) and not f"{way.real}/".startswith(f"{step}/"):
                 self._passed.setdefault(os.path.relpath(step, self._root), place)

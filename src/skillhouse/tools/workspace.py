@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from skillhouse.floor import PathError, PersistentPaths, confine, is_secret, open_beneath
+from skillhouse.floor import Looks, PathError, PersistentPaths, confine, is_secret, open_beneath
 from skillhouse.sandbox import Survey
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
@@ -79,6 +79,7 @@ class Workspace:
         self._private = tuple(Path(os.path.realpath(place)) for place in private)
         self._withheld = _places(withheld)
         self._for_people = _places(for_people)
+        self._checked: tuple[Hashable, Looks, Guarded, str] | None = None
         self.survey = Survey()
         """What is known of its directories from one command to the next."""
 
@@ -110,8 +111,15 @@ class Workspace:
             RefusedError: one of them cannot be protected here, so that nothing may act.
         """
         places = (*self._own.places(), *self._links(session))
-        now = Guarded(self.root, places, paths=self.paths)
-        problem = self._own.problem() or self._guarded.detour() or now.detour()
+        key = (os.getcwd(), places)
+        kept = self._checked
+        # INVARIANT: what is kept follows from the key and from what is at the paths in `looks`.
+        if kept is None or kept[0] != key or not kept[1].hold():
+            looks = Looks()
+            now = Guarded(self.root, places, paths=self.paths, looks=looks)
+            kept = self._checked = key, looks, now, self._own.problem(looks)
+        _, _, now, problem = kept
+        problem = problem or self._guarded.detour() or now.detour()
         if self._is_inside:
             problem = "the workspace is inside the state of skillhouse: start it elsewhere"
         if problem:
