@@ -145,6 +145,28 @@ def test_a_question_is_titled_by_all_its_commands(tmp_path: Path) -> None:
     assert titles[1].endswith(" ; and 6 more commands")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("make t", ""),
+        ("X=run.sh; sh $X", ""),
+        ("npm install left-pad", ", but not `package.json`"),
+        ("cp a b", None),
+        ("git checkout other", None),
+    ],
+)
+def test_a_question_says_what_an_unknown_program_cannot_write(
+    tmp_path: Path, line: str, said: str | None
+) -> None:
+    """A person who approves `make` learns why it cannot make its Makefile anew."""
+    with house_of(tmp_path) as house:
+        put(tmp_path, {"a": "", "Makefile": "t:\n", "run.sh": ""})
+        asked = house.call_sync("exec", {"command": line})
+        facts = dict(house.approvals.get(asked.approval_id or "").request.facts)
+    kept = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
+    assert facts.get("read-only in the run") == (None if said is None else kept + said)
+
+
 @pytest.mark.parametrize("seconds", [6, pytest.param(20, marks=pytest.mark.heavy)])
 def test_two_agents_in_one_workspace_both_finish(
     tmp_path: Path, need: Callable[..., None], seconds: int

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import anyio
 
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.cgroup import CgroupPlace
@@ -21,7 +22,7 @@ from skillhouse.sandbox.means import means_of
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.placeholder import Stash
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxProfile
+from skillhouse.sandbox.profile import Completed, SandboxProfile, names_like
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.shield import Shield, shield
 from skillhouse.sandbox.status import Level, SandboxStatus
@@ -144,7 +145,14 @@ async def _census(profile: SandboxProfile) -> Census | None:
     """Return what acts later in the workspace, as it is before the run."""
     if profile.paths is None:
         return None
-    census = Census(str(profile.workspace), profile.paths, profile.opened)
+    always = {*PROTECTED_NAMES} & {*profile.protected}
+    shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
+    census = Census(
+        str(profile.workspace),
+        profile.paths,
+        profile.opened,
+        is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
+    )
     await in_thread(census.take)
     return census
 

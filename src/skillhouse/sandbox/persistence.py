@@ -27,8 +27,9 @@ from skillhouse.floor import (
 from skillhouse.sandbox.placeholder import is_placeholder
 from skillhouse.sandbox.repositories import BARE, disarm, is_repository, obeyed_names
 
-ENTRIES_MAX = 100_000
-"""Names of a workspace that are looked at before a run, nearest first; about 0.1 s."""
+ENTRIES_MAX = 200_000
+"""Names of a workspace that are looked at before a run, nearest first; about 0.2 s. As many as in
+`survey`, which counts what is beyond, so that a person is asked."""
 COVERS_MAX = 48
 """Paths that are mounted read-only, nearest first; bubblewrap needs 0.1 ms for each."""
 logger = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ class Census:
     workspace: str
     paths: PersistentPaths
     opened: Opened
+    is_shielded: Callable[[str], bool] = lambda _: False
+    """Whether `shield` covers a name at any depth by itself."""
     covered: list[str] = field(default_factory=list)
     """Absolute paths to be mounted read-only."""
     changes: list[str] = field(default_factory=list)
@@ -100,7 +103,7 @@ class Census:
             entries = _entries(self._absolute(place))
             left -= len(entries)
             if left < 0:
-                # Of a large project this is so at each run, and no reason to refuse it.
+                # Whoever starts a run knows it before, and asks a person (tools/command.py).
                 logger.info("only a part of `%s` is watched for what acts later", self.workspace)
                 return
             self._directories[place] = _changed_ns(self._absolute(place))
@@ -142,8 +145,13 @@ class Census:
                     self._repositories[relative] = obeyed_names(entry.path)
                 continue
             is_free = self.opened.frees(relative) or entry.is_symlink()
-            if len(self.covered) < COVERS_MAX and not is_free:
+            if is_free or self.is_shielded(entry.name):
+                continue
+            if len(self.covered) < COVERS_MAX:
                 self.covered.append(entry.path)
+            else:
+                # Those are counted and asked about before as well (`nested.covered_paths`).
+                logger.info("`%s` of `%s` is not covered", relative, self.workspace)
 
     def _classified(self, place: str, entries: list[os.DirEntry[str]]) -> Iterator[_Entry]:
         """Yield the directories among some entries, and what acts later, with its group."""
