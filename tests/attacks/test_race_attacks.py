@@ -19,6 +19,10 @@ pytestmark = pytest.mark.slow
 
 Need = Callable[[object, str], None]
 
+TIMES = 30
+"""Races of one test; with the heavy part 300 of a way."""
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.heavy) for part in range(1, 10))]
+
 
 @pytest.fixture(scope="module")
 def status(need: Need) -> SandboxStatus:
@@ -26,9 +30,9 @@ def status(need: Need) -> SandboxStatus:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("times", [30, pytest.param(300, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("part", PARTS)
 def test_what_changes_while_an_approved_call_starts_never_runs(
-    tmp_path: Path, need: Need, status: SandboxStatus, way: str, times: int
+    tmp_path: Path, need: Need, status: SandboxStatus, way: str, part: int
 ) -> None:
     """The model sends the approved call and the change of its script at the same time."""
     need(way != "git" or shutil.which("git"), "no git")
@@ -38,7 +42,7 @@ def test_what_changes_while_an_approved_call_starts_never_runs(
         with other_process(tmp_path) if way == "process" else contextlib.nullcontext() as other:
             async with letting_go(race.house):
                 await race.alone(other)
-                for number in range(times):
+                for number in range(TIMES * part, TIMES * (part + 1)):
                     await race.once(number, other)
 
     anyio.run(main)
