@@ -193,8 +193,9 @@ class Race:
         if other is not None:
             await other.write(target)
             return
-        client = {"client": "other"} if self.way == "client" else {}
-        result = await self.house.call(*WAYS[self.way](self.root, target), **client)
+        client = "other" if self.way == "client" else "library"
+        name, arguments = WAYS[self.way](self.root, target)
+        result = await self.house.call(name, arguments, client=client)
         # A rule allows it: it is done before or after, or the workspace was busy for too long.
         assert result.status == "ok" or "busy" in result.content, result.content
 
