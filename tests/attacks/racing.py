@@ -21,7 +21,7 @@ from tests.runtime.coded import coded_house, tool, write_code
 
 RUN = ("exec", {"command": "sh run.sh"})
 MOMENTS = 10
-"""In twice the time of an approved call: an attack is to end at the next one."""
+"""In the time of an approved call: an attack is to end at the next one."""
 FILES = {
     # It loads the other file again and again, so that a change meanwhile would show.
     "run.sh": "for n in 1 2 3 4 5 6 7 8 9; do . ./lib.sh; done\n",
@@ -114,6 +114,9 @@ class Race:
             self._commit()
         self.seconds = self.attack_seconds = 0.0
         """What the approved call and the attack take by themselves."""
+        self.shift = 0.0
+        """How much later the attack starts; it follows what came of the last race, so that both
+        meet where the call is redeemed, however busy the machine is."""
         self.ran = self.swapped = 0
         """How often the approved call ran, and how often the attack got through."""
 
@@ -148,6 +151,7 @@ class Race:
             await self._attack(TARGETS[0], other)
             self.attack_seconds = time.monotonic() - began
             self.restore()
+        self.shift = self.seconds - self.attack_seconds
 
     async def _approved(self) -> None:
         self.restore()
@@ -159,7 +163,7 @@ class Race:
         """Approve the script, and let it and the attack race; fail if other bytes ran."""
         target = TARGETS[number % len(TARGETS)]
         await self._approved()
-        later = self.seconds * 2 * (number % MOMENTS) / MOMENTS - self.attack_seconds
+        later = self.shift + self.seconds * ((number % MOMENTS) / MOMENTS - 0.5)
         results: dict[str, ToolResult] = {}
 
         # Sleeps not for something to happen: both are to meet at different moments.
@@ -182,6 +186,9 @@ class Race:
             # About the changed files: they are not approved, and open questions are bounded.
             self._answer(ran, Answer.NO)
         self.ran += ran.status == "ok"
+        earliest = -self.seconds - self.attack_seconds
+        step = self.seconds / 4 if is_refused else -self.seconds / 4
+        self.shift = max(earliest, self.shift + step)
         self.swapped += (self.root / target).read_text() != FILES[target]
 
     def _answer(self, asked: ToolResult, answer: Answer) -> None:
