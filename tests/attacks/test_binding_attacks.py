@@ -10,7 +10,6 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -131,60 +130,6 @@ def test_what_did_not_change_runs_once(tmp_path: Path, need: Callable[..., None]
 
 
 RUN = ("exec", {"command": "python3 run.py"})
-RACES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "write": ("write", {"path": "run.py", "content": EVIL}),
-    "edit": ("edit", {"path": "run.py", "old": "good", "new": "evil"}),
-    "cp": ("exec", {"command": "cp evil.py run.py"}),
-    "mv": ("exec", {"command": "mv evil.py run.py"}),
-    "tee": ("exec", {"command": "cat evil.py | tee run.py"}),
-    "sed": ("exec", {"command": "sed", "params": ["-i", "s/good/evil/", "run.py"]}),
-    "library": ("write", {"path": "lib.py", "content": EVIL}),
-}
-ALLOWED = (
-    Rule(effect=Effect.ALLOW, action="write", pattern="*"),
-    *(
-        Rule(effect=Effect.ALLOW, action="exec", pattern=f"{name} *")
-        for name in ("cp", "mv", "tee", "cat")
-    ),
-    Rule(effect=Effect.ALLOW, action="exec", pattern="sed -i s/good/evil/ run.py"),
-)
-
-
-@pytest.mark.parametrize("attack", RACES)
-@pytest.mark.parametrize("times", [5, pytest.param(43, marks=pytest.mark.heavy)])
-def test_what_changes_while_an_approved_call_starts_never_runs(
-    tmp_path: Path, need: Callable[..., None], attack: str, times: int
-) -> None:
-    """G1: the model sends the approved call and the change of its script at the same time.
-
-    Another process of the house, which has locks and connections of its own, joins in.
-    """
-    need(shutil.which("bwrap"), "no bubblewrap")
-    program = "import time; time.sleep(0.05); import lib; print('good')\n"
-    for number in range(times):
-        base = tmp_path / str(number)
-        base.mkdir()
-        with house_of(base, *ALLOWED) as house, house_of(base, *ALLOWED) as other:
-            put(base, {"run.py": program, "lib.py": "", "evil.py": EVIL})
-            asked = house.call_sync(*RUN)
-            approve(house, asked.approval_id)
-            results = anyio.run(
-                _at_once, (house, *RUN), (house, *RACES[attack]), (other, *RACES[attack])
-            )
-            assert not (base / "project/OWNED").exists()
-            assert results[0].status == "pending" or results[0].content.startswith("good")
-
-
-async def _at_once(*calls: tuple[Skillhouse, str, Mapping[str, Any]]) -> list[ToolResult]:
-    results: dict[int, ToolResult] = {}
-
-    async def run(number: int, house: Skillhouse, name: str, arguments: Mapping[str, Any]) -> None:
-        results[number] = await house.call(name, arguments)
-
-    async with anyio.create_task_group() as tasks:
-        for number, call in enumerate(calls):
-            tasks.start_soon(run, number, *call)
-    return [results[number] for number in range(len(calls))]
 
 
 def test_a_question_is_titled_by_all_its_commands(tmp_path: Path) -> None:
@@ -200,11 +145,37 @@ def test_a_question_is_titled_by_all_its_commands(tmp_path: Path) -> None:
     assert titles[1].endswith(" ; and 6 more commands")
 
 
-def test_two_agents_in_one_workspace_both_finish(tmp_path: Path, need: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("make t", ""),
+        ("X=run.sh; sh $X", ""),
+        ("npm install left-pad", ", but not `package.json`"),
+        ("cp a b", None),
+        ("git checkout other", None),
+    ],
+)
+def test_a_question_says_what_an_unknown_program_cannot_write(
+    tmp_path: Path, line: str, said: str | None
+) -> None:
+    """A person who approves `make` learns why it cannot make its Makefile anew."""
+    with house_of(tmp_path) as house:
+        put(tmp_path, {"a": "", "Makefile": "t:\n", "run.sh": ""})
+        asked = house.call_sync("exec", {"command": line})
+        facts = dict(house.approvals.get(asked.approval_id or "").request.facts)
+    kept = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
+    assert facts.get("read-only in the run") == (None if said is None else kept + said)
+
+
+@pytest.mark.parametrize("seconds", [6, pytest.param(20, marks=pytest.mark.heavy)])
+def test_two_agents_in_one_workspace_both_finish(
+    tmp_path: Path, need: Callable[..., None], seconds: int
+) -> None:
     """One runs approved tests for longer than an edit waits; the other's edits come through."""
     need(shutil.which("bwrap"), "no bubblewrap")
-    with house_of(tmp_path, *ALLOWED) as tester, house_of(tmp_path, *ALLOWED) as editor:
-        put(tmp_path, {"run.py": "import time; time.sleep(6); print('passed')\n"})
+    writes = Rule(effect=Effect.ALLOW, action="write", pattern="*")
+    with house_of(tmp_path, writes) as tester, house_of(tmp_path, writes) as editor:
+        put(tmp_path, {"run.py": f"import time; time.sleep({seconds}); print('passed')\n"})
         asked = tester.call_sync(*RUN)
         approve(tester, asked.approval_id)
         waits: list[float] = []

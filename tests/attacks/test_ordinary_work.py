@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.tools import ToolResult
 from tests.runtime.places import make_places
@@ -161,3 +162,77 @@ def test_an_environment_takes_an_editable_package(project: Project) -> None:
     )
     project.sh("python3 install.py")
     assert list((project.root / ".venv/lib").glob("python3*/site-packages/*p-1*"))
+
+
+UGLY = "x  =  {  'a':1 }\n"
+FORMATTER = """import pathlib, sys
+for file in pathlib.Path(sys.argv[-1]).glob("*.py"):
+    file.write_text(file.read_text().replace("  ", " ").replace("'", '"'))
+"""
+"""What there is of a formatter where black cannot be had."""
+BLACK = """import subprocess
+import sys
+
+sys.exit(subprocess.run([".venv/bin/black", "."]).returncode)
+"""
+"""A program is named, and never by its path, so a script starts it. It is as black would have it:
+while it runs, its approved copy is read-only."""
+
+
+def approved(project: Project, line: str) -> tuple[ToolResult, list[str]]:
+    """Return what an approved command did, and the titles of its questions."""
+    person = Person([Answer.ONCE] * 3)
+    with house_at(project.base, person=person) as house:
+        result = house.call_sync("exec", {"command": line})
+    return result, [asked.title for asked in person.asked]
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_formatter_writes_the_files(project: Project, is_allowed: bool) -> None:
+    (project.root / "tidy").mkdir()
+    (project.root / "tidy/tidy.py").write_text(FORMATTER)
+    (project.root / "ugly.py").write_text(UGLY)
+    line = "python3 tidy/tidy.py ."
+    if is_allowed:
+        project.sh(line)
+    else:
+        result, titles = approved(project, line)
+        assert (result.status, titles) == ("ok", [f"exec: {line}"])
+    assert (project.root / "ugly.py").read_text() != UGLY
+
+
+def test_black_writes_the_files(project: Project) -> None:
+    environment = project.root / ".venv"
+    subprocess.run(["/usr/bin/python3", "-m", "venv", str(environment)], check=True)
+    install = [str(environment / "bin/pip"), "install", "-q", "--retries", "0", "black"]
+    if subprocess.run(install, capture_output=True, check=False, timeout=100).returncode:
+        pytest.skip("no index of packages to install black from; see the formatter above")
+    (project.root / "ugly.py").write_text(UGLY)
+    (project.root / "tidy.py").write_text(BLACK)
+    result, titles = approved(project, "python3 tidy.py")
+    assert (result.status, titles) == ("ok", ["exec: python3 tidy.py"]), result.content
+    assert (project.root / "ugly.py").read_text() == 'x = {"a": 1}\n'
+    (project.root / "ugly.py").write_text(UGLY)
+    project.sh("python3 tidy.py")
+    assert (project.root / "ugly.py").read_text() == 'x = {"a": 1}\n'
+
+
+def test_make_does_not_make_its_own_makefile_anew(project: Project, need: Need) -> None:
+    """The approved one runs; where it is named as well, it is asked about and written first."""
+    need(shutil.which("make"), "no make")
+    text = "all:\n\techo one > out.txt\nMakefile: Makefile.in\n\tcp Makefile.in Makefile\n"
+    (project.root / "Makefile").write_text(text)
+    (project.root / "Makefile.in").write_text(text.replace("one", "two"))
+    os.utime(project.root / "Makefile", (1, 1))
+    result, titles = approved(project, "make")
+    assert (result.status, titles) == ("ok", ["exec: make"])
+    # The copy that is mounted is newer than what it is made from.
+    assert (project.root / "out.txt").read_text() == "one\n"
+    assert (project.root / "Makefile").read_text() == text
+    with house_at(project.base, EXEC, person=project.person) as house:
+        result = house.call_sync("exec", {"command": "make"})
+    assert (result.status, "Read-only file system" in result.content) == ("error", True)
+    assert (project.root / "Makefile").read_text() == text
+    result, titles = approved(project, "cp Makefile.in Makefile && make")
+    assert (result.status, titles) == ("ok", ["exec: cp Makefile.in Makefile ; make"])
+    assert (project.root / "out.txt").read_text() == "two\n"

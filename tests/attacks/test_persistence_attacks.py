@@ -89,6 +89,26 @@ def git(need: Need) -> None:
     need(shutil.which("git"), "no git")
 
 
+def test_what_cannot_be_mounted_read_only_is_asked_about_first(tmp_path: Path, bwrap: None) -> None:
+    """Beyond 48 files the rest could be written, with a word in the log only."""
+    workspace = Workspace(tmp_path)
+    line = "python3 -c \"open('d59/AGENTS.md', 'w').write('evil')\""
+    for number in range(48):
+        workspace.put(f"d{number:02}/AGENTS.md")
+        # These are covered as secrets.
+        workspace.put(f"d{number:02}/.npmrc")
+    assert workspace.sh("python3 -c \"open('d47/AGENTS.md', 'w')\"").status == "error"
+    assert workspace.person.asked == []
+    for number in range(48, 60):
+        workspace.put(f"d{number:02}/AGENTS.md")
+    assert workspace.sh(line).status == "denied"
+    assert (workspace.root / "d59/AGENTS.md").read_text() == "before\n"
+    (asked,) = workspace.person.asked
+    assert asked.title.startswith("12 paths not covered: exec: python3 -c ")
+    # Its table says what it writes: that is a question of its own, and nothing else is open.
+    assert workspace.sh("cp d00/AGENTS.md copy.txt").status == "ok"
+
+
 def spellings(path: str) -> tuple[str, ...]:
     return (path, path.upper(), f"deep/er/{path}")
 

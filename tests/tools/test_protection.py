@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from skillhouse.permission.path_policy import is_protected
 
 from skillhouse.floor import PROTECTED_NAMES, SECRET_NAMES, spelled
 from skillhouse.permission import Effect, Rule
+from skillhouse.permission.path_policy import is_protected
 from skillhouse.sandbox import fits
 from skillhouse.tools import protection
 from skillhouse.tools.call import RefusedError

@@ -6,12 +6,16 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from skillhouse.cells.cell import CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
 from skillhouse.sandbox.errors import SandboxError
 
+LEFT_OUT = frozenset({"skill.sig", ".skill"})
+"""Names at the top of a skill that are not in its digest (`floor.tree_digest`). What has such a
+name and is in the digest, a directory `skill.sig`, is missed there, and the copy is refused."""
 _NAME = re.compile(r"cell-(\d+)-.+")
 
 
@@ -37,7 +41,7 @@ class CodeSnapshots:
         tree = place / "skill"
         try:
             # Links stay links, and the digest refuses them.
-            shutil.copytree(spec.directory, tree, symlinks=True)
+            shutil.copytree(spec.directory, tree, symlinks=True, ignore=_unbound(spec.directory))
             found = tree_digest(tree)
         except (OSError, shutil.Error, TreeError) as error:
             self.drop(tree)
@@ -52,3 +56,12 @@ class CodeSnapshots:
     def drop(self, tree: Path) -> None:
         """Remove a copy."""
         shutil.rmtree(tree.parent, ignore_errors=True)
+
+
+def _unbound(directory: Path) -> Callable[[str, list[str]], set[str]]:
+    """Return what leaves out what the digest leaves out: code could load other bytes from it."""
+
+    def ignore(place: str, names: list[str]) -> set[str]:
+        return {*names} & LEFT_OUT if Path(place) == directory else set()
+
+    return ignore

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import anyio
 
+from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.capabilities import capabilities_of
@@ -22,7 +23,7 @@ from skillhouse.sandbox.guard import CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxProfile
+from skillhouse.sandbox.profile import Completed, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import MountCover, shield
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus
@@ -155,8 +156,15 @@ async def _census(profile: SandboxProfile) -> Census | None:
     """Return what acts later in the workspace, as it is before the run."""
     if profile.paths is None:
         return None
-    known = profile.below.directories if profile.below else {}
-    census = Census(str(profile.workspace), profile.paths, profile.opened, known)
+    always = {*PROTECTED_NAMES} & {*profile.protected}
+    shielded = names_like(tuple(sorted(name for name in always if "/" not in name)))
+    census = Census(
+        str(profile.workspace),
+        profile.paths,
+        profile.opened,
+        profile.below.directories if profile.below else {},
+        is_shielded=lambda name: shielded.fullmatch(name.casefold()) is not None,
+    )
     await in_thread(census.take)
     return census
 

@@ -7,7 +7,8 @@ import stat
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from skillhouse.floor import is_secret
+from skillhouse.floor import DEPENDENCIES, PersistentPaths, is_secret, name_filter
+from skillhouse.sandbox.persistence import COVERS_MAX, Opened
 from skillhouse.sandbox.profile import names_like
 from skillhouse.sandbox.survey import CoveredPaths, Survey, SurveyEntry, SurveyHit
 
@@ -15,6 +16,8 @@ PATHS_MAX = 160
 """Paths that are covered; for 48, 160 and 500 bubblewrap needs some 10, 60 and 500 ms."""
 HIDDEN_FILES_MAX = 20_000
 """Files in hidden directories that are looked at for other names: some 40 ms."""
+PERSISTENT = "persistent"
+"""Kind of a path that acts later (`floor.persistence`)."""
 REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
 """Of the git directory of a repository inside the workspace, also what does not exist yet."""
 
@@ -74,16 +77,23 @@ def covered_paths(
     *,
     survey: Survey | None = None,
     rules: CoverRules = NoRules(),  # noqa: B008 - it never changes.
+    persistent: PersistentPaths | None = None,
+    opened: Opened = Opened(),  # noqa: B008 - it never changes.
 ) -> CoveredPaths:
     """Return what is covered in a workspace, nearest first, and all other names of hidden files.
 
     Links are not followed, and protected directories are not entered. The protected names at the
-    top are left out: `shield` covers them, also where they do not exist.
+    top are left out: `shield` covers them, also where they do not exist. With `persistent`, what
+    `persistence.Census` cannot cover of those paths is counted as left, but for what is opened.
     """
     survey = survey or Survey()
     names = tuple(p for p in protected if "/" not in p)
-    walked = survey.walk(workspace, _classifier(names, rules), (names, rules.key))
-    found = CoveredPaths(left=survey.left, directories=survey.directories)
+    key = (names, rules.key, persistent)
+    walked = survey.walk(workspace, _classifier(names, rules, persistent), key)
+    found = CoveredPaths(
+        left=survey.left + _persistent_left(walked, opened),
+        directories=survey.directories,
+    )
     masked: set[str] = set()
     frozen: set[str] = set()
     for place, hits in walked:
@@ -99,10 +109,26 @@ def covered_paths(
     return found
 
 
+def _persistent_left(walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: Opened) -> int:
+    """Return how many paths that act later a census does not mount read-only."""
+    count = 0
+    covered: set[str] = set()
+    for place, hits in walked:
+        if _is_below(place, covered):
+            continue
+        for hit in hits:
+            path = f"{place}/{hit.name}" if place else hit.name
+            if PERSISTENT in hit.kinds and not opened.frees(path):
+                covered.add(path)
+                count += 1
+    return max(0, count - COVERS_MAX)
+
+
 def _classifier(
-    names: tuple[str, ...], rules: CoverRules
+    names: tuple[str, ...], rules: CoverRules, persistent: PersistentPaths | None
 ) -> Callable[[str, SurveyEntry], SurveyHit | None]:
     is_protected = names_like(names).fullmatch
+    may_persist = name_filter(persistent) if persistent is not None else None
 
     def classify(place: str, entry: SurveyEntry) -> SurveyHit | None:
         path = f"{place}/{entry.name}" if place else entry.name
@@ -120,6 +146,11 @@ def _classifier(
             kinds.append("protected")
         if rules.concerns(path, is_directory=entry.is_directory):
             kinds.append("rule")
+        # Protected names are covered, and counted, as such.
+        if may_persist and may_persist(entry.name) and "protected" not in kinds:
+            is_package = not DEPENDENCIES.isdisjoint(place.split("/"))
+            if not is_package and persistent and persistent.group(path) is not None:
+                kinds.append(PERSISTENT)
         return SurveyHit(entry.name, tuple(kinds), is_closed) if kinds else None
 
     return classify

@@ -28,8 +28,9 @@ from skillhouse.sandbox.mountpoints import is_placeholder
 from skillhouse.sandbox.repositories import BARE, disarm, is_repository, obeyed_names
 from skillhouse.sandbox.survey import Directory, SurveyEntry, read_directory, read_entries
 
-ENTRIES_MAX = 100_000
-"""Names of a workspace that are looked at before a run, nearest first; about 0.1 s."""
+ENTRIES_MAX = 200_000
+"""Names of a workspace that are looked at before a run, nearest first; about 0.2 s. As many as in
+`survey`, which counts what is beyond, so that a person is asked."""
 COVERS_MAX = 48
 """Paths that are mounted read-only, nearest first; bubblewrap needs 0.1 ms for each."""
 logger = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class Census:
     opened: Opened
     known: Mapping[str, Directory] = field(default_factory=dict)
     """Directories that were looked into for this run already; the others are read."""
+    is_shielded: Callable[[str], bool] = lambda _: False
+    """Whether `shield` covers a name at any depth by itself."""
     covered: list[str] = field(default_factory=list)
     """Absolute paths to be mounted read-only."""
     changes: list[str] = field(default_factory=list)
@@ -107,7 +110,7 @@ class Census:
             known = self.known.get(place) or read_directory(self._absolute(place))
             left -= len(known.entries)
             if left < 0:
-                # Of a large project this is so at each run, and no reason to refuse it.
+                # Whoever starts a run knows it before, and asks a person (tools/command.py).
                 logger.info("only a part of `%s` is watched for what acts later", self.workspace)
                 return
             self._directories[place] = known.changed_ns
@@ -160,8 +163,13 @@ class Census:
                     self._repositories[relative] = obeyed_names(path)
                 continue
             is_free = self.opened.frees(relative) or entry.is_link
-            if len(self.covered) < COVERS_MAX and not is_free:
+            if is_free or self.is_shielded(entry.name):
+                continue
+            if len(self.covered) < COVERS_MAX:
                 self.covered.append(path)
+            else:
+                # Those are counted and asked about before as well (`nested.covered_paths`).
+                logger.info("`%s` of `%s` is not covered", relative, self.workspace)
 
     def _is_opened(self, place: str) -> bool:
         """Whether a name in a directory need not be one of the table, as the directory is opened

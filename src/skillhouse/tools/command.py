@@ -52,7 +52,7 @@ from skillhouse.tools.command_inputs import (
 )
 from skillhouse.tools.command_needs import needs_of, shell_need, uncovered, uncovered_need
 from skillhouse.tools.command_paths import line_needs
-from skillhouse.tools.command_protection import Writes, writes_of
+from skillhouse.tools.command_protection import Writes, kept_files, writes_of
 from skillhouse.tools.command_wording import output_of, titled, with_changes, withheld_network
 from skillhouse.tools.path_rules import Decide, PathRules
 from skillhouse.tools.permission_request import PermissionRequest
@@ -184,9 +184,11 @@ class ExecTool:
                 raise RefusedError(f"denied: {verdict.reasons[0]}", denied=True)
             # As the files are now, however long a person took to answer.
             own, below = await in_thread(
-                lambda: (self._workspace.protected(session), paths.coverage())
+                lambda: (self._workspace.protected(session), paths.coverage(work.writes.opened))
             )
-            if below.left > work.left and uncovered(verdict.structure, paths, root):
+            if below.left > work.left and uncovered(
+                verdict.structure, paths, root, work.writes.opened
+            ):
                 raise RefusedError("nothing was done: more paths are not covered; try again")
             protected = (*PROTECTED_NAMES, *own)
             # INVARIANT: what runs is the argv that was worked out here, before anyone was asked.
@@ -225,7 +227,8 @@ class ExecTool:
             output = await run(copies)
             return await in_thread(lambda: with_changes(output, approved, root))
 
-        facts = (*work.writes.facts, ("network", withheld or _NETWORK[network]), *work.facts)
+        kept = kept_files(verdict.structure, work.writes.opened)
+        facts = (*work.writes.facts, *kept, ("network", withheld or _NETWORK[network]), *work.facts)
         said = f"{work.left} paths not covered: " if work.left else ""
         return Plan(
             needs=(*work.needs, *session.active_remote_requests.values()),
@@ -269,7 +272,7 @@ class ExecTool:
                 left=left,
             )
         writes = writes_of(structure, self._workspace)
-        left = uncovered(structure, paths, root)
+        left = uncovered(structure, paths, root, writes.opened)
         needs = (
             *writes.needs,
             *needs_of(structure, verdict, rules, self._workspace, session, paths),

@@ -14,6 +14,7 @@ from skillhouse.permission import (
     command_resource,
     loads_code,
 )
+from skillhouse.sandbox import Opened
 from skillhouse.tools.command_paths import path_needs, sees_contents
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
@@ -61,7 +62,12 @@ def needs_of(
     return tuple(dict.fromkeys(needs))
 
 
-def uncovered(plan: CommandPlan | None, paths: PathRules, root: str) -> int:
+def uncovered(
+    plan: CommandPlan | None,
+    paths: PathRules,
+    root: str,
+    opened: Opened = Opened(),  # noqa: B008
+) -> int:
     """Return how many paths a command may read or write because they are not covered, at least.
 
     None of what a program's table says is among them: its paths are needs of their own.
@@ -69,7 +75,7 @@ def uncovered(plan: CommandPlan | None, paths: PathRules, root: str) -> int:
     is_known = plan is not None and not (
         any(loads_code(command.argv) for command in plan.commands()) or sees_contents(plan, root)
     )
-    return 0 if is_known else paths.coverage().left
+    return 0 if is_known else paths.coverage(opened).left
 
 
 def uncovered_need(left: int) -> tuple[PermissionRequest, ...]:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import DEPENDENCIES, FIXED, named
-from skillhouse.permission import CommandPlan, Effect, Permission, command_resource, unwrapped
+from skillhouse.permission import (
+    CommandPlan,
+    Effect,
+    Permission,
+    command_resource,
+    loads_code,
+    unwrapped,
+)
 from skillhouse.sandbox import Opened, find_git_changes
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.files import write_need
@@ -19,6 +26,7 @@ FILES_MAX = 20_000
 """Files that are looked at where directories are removed; the sandbox holds what is beyond."""
 SHOWN_MAX = 8
 """Names that a reason has; the question's facts have all."""
+KEPT = "files that agents and tools obey, such as Makefile, package.json and AGENTS.md"
 _WRITING = frozenset("tee touch rm mv truncate shred sed perl patch dos2unix unlink chmod".split())
 """Programs whose operands are written, as far as they are such files."""
 _COPYING = frozenset("cp install ln rsync scp".split())
@@ -97,6 +105,19 @@ def writes_of(plan: CommandPlan, workspace: Workspace) -> Writes:
         repositories=repositories,
     )
     return Writes(needs=tuple(needs), opened=opened, facts=tuple(facts))
+
+
+def kept_files(plan: CommandPlan | None, opened: Opened) -> tuple[tuple[str, str], ...]:
+    """Return the fact that such files stay as they are, for a line that may run any code.
+
+    A person understands by it why a program fails that writes one.
+    """
+    if opened.everything:
+        return ()
+    if plan is not None and not any(loads_code(command.argv) for command in plan.commands()):
+        return ()
+    names = ", ".join(f"`{pattern.lstrip('/')}`" for pattern in opened.patterns[:SHOWN_MAX])
+    return (("read-only in the run", f"{KEPT}, but not {names}" if names else KEPT),)
 
 
 def _git_need(argv: Sequence[str], names: tuple[str, ...], *, is_known: bool) -> PermissionRequest:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES, is_secret
 from skillhouse.permission import Decision, Effect, Layer, Permission, covers, matches, matches_in
-from skillhouse.sandbox import CoveredPaths, covered_paths
+from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.caution import cautioned, skill_directory_of
 from skillhouse.tools.files import text_if_any
@@ -113,9 +113,16 @@ class PathRules:
         said = any(matches_in(at.dialect, pattern, whole) for at, pattern in self._strict["write"])
         return said and self._refuses("write", self._root)
 
-    def coverage(self) -> CoveredPaths:
-        """Return what a sandbox covers now."""
-        return covered_paths(self._root, PROTECTED_NAMES, survey=self._workspace.survey, rules=self)
+    def coverage(self, opened: Opened = Opened()) -> CoveredPaths:  # noqa: B008 - a frozen value.
+        """Return what a sandbox covers now, of a call that may write what is opened."""
+        return covered_paths(
+            self._root,
+            PROTECTED_NAMES,
+            survey=self._workspace.survey,
+            rules=self,
+            persistent=self._workspace.paths,
+            opened=opened,
+        )
 
     def refused_below(self, directory: str) -> Iterable[PermissionRequest]:
         """Yield the needs of moving a directory that rules say something about what is below."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,36 @@ def test_nobody_is_asked_where_the_framework_is_not_to(tmp_path: Path):
         assert f"ask the user to approve {result.approval_id}" in result.content
 
 
+@pytest.mark.slow
+def test_a_forecast_about_git_does_not_hold_up_other_calls(tmp_path: Path, need: Any):
+    """It asks git in several sandboxes what the command would write."""
+    need(shutil.which("bwrap"), "no bubblewrap")
+    need(shutil.which("git"), "no git")
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern="git *")
+    with open_house(tmp_path, rule) as house:
+        shutil.rmtree(tmp_path / "project/.git", ignore_errors=True)
+        subprocess.run(["git", "init", "-q", str(tmp_path / "project")], check=True)
+        turns = 0
+
+        async def main() -> bool:
+            nonlocal turns
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    await anyio.sleep(0.001)
+                    turns += 1
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(others)
+                found = await desk(house).may_ask("exec", {"command": "git pull"})
+                tasks.cancel_scope.cancel()
+            return found
+
+        assert anyio.run(main)
+        assert turns > 2
+
+
 @pytest.mark.parametrize(
     ("effect", "arguments", "expected"),
     [
@@ -190,8 +222,8 @@ def test_a_forecast_does_and_records_nothing(
     tmp_path: Path, effect: Effect, arguments: dict[str, object], expected: bool
 ):
     with open_house(tmp_path, Rule(effect=effect, action="write", pattern="*")) as house:
-        assert desk(house).may_ask("write", arguments) is expected
-        assert not desk(house).may_ask("list", {})
+        assert anyio.run(desk(house).may_ask, "write", arguments) is expected
+        assert not anyio.run(desk(house).may_ask, "list", {})
         assert written(tmp_path) is None
         assert answers(house) == []
         assert not (house.config.state_directory / "audit.jsonl").exists()

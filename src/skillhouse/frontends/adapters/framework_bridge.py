@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import within
 from skillhouse.floor import SkillhouseError
+from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.adapters.context_retention import calling_ids, sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Conversation, Skillhouse
@@ -144,14 +145,15 @@ class FrameworkBridge:
             "facts": [[sendable(label), sendable(fact)] for label, fact in request.facts],
         }
 
-    def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
+    async def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the gate may not simply allow a call, for frameworks that ask beforehand.
 
         A forecast, for which nothing is done or recorded. In doubt it may; the gate then says what
-        is wrong.
+        is wrong. It is worked out on another thread: git is asked in a sandbox what it would write.
         """
+        caller = self._caller()
         try:
-            found = self.house.forecast(name, arguments, **self._caller())
+            found = await in_thread(lambda: self.house.forecast(name, arguments, **caller))
         except Exception:
             # A tool that is gone, an agent that nobody knows: each is the gate's to say.
             logger.debug("no forecast for %s", name, exc_info=True)

@@ -69,7 +69,7 @@ class _OpenAITool:
         Only a call that somebody may have to be asked about is put to the gate here. Where the
         gate then lets it through, since it was answered elsewhere, `invoke` has the result.
         """
-        if not self._desk.may_ask(self._name, arguments):
+        if not await self._desk.may_ask(self._name, arguments):
             return False
         result = await self._desk.call(self._name, arguments)
         question = self._desk.question(result)

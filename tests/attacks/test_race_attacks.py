@@ -1,0 +1,51 @@
+"""Attacks on an approved call while it runs: what it runs is changed by every way there is (G1)."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.sandbox import SandboxStatus
+from tests.attacks.racing import WAYS, Race, other_process
+from tests.runtime.coded import best_sandbox, letting_go
+
+# Left out of the fast part: it starts processes.
+pytestmark = pytest.mark.slow
+
+Need = Callable[[object, str], None]
+
+TIMES = 30
+"""Races of one test; with the heavy part 300 of a way."""
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.heavy) for part in range(1, 10))]
+
+
+@pytest.fixture(scope="module")
+def status(need: Need) -> SandboxStatus:
+    return best_sandbox(need)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("part", PARTS)
+def test_what_changes_while_an_approved_call_starts_never_runs(
+    tmp_path: Path, need: Need, status: SandboxStatus, way: str, part: int
+) -> None:
+    """The model sends the approved call and the change of its script at the same time."""
+    need(way != "git" or shutil.which("git"), "no git")
+    race = Race(tmp_path, way, status)
+
+    async def main() -> None:
+        with other_process(tmp_path) if way == "process" else contextlib.nullcontext() as other:
+            async with letting_go(race.house):
+                await race.alone(other)
+                for number in range(TIMES * part, TIMES * (part + 1)):
+                    await race.once(number, other)
+
+    anyio.run(main)
+    # It is a race only if both get through; skill code sees no workspace.
+    assert race.ran
+    assert bool(race.swapped) == (way != "skill")
