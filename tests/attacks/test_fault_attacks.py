@@ -262,11 +262,11 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.export import Exporter, Request
+from skillhouse.runtime.export import Exporter, ExportRequest
 from tests.runtime.places import make_places
 
 with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
-    request = Request(references=("notes",), clients=("claude-code", "codex"))
+    request = ExportRequest(references=("notes",), clients=("claude-code", "codex"))
     for item in Exporter(house).export(request):
         print(Path(item.target).parts[-3], item.state, item.done)
 """
@@ -400,7 +400,7 @@ def test_first_commands_at_once_have_one_self_test(
         tests.append(1)
         return await real()
 
-    monkeypatch.setattr(sandbox, "self_test", counted)
+    monkeypatch.setattr(cells, "self_test", counted)
     with house_at(tmp_path, EXEC) as house:
 
         async def three() -> None:

@@ -332,10 +332,10 @@ def test_a_double_fork_outlives_its_run(launcher: Launcher, workspace: Path):
 CORE = """
 import sys, anyio
 from pathlib import Path
-from skillhouse.sandbox import Level, SandboxProfile, SandboxStatus, launcher_for
+from skillhouse.sandbox import SandboxLevel, SandboxProfile, SandboxStatus, launcher_for
 
 async def main():
-    launcher = launcher_for(SandboxStatus(level=Level(sys.argv[1])))
+    launcher = launcher_for(SandboxStatus(level=SandboxLevel(sys.argv[1])))
     place = Path(sys.argv[2])
     script = f"setsid sleep {sys.argv[3]} & (setsid sleep {sys.argv[3]} &); touch begun; "
     argv = ("sh", "-c", script + f"sleep {sys.argv[3]}")

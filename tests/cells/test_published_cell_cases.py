@@ -210,13 +210,13 @@ CORE = """
 import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from skillhouse.sandbox import Level, SandboxStatus
+from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import Core, Lab, make
 class Says(Core):
     def log(self, text):
         print(text, flush=True)
 place = Path({place!r})
-lab = Lab(SandboxStatus(level=Level({level!r})), place)
+lab = Lab(SandboxStatus(level=SandboxLevel({level!r})), place)
 lab.core = Says()
 lab.call(make(place, {source!r}, language={language!r}), timeout=60)
 """

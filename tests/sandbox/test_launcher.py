@@ -228,7 +228,7 @@ def test_a_run_leaves_no_descriptor_and_no_group(launcher: Launcher, workspace: 
 def test_a_workspace_that_cannot_be_protected_leaves_nothing_of_the_run(
     launcher: Launcher, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("skillhouse.sandbox.shield.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("skillhouse.sandbox.protected_mounts.LOCK_SECONDS", 0.05)
     run(launcher, workspace, "true")
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     before = sorted(os.listdir("/proc/self/fd")), children.read_text()

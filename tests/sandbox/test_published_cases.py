@@ -47,9 +47,11 @@ def test_every_published_case_has_its_tests(case: dict[str, Any]) -> None:
     assert set(case) <= {"source", "what", "commands", "cells", "why"}
     assert case["commands"]
     assert case.get("cells") or case["why"]
-    for name in (*case["commands"], *case.get("cells", ())):
+    named = [(HERE, name) for name in case["commands"]]
+    named += [(HERE.with_name("cells"), name) for name in case.get("cells", ())]
+    for directory, name in named:
         file, function = name.split("::")
-        tree = ast.parse((HERE / f"test_{file}.py").read_text(encoding="utf-8"))
+        tree = ast.parse((directory / f"test_{file}.py").read_text(encoding="utf-8"))
         names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert f"test_{function}" in names
 
@@ -140,9 +142,9 @@ def test_background_processes_end_with_the_run(launcher: Launcher, workspace: Pa
 CORE = """
 import sys, anyio
 from pathlib import Path
-from skillhouse.sandbox import Level, SandboxProfile, SandboxStatus, launcher_for
+from skillhouse.sandbox import SandboxLevel, SandboxProfile, SandboxStatus, launcher_for
 async def main():
-    launcher = launcher_for(SandboxStatus(level=Level(sys.argv[1])))
+    launcher = launcher_for(SandboxStatus(level=SandboxLevel(sys.argv[1])))
     place = Path(sys.argv[2])
     script = f"trap '' TERM; setsid sleep {sys.argv[3]} & touch begun; sleep {sys.argv[3]}"
     await launcher.run(("sh", "-c", script), SandboxProfile(place), cwd=place)
