@@ -1,4 +1,4 @@
-"""Finds words in docstrings, comments, messages and documents that STYLE.md ("Plain words") refuses.
+"""Finds words in docstrings, comments, messages and documents that STYLE.md refuses.
 
 ./x py -m scripts.words [PATH ...]
 """
