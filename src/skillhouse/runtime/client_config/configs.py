@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.audit import AuditLog
+from skillhouse.audit.changes import recorded
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig
 from skillhouse.runtime.client_config.edit import (
@@ -31,7 +32,6 @@ from skillhouse.runtime.client_config.program import (
 )
 from skillhouse.runtime.client_config.values import Change, ServerEntry, Standing
 from skillhouse.runtime.config import Locations
-from skillhouse.runtime.recording import recorded
 
 SERVER_NAME = "skills"
 """What our server is called in a client, unless a person says otherwise (docs/guides/agents.md)."""

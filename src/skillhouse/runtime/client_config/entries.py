@@ -6,8 +6,7 @@ from pathlib import Path
 
 from skillhouse.floor import DecodeError, StateError, decode, encode
 from skillhouse.runtime.client_config.values import ServerEntry
-from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 
 class Entries:

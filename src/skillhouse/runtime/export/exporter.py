@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from skillhouse.audit.changes import recorded
 from skillhouse.floor import SkillhouseError, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.runtime.export.copying import found_digest, source_digest
@@ -26,7 +27,6 @@ from skillhouse.runtime.export.values import (
     Record,
 )
 from skillhouse.runtime.house import Skillhouse
-from skillhouse.runtime.recording import recorded
 from skillhouse.skill import SKILL_FILE
 
 LOCK_FILE = "export.lock"

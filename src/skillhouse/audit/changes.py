@@ -1,4 +1,4 @@
-"""A change that a person makes, in the audit log before and after it."""
+"""Records a change that a person makes in the audit log, before and after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit.log import AuditLog
+from skillhouse.audit.record import AuditDraft
 from skillhouse.floor.threads import in_thread
 
 
@@ -31,14 +32,14 @@ def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> I
 async def recorded_async(
     audit: AuditLog, action: str, arguments: Mapping[str, object]
 ) -> AsyncIterator[None]:
-    """Do as `recorded` does, in an event loop, which goes on while the log is waited for."""
+    """Like `recorded`, without blocking the event loop while the log is written."""
     intent = await in_thread(lambda: _begin(audit, action, arguments))
     failed = True
     try:
         yield
         failed = False
     finally:
-        # Also when it is cancelled: what was begun has an outcome.
+        # Also when it is cancelled: each intent gets an outcome.
         with anyio.CancelScope(shield=True):
             await in_thread(lambda: _end(audit, action, intent, failed=failed))
 
