@@ -12,10 +12,10 @@ import pytest
 from skillhouse.audit import read_records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
+from skillhouse.frontends.cli.exporting import exporter_of
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.runtime.export import (
     Action,
-    Exporter,
     ExportError,
     ExportRequest,
     ExportState,
@@ -56,20 +56,20 @@ class Place:
         self, *references: str, clients: tuple[str, ...] = FOUR, **more: object
     ) -> list[Item]:
         request = ExportRequest(references=references, clients=clients)
-        return list(Exporter(self.house).export(replace(request, **more)))  # type: ignore[arg-type]
+        return list(exporter_of(self.house).export(replace(request, **more)))  # type: ignore[arg-type]
 
     def remove(self, *references: str, **more: object) -> list[Item]:
         request = ExportRequest(references=references)
-        return list(Exporter(self.house).remove(replace(request, **more)))  # type: ignore[arg-type]
+        return list(exporter_of(self.house).remove(replace(request, **more)))  # type: ignore[arg-type]
 
     def sync(self, **more: object) -> list[Item]:
-        return list(Exporter(self.house).sync(replace(ExportRequest(), **more)))  # type: ignore[arg-type]
+        return list(exporter_of(self.house).sync(replace(ExportRequest(), **more)))  # type: ignore[arg-type]
 
     def status(self) -> dict[str, ExportState]:
         """Return the state of each target, relative to home."""
         return {
             os.path.relpath(item.target, self.home): item.state
-            for item in Exporter(self.house).status()
+            for item in exporter_of(self.house).status()
         }
 
 

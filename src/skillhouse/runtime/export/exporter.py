@@ -21,12 +21,12 @@ from skillhouse.runtime.export.values import (
     Action,
     ExportError,
     ExportRequest,
+    ExportSource,
     ExportState,
     Form,
     Item,
     Record,
 )
-from skillhouse.runtime.house import Skillhouse
 from skillhouse.skill import SKILL_FILE
 
 LOCK_FILE = "export.lock"
@@ -35,10 +35,9 @@ LOCK_FILE = "export.lock"
 class Exporter:
     """What a person does with skills in other clients' folders; every change is recorded."""
 
-    def __init__(self, house: Skillhouse) -> None:
-        """Take the house whose skills are exported."""
-        self._house = house
-        self._state = house.config.state_directory
+    def __init__(self, source: ExportSource) -> None:
+        self._source = source
+        self._state = source.state_directory
         self._records = Records(self._state)
 
     def export(self, request: ExportRequest) -> tuple[Item, ...]:
@@ -51,13 +50,13 @@ class Exporter:
             AuditError: the log cannot be written; nothing was changed by then.
         """
         with self._locked(dry_run=request.dry_run):
-            planner = Planner(self._house, self._records.all())
+            planner = Planner(self._source, self._records.all())
             return tuple(self._write(plan, request) for plan in planner.plans(request))
 
     def sync(self, request: ExportRequest) -> tuple[Item, ...]:
         """Bring everything up to date that was exported and whose skill is to be found here."""
         with self._locked(dry_run=request.dry_run):
-            planner = Planner(self._house, self._records.all())
+            planner = Planner(self._source, self._records.all())
             return tuple(self._write(plan, request) for plan in planner.again(request))
 
     def status(self) -> tuple[Item, ...]:
@@ -71,7 +70,7 @@ class Exporter:
             ExportError: nothing of that name was exported.
         """
         with self._locked(dry_run=request.dry_run):
-            places = self._house.config.places
+            places = self._source.places
             clients = {client_profile(name, places).name for name in request.clients}
             chosen = [
                 record
@@ -129,7 +128,7 @@ class Exporter:
             "replaces": record.digest,
             "force": force,
         }
-        with recorded(self._house.audit_log, "export", arguments):
+        with recorded(self._source.audit, "export", arguments):
             with FolderHandle(folder, create=True) as hands, hands.staging() as staged:
                 if record.form is Form.LINK:
                     digest = staged.link(plan.wanted.removeprefix("link:"))
@@ -171,7 +170,7 @@ class Exporter:
             "force": request.force,
         }
         try:
-            with recorded(self._house.audit_log, "unexport", arguments):
+            with recorded(self._source.audit, "unexport", arguments):
                 if left:
                     self._records.put(replace(record, clients=left))
                     return replace(item, done=True)
@@ -184,7 +183,7 @@ class Exporter:
         return replace(item, done=True)
 
     def _take(self, record: Record, *, force: bool) -> None:
-        places = self._house.config.places
+        places = self._source.places
         # The anchor that it was written below: another project than this one, perhaps.
         folder = resolved(record.folder, places, Path(record.anchor), where=record.where)
         if os.path.join(folder.real, os.path.basename(record.target)) != record.target:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
-from skillhouse.permission import Effect
 from skillhouse.runtime.export.copying import found_digest, link_digest, source_digest
 from skillhouse.runtime.export.deciding import decided, link_text, standing
 from skillhouse.runtime.export.folders import (
@@ -33,12 +32,12 @@ from skillhouse.runtime.export.values import (
     Action,
     ExportError,
     ExportRequest,
+    ExportSource,
     ExportState,
     Form,
     Item,
     Record,
 )
-from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.lens import Verdict
 from skillhouse.skill import Profile, Skill, load
 
@@ -58,10 +57,9 @@ class ExportPlan:
 class Planner:
     """One look at the skills, the clients and their folders."""
 
-    def __init__(self, house: Skillhouse, records: Iterable[Record]) -> None:
-        """Take the house, and what was exported before."""
-        self._house = house
-        self._places = house.config.places
+    def __init__(self, source: ExportSource, records: Iterable[Record]) -> None:
+        self._source = source
+        self._places = source.places
         self._records = {record.target: record for record in records}
         self._clients = client_profiles(self._places)
 
@@ -76,7 +74,7 @@ class Planner:
         named = {profile.name: profile for profile in found}
         profiles = [named[name] for name in sorted(named)]
         skills = self._chosen(request)
-        seen = Seen(self._places, self._house.project, profiles)
+        seen = Seen(self._places, self._source.project, profiles)
         verdicts = {profile.name: tried(_by_leaf(skills), profile) for profile in profiles}
         taken: dict[str, str] = {}
         for skill in skills:
@@ -115,15 +113,15 @@ class Planner:
                 yield _refused(skill, record.clients, str(error), target=record.target)
 
     def _everything(self) -> tuple[Skill, ...]:
-        index = self._house.index
+        index = self._source.index()
         return (*index.skills, *index.shadowed)
 
     def _chosen(self, request: ExportRequest) -> list[Skill]:
         """Return the skills that are asked for; instead of our own copies what they came from."""
         if request.everything:
-            found = [skill for skill in self._house.visible.skills if skill.scope != "builtin"]
+            found = [skill for skill in self._source.visible() if skill.scope != "builtin"]
         else:
-            found = [self._house.skill(reference) for reference in request.references]
+            found = [self._source.skill(reference) for reference in request.references]
         chosen = dict.fromkeys(one for skill in found if (one := self._original(skill)) is not None)
         return list(chosen)
 
@@ -150,17 +148,16 @@ class Planner:
             return f"`{other}` has the same name; export one of the two"
         if not is_utf8(os.path.realpath(skill.directory)):
             return "the path of its directory is not UTF-8"
-        if not self._house.settings.is_enabled(skill.id):
+        if not self._source.is_enabled(skill.id):
             return f"it is disabled; `skillhouse enable {skill.id}`"
         try:
             content = load(skill)
         except SkillError:
             # What cannot be loaded is refused for that, where it is tried.
             content = None
-        found = self._house.policy.explain_skill(skill, content=content)
-        if found.decision.effect is not Effect.ALLOW:
+        if reason := self._source.obstacle(skill, content):
             hint = "; `skillhouse trust`" if skill.scope == "project" else ""
-            return f"only what needs no yes is exported: {found.reason}{hint}"
+            return f"only skills that load without approval are exported: {reason}{hint}"
         return ""
 
     def _of_skill(
@@ -208,7 +205,7 @@ class Planner:
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
     def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
-        found = roots_of(profile, self._places, self._house.project, request.where)
+        found = roots_of(profile, self._places, self._source.project, request.where)
         return [str(root.path) for root in found]
 
     def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
@@ -217,7 +214,7 @@ class Planner:
             profile,
             self._clients,
             self._places,
-            self._house.project,
+            self._source.project,
             where=request.where,
             own=request.own,
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.floor import SkillhouseError
+from skillhouse.audit import AuditLog
+from skillhouse.floor import Locations, SkillhouseError
+from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
 class ExportError(SkillhouseError):
@@ -83,6 +86,26 @@ class Record:
     """What is just being put there, so that a crash leaves nothing that looks foreign."""
     made: tuple[str, ...] = ()
     """Directories that had to be made for it, outermost first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSource:
+    """The skills that can be exported, and what decides about them."""
+
+    places: Locations
+    project: Path
+    state_directory: Path
+    audit: AuditLog
+    index: Callable[[], SkillIndex]
+    """Every skill that is found, with the shadowed ones."""
+    visible: Callable[[], tuple[Skill, ...]]
+    """The skills that the default agent sees."""
+    skill: Callable[[str], Skill]
+    """Return the skill of an id or a name, or raise `UnknownSkillError`."""
+    is_enabled: Callable[[str], bool]
+    """Whether a person left the skill of an id switched on."""
+    obstacle: Callable[[Skill, SkillContent | None], str]
+    """Why the policy does not allow loading a skill without approval; empty when it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
