@@ -16,13 +16,9 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
-from skillhouse.floor import make_private
-from skillhouse.floor.digest import TREE_MAX_FILES
-from skillhouse.frontends.cli.exporting import exporter_of
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.client_config import ClientConfigs
-from skillhouse.runtime.export import (
+from skillhouse.clients import (
     Action,
+    ClientConfigs,
     ExportError,
     ExportRequest,
     ExportState,
@@ -30,9 +26,13 @@ from skillhouse.runtime.export import (
     Item,
     difference,
 )
-from skillhouse.runtime.export.copying import copy_tree
-from skillhouse.runtime.export.folders import resolved
-from skillhouse.runtime.export.install import FolderHandle
+from skillhouse.clients.exports.copying import copy_tree
+from skillhouse.clients.exports.folders import resolved
+from skillhouse.clients.exports.install import FolderHandle
+from skillhouse.floor import make_private
+from skillhouse.floor.digest import TREE_MAX_FILES
+from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 

@@ -263,7 +263,7 @@ import sys
 from pathlib import Path
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.frontends.cli.exporting import exporter_of
-from skillhouse.runtime.export import ExportRequest
+from skillhouse.clients import ExportRequest
 from tests.runtime.places import make_places
 
 with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line, shown
-from skillhouse.permission import Effect
-from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.export import (
+from skillhouse.clients import (
     Action,
     Exporter,
     ExportRequest,
@@ -22,6 +17,11 @@ from skillhouse.runtime.export import (
     Item,
     difference,
 )
+from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.permission import Effect
+from skillhouse.runtime import Skillhouse
 from skillhouse.skill import Skill, SkillContent
 
 EXAMPLES = """examples:

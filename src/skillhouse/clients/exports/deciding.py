@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.runtime.export.copying import found_digest
-from skillhouse.runtime.export.folders import Folder
-from skillhouse.runtime.export.values import Action, ExportError, ExportState, Item, Record
+from skillhouse.clients.exports.copying import found_digest
+from skillhouse.clients.exports.folders import Folder
+from skillhouse.clients.exports.values import Action, ExportError, ExportState, Item, Record
 from skillhouse.skill import Profile, Skill
 
 _LINKED_FROM = {"user": ("user", "explicit"), "project": ("project",)}

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.runtime.client_config.jsonc import NotEditableError
+from skillhouse.clients.registration.jsonc import NotEditableError
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.runtime.client_config import jsonc, toml_text
-from skillhouse.runtime.client_config.clients import ClientConfig
-from skillhouse.runtime.client_config.jsonc import NotEditableError
+from skillhouse.clients.registration import jsonc, toml_text
+from skillhouse.clients.registration.clients import ClientConfig
+from skillhouse.clients.registration.jsonc import NotEditableError
 
 
 def parsed(config: ClientConfig, text: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from skillhouse.clients.exports.values import Record
 from skillhouse.floor import DecodeError, StateError, decode, encode
-from skillhouse.runtime.export.values import Record
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 

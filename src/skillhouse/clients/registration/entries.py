@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from skillhouse.clients.registration.values import ServerEntry
 from skillhouse.floor import DecodeError, StateError, decode, encode
-from skillhouse.runtime.client_config.values import ServerEntry
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
-from skillhouse.runtime.export.copying import found_digest, link_digest, source_digest
-from skillhouse.runtime.export.deciding import decided, link_text, standing
-from skillhouse.runtime.export.folders import (
+from skillhouse.clients.exports.copying import found_digest, link_digest, source_digest
+from skillhouse.clients.exports.deciding import decided, link_text, standing
+from skillhouse.clients.exports.folders import (
     Folder,
     client_profile,
     client_profiles,
@@ -20,7 +19,7 @@ from skillhouse.runtime.export.folders import (
     resolved,
     roots_of,
 )
-from skillhouse.runtime.export.judging import (
+from skillhouse.clients.exports.judging import (
     Seen,
     hidden_notes,
     leaf_of,
@@ -28,7 +27,7 @@ from skillhouse.runtime.export.judging import (
     remarks,
     tried,
 )
-from skillhouse.runtime.export.values import (
+from skillhouse.clients.exports.values import (
     Action,
     ExportError,
     ExportRequest,
@@ -38,7 +37,8 @@ from skillhouse.runtime.export.values import (
     Item,
     Record,
 )
-from skillhouse.runtime.lens import Verdict
+from skillhouse.clients.simulation.values import Verdict
+from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
 from skillhouse.skill import Profile, Skill, load
 
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from skillhouse.clients.exports.copying import copy_tree, found_digest
+from skillhouse.clients.exports.folders import Folder
+from skillhouse.clients.exports.values import ExportError
 from skillhouse.floor import PathError, open_directory_beneath
-from skillhouse.runtime.export.copying import copy_tree, found_digest
-from skillhouse.runtime.export.folders import Folder
-from skillhouse.runtime.export.values import ExportError
 
 STAGING = ".skillhouse-"
 """Begins the name of a directory in which things are made ready, beside the folder: in the folder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from skillhouse.runtime.lens.suggestions import unread
-from skillhouse.runtime.lens.values import (
+from skillhouse.clients.simulation.suggestions import unread
+from skillhouse.clients.simulation.values import (
     Cut,
     Lens,
     LensProblem,
@@ -15,7 +15,7 @@ from skillhouse.runtime.lens.values import (
     NearMiss,
     Verdict,
 )
-from skillhouse.runtime.lens.words import CAUSES, MISSES, Cause
+from skillhouse.clients.simulation.words import CAUSES, MISSES, Cause
 
 _EFFECTS = {
     LensState.DROPPED: "dropped by",

@@ -9,15 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import SkillhouseError, make_private
-from skillhouse.floor.lock import lock
-from skillhouse.runtime.export.copying import found_digest, source_digest
-from skillhouse.runtime.export.deciding import standing
-from skillhouse.runtime.export.folders import client_profile, resolved
-from skillhouse.runtime.export.install import FolderHandle, remove_empty
-from skillhouse.runtime.export.planning import ExportPlan, Planner
-from skillhouse.runtime.export.record import Records
-from skillhouse.runtime.export.values import (
+from skillhouse.clients.exports.copying import found_digest, source_digest
+from skillhouse.clients.exports.deciding import standing
+from skillhouse.clients.exports.folders import client_profile, resolved
+from skillhouse.clients.exports.install import FolderHandle, remove_empty
+from skillhouse.clients.exports.planning import ExportPlan, Planner
+from skillhouse.clients.exports.record import Records
+from skillhouse.clients.exports.values import (
     Action,
     ExportError,
     ExportRequest,
@@ -27,6 +25,8 @@ from skillhouse.runtime.export.values import (
     Item,
     Record,
 )
+from skillhouse.floor import SkillhouseError, make_private
+from skillhouse.floor.lock import lock
 from skillhouse.skill import SKILL_FILE
 
 LOCK_FILE = "export.lock"

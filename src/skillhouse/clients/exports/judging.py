@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from skillhouse.clients.simulation.looking import compare
+from skillhouse.clients.simulation.values import Lens, LensSkill, LensState, Verdict
+from skillhouse.clients.simulation.words import CAUSES
 from skillhouse.discovery import default_roots
-from skillhouse.floor import PathError, read_beneath
-from skillhouse.runtime.config import Locations
-from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, LensState, Verdict, look
+from skillhouse.floor import Locations, PathError, read_beneath
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -63,7 +64,7 @@ def tried(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
                 continue
             (root / leaf).mkdir(parents=True)
             (root / leaf / SKILL_FILE).write_bytes(data)
-        lens = look(start=start, home=home, environment={}, profiles=[profile])
+        lens = compare(start=start, home=home, environment={}, profiles=[profile])
         by_place = {place: found for found in lens.skills for place in found.places}
         places = {leaf: str(root / leaf / SKILL_FILE) for leaf in skills}
         return {
@@ -117,7 +118,7 @@ class Seen:
 
     def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
         """Look, as the clients do when they are started in the project."""
-        self._lens: Lens = look(
+        self._lens: Lens = compare(
             start=project,
             home=places.home,
             environment=places.environment,

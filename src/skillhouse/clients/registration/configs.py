@@ -11,9 +11,8 @@ from typing import Any
 
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
-from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.client_config.clients import CLIENTS, ClientConfig
-from skillhouse.runtime.client_config.edit import (
+from skillhouse.clients.registration.clients import CLIENTS, ClientConfig
+from skillhouse.clients.registration.edit import (
     difference,
     parsed,
     snippet_of,
@@ -21,17 +20,17 @@ from skillhouse.runtime.client_config.edit import (
     with_values,
     without_entry,
 )
-from skillhouse.runtime.client_config.entries import Entries
-from skillhouse.runtime.client_config.file import ConfigFile, ConfigFileError
-from skillhouse.runtime.client_config.jsonc import NotEditableError
-from skillhouse.runtime.client_config.program import (
+from skillhouse.clients.registration.entries import Entries
+from skillhouse.clients.registration.file import ConfigFile, ConfigFileError
+from skillhouse.clients.registration.jsonc import NotEditableError
+from skillhouse.clients.registration.program import (
     are_plain,
     arguments_of,
     fault_of,
     own_program,
 )
-from skillhouse.runtime.client_config.values import Change, ServerEntry, Standing
-from skillhouse.runtime.config import Locations
+from skillhouse.clients.registration.values import Change, ServerEntry, Standing
+from skillhouse.floor import ConfigError, Locations, nearest
 
 SERVER_NAME = "skills"
 """What our server is called in a client, unless a person says otherwise (docs/guides/agents.md)."""

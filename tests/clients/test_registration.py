@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.audit import AuditLog, read_records
+from skillhouse.clients import CLIENTS, ClientConfigs, Standing
+from skillhouse.clients.registration import jsonc, toml_text
+from skillhouse.clients.registration.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
-from skillhouse.runtime.client_config import CLIENTS, ClientConfigs, Standing, jsonc, toml_text
-from skillhouse.runtime.client_config.jsonc import NotEditableError
 from tests.runtime.places import make_places
 
 ENTRY = {"command": "skillhouse", "args": ["mcp"]}

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.discovery import default_roots, discover, git_root
-from skillhouse.runtime.lens.client_view import ClientView, Reals
-from skillhouse.runtime.lens.misplaced import (
+from skillhouse.clients.simulation.client_view import ClientView, Reals
+from skillhouse.clients.simulation.misplaced import (
     MisplacedFiles,
     look_around,
     read_plainly,
     traits,
     unread_roots,
 )
-from skillhouse.runtime.lens.values import Lens, LensSkill
+from skillhouse.clients.simulation.values import Lens, LensSkill
+from skillhouse.discovery import default_roots, discover, git_root
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
 
-def look(
+def compare(
     *,
     start: Path,
     home: Path,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from skillhouse.runtime.config import Locations
+from skillhouse.floor import Locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import read_records
-from skillhouse.discovery import discover
-from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.frontends.cli.exporting import exporter_of
-from skillhouse.runtime import Locations, Skillhouse, configured
-from skillhouse.runtime.export import (
+from skillhouse.clients import (
     Action,
     ExportError,
     ExportRequest,
@@ -22,12 +18,16 @@ from skillhouse.runtime.export import (
     Form,
     Item,
     client_profile,
+    compare,
     difference,
 )
-from skillhouse.runtime.export.record import Records
-from skillhouse.runtime.export.values import Record
-from skillhouse.runtime.lens import LensState as Seen
-from skillhouse.runtime.lens import look
+from skillhouse.clients import LensState as Seen
+from skillhouse.clients.exports.record import Records
+from skillhouse.clients.exports.values import Record
+from skillhouse.discovery import discover
+from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
+from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
 # Left out of the fast part: it starts processes or tries very much.
@@ -114,7 +114,7 @@ def test_one_copy_serves_the_clients_that_share_a_folder(place: Place, tmp_path:
 def test_every_client_lists_what_was_exported_to_it(place: Place) -> None:
     place.export("notes")
     profiles = [client_profile(name, place.places) for name in FOUR]
-    lens = look(start=place.project, home=place.home, environment={}, profiles=profiles)
+    lens = compare(start=place.project, home=place.home, environment={}, profiles=profiles)
     for number, name in enumerate(FOUR):
         states = [found.verdicts[number].state for found in lens.skills if found.name == "notes"]
         assert Seen.SEEN in states, name

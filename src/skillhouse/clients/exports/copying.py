@@ -7,9 +7,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse.clients.exports.values import ExportError
 from skillhouse.floor import TreeError, is_utf8, tree_digest
 from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
-from skillhouse.runtime.export.values import ExportError
 
 DIRECTORIES_MAX = TREE_MAX_FILES
 """Directories of one skill: none needs more of them than it may have files."""

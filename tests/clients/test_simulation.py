@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.runtime.lens import Cut, Lens, LensProblem, LensState, look, problems
-from skillhouse.runtime.lens.budget import ListedSkill, fit
+from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
+from skillhouse.clients.simulation.budget import ListedSkill, fit
 from skillhouse.skill import CatalogRule, Profile, load_profile
 from tests.runtime.places import write_skill
 
@@ -27,7 +27,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def see(base: Path, *names: str | Profile, start: str = "project", **options: Any) -> Lens:
-    return look(
+    return compare(
         start=base / start,
         home=base / "home",
         environment={},
@@ -86,7 +86,7 @@ def test_a_linked_root_is_one_root(base: Path) -> None:
 def test_a_home_behind_a_link_is_still_called_by_its_tilde(base: Path) -> None:
     write_skill(base / "home/.agents/skills/pdf")
     (base / "alias").symlink_to("home")
-    lens = look(
+    lens = compare(
         start=base / "project",
         home=base / "alias",
         environment={},

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from skillhouse.clients.simulation.budget import ListedSkill, fit
+from skillhouse.clients.simulation.values import Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
-from skillhouse.runtime.lens.budget import ListedSkill, fit
-from skillhouse.runtime.lens.values import Cut, LensClient, LensState, Verdict
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill, SkillIndex, parse
 
 NAME_MAX = 64
