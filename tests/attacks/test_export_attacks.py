@@ -26,7 +26,7 @@ from skillhouse.clients import (
     Item,
     difference,
 )
-from skillhouse.clients.exports.copying import copy_tree
+from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.clients.exports.folders import resolved
 from skillhouse.clients.exports.install import FolderHandle
 from skillhouse.floor import make_private

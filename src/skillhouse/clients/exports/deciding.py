@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from skillhouse.clients.exports.copying import found_digest
+from skillhouse.clients.exports.trees import found_digest
 from skillhouse.clients.exports.folders import Folder
-from skillhouse.clients.exports.values import Action, ExportError, ExportState, Item, Record
+from skillhouse.clients.exports.export_state import Action, ExportError, ExportState, Item, Record
 from skillhouse.skill import Profile, Skill
 
 _LINKED_FROM = {"user": ("user", "explicit"), "project": ("project",)}

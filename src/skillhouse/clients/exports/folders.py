@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.clients.exports.values import ExportError, Where
+from skillhouse.clients.exports.export_state import ExportError, Where
 from skillhouse.discovery import Root, default_roots
 from skillhouse.floor import ConfigError, Locations, is_utf8, nearest
 from skillhouse.skill import Profile, load_profile, profile_names

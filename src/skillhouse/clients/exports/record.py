@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skillhouse.clients.exports.values import Record
+from skillhouse.clients.exports.export_state import Record
 from skillhouse.floor import DecodeError, StateError, decode, encode
 from skillhouse.store import STATE, STATE_FILE, pooled
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from skillhouse.clients.simulation.values import Budget, Cut
+from skillhouse.clients.simulation.verdicts import Budget, Cut
 from skillhouse.skill import CatalogRule
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.clients.simulation.budget import ListedSkill, fit
-from skillhouse.clients.simulation.values import Cut, LensClient, LensState, Verdict
+from skillhouse.clients.simulation.verdicts import Cut, LensClient, LensState, Verdict
 from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill, SkillIndex, parse

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from skillhouse.clients.simulation.suggestions import unread
-from skillhouse.clients.simulation.values import (
+from skillhouse.clients.simulation.verdicts import (
     Cut,
     Lens,
     LensProblem,
@@ -15,7 +15,7 @@ from skillhouse.clients.simulation.values import (
     NearMiss,
     Verdict,
 )
-from skillhouse.clients.simulation.words import CAUSES, MISSES, Cause
+from skillhouse.clients.simulation.causes import CAUSES, MISSES, Cause
 
 _EFFECTS = {
     LensState.DROPPED: "dropped by",

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from skillhouse.clients.simulation.values import NearMiss
+from skillhouse.clients.simulation.verdicts import NearMiss
 from skillhouse.skill import SKILL_FILE
 
 DEPTH_MAX = 12

@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from skillhouse.clients.simulation.values import Lens, LensProblem, LensSkill, LensState
+from skillhouse.clients.simulation.verdicts import Lens, LensProblem, LensSkill, LensState
 
 _SHARED = ".agents/skills"
 """What is chosen where several directories serve the same number of clients (client guide)."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.clients.exports.copying import found_digest, link_digest, source_digest
+from skillhouse.clients.exports.trees import found_digest, link_digest, source_digest
 from skillhouse.clients.exports.deciding import decided, link_text, standing
 from skillhouse.clients.exports.folders import (
     Folder,
@@ -19,7 +19,7 @@ from skillhouse.clients.exports.folders import (
     resolved,
     roots_of,
 )
-from skillhouse.clients.exports.judging import (
+from skillhouse.clients.exports.trial import (
     Seen,
     hidden_notes,
     leaf_of,
@@ -27,7 +27,7 @@ from skillhouse.clients.exports.judging import (
     remarks,
     tried,
 )
-from skillhouse.clients.exports.values import (
+from skillhouse.clients.exports.export_state import (
     Action,
     ExportError,
     ExportRequest,
@@ -37,7 +37,7 @@ from skillhouse.clients.exports.values import (
     Item,
     Record,
 )
-from skillhouse.clients.simulation.values import Verdict
+from skillhouse.clients.simulation.verdicts import Verdict
 from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
 from skillhouse.skill import Profile, Skill, load
 

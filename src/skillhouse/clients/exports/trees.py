@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.clients.exports.values import ExportError
+from skillhouse.clients.exports.export_state import ExportError
 from skillhouse.floor import TreeError, is_utf8, tree_digest
 from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 

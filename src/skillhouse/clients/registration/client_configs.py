@@ -21,7 +21,7 @@ from skillhouse.clients.registration.edit import (
     without_entry,
 )
 from skillhouse.clients.registration.entries import Entries
-from skillhouse.clients.registration.file import ConfigFile, ConfigFileError
+from skillhouse.clients.registration.config_file import ConfigFile, ConfigFileError
 from skillhouse.clients.registration.jsonc import NotEditableError
 from skillhouse.clients.registration.program import (
     are_plain,

@@ -17,7 +17,7 @@ from skillhouse.clients.simulation.misplaced import (
     traits,
     unread_roots,
 )
-from skillhouse.clients.simulation.values import Lens, LensSkill
+from skillhouse.clients.simulation.verdicts import Lens, LensSkill
 from skillhouse.discovery import default_roots, discover, git_root
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
 
