@@ -26,9 +26,9 @@ from skillhouse.clients import (
     Item,
     difference,
 )
-from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.clients.exports.folders import resolved
 from skillhouse.clients.exports.install import FolderHandle
+from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.floor import make_private
 from skillhouse.floor.digest import TREE_MAX_FILES
 from skillhouse.frontends.cli.exporting import exporter_of

@@ -22,8 +22,7 @@ from skillhouse.clients import (
     difference,
 )
 from skillhouse.clients import LensState as Seen
-from skillhouse.clients.exports.record import Records
-from skillhouse.clients.exports.export_state import Record
+from skillhouse.clients.exports.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
 from skillhouse.frontends.cli.exporting import exporter_of

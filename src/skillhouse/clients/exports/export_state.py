@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from skillhouse.audit import AuditLog
-from skillhouse.floor import Locations, SkillhouseError
+from skillhouse.floor import DecodeError, Locations, SkillhouseError, StateError, decode, encode
 from skillhouse.skill import Skill, SkillContent, SkillIndex
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 
 class ExportError(SkillhouseError):
@@ -154,3 +155,46 @@ class Item:
             ExportState.IN_SYNC,
             ExportState.ALREADY_THERE,
         )
+
+
+class Records:
+    """The manifest of all exports of a user."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def all(self) -> tuple[Record, ...]:
+        """Return every record, by target.
+
+        Raises:
+            StateError: the state cannot be read.
+        """
+        if not self._path.exists():
+            return ()
+        with pooled(self._path, STATE) as store:
+            rows = store.rows("SELECT record FROM export ORDER BY target")
+        return tuple(self._decoded(record) for (record,) in rows)
+
+    def get(self, target: str) -> Record | None:
+        """Return the record of a target, if we wrote it."""
+        return next((found for found in self.all() if found.target == target), None)
+
+    def put(self, record: Record) -> None:
+        """Keep a record in the place of what was kept of its target."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "INSERT INTO export VALUES (?, ?) "
+                "ON CONFLICT (target) DO UPDATE SET record = excluded.record",
+                (record.target, encode(record)),
+            )
+
+    def forget(self, target: str) -> None:
+        """Drop what is kept of a target."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM export WHERE target = ?", (target,))
+
+    def _decoded(self, data: bytes) -> Record:
+        try:
+            return decode(data, Record)
+        except DecodeError as error:
+            raise StateError(f"a record of an export cannot be read: {error}", self._path) from None

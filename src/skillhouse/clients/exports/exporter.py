@@ -9,12 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.changes import recorded
-from skillhouse.clients.exports.trees import found_digest, source_digest
-from skillhouse.clients.exports.deciding import standing
-from skillhouse.clients.exports.folders import client_profile, resolved
-from skillhouse.clients.exports.install import FolderHandle, remove_empty
-from skillhouse.clients.exports.export_plan import ExportPlan, Planner
-from skillhouse.clients.exports.record import Records
+from skillhouse.clients.exports.export_plan import ExportPlan, Planner, standing
 from skillhouse.clients.exports.export_state import (
     Action,
     ExportError,
@@ -24,7 +19,11 @@ from skillhouse.clients.exports.export_state import (
     Form,
     Item,
     Record,
+    Records,
 )
+from skillhouse.clients.exports.folders import client_profile, resolved
+from skillhouse.clients.exports.install import FolderHandle, remove_empty
+from skillhouse.clients.exports.trees import found_digest, source_digest
 from skillhouse.floor import SkillhouseError, make_private
 from skillhouse.floor.lock import lock
 from skillhouse.skill import SKILL_FILE

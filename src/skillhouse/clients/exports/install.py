@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from skillhouse.clients.exports.trees import copy_tree, found_digest
-from skillhouse.clients.exports.folders import Folder
 from skillhouse.clients.exports.export_state import ExportError
+from skillhouse.clients.exports.folders import Folder
+from skillhouse.clients.exports.trees import copy_tree, found_digest
 from skillhouse.floor import PathError, open_directory_beneath
 
 STAGING = ".skillhouse-"

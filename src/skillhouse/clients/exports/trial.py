@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from skillhouse.clients.simulation.causes import CAUSES
 from skillhouse.clients.simulation.comparison import compare
 from skillhouse.clients.simulation.verdicts import Lens, LensSkill, LensState, Verdict
-from skillhouse.clients.simulation.causes import CAUSES
 from skillhouse.discovery import default_roots
 from skillhouse.floor import Locations, PathError, read_beneath
 from skillhouse.skill import (

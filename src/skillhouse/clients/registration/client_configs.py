@@ -11,8 +11,9 @@ from typing import Any
 
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
-from skillhouse.clients.registration.clients import CLIENTS, ClientConfig
-from skillhouse.clients.registration.edit import (
+from skillhouse.clients.registration.clients import (
+    CLIENTS,
+    ClientConfig,
     difference,
     parsed,
     snippet_of,
@@ -20,8 +21,8 @@ from skillhouse.clients.registration.edit import (
     with_values,
     without_entry,
 )
-from skillhouse.clients.registration.entries import Entries
 from skillhouse.clients.registration.config_file import ConfigFile, ConfigFileError
+from skillhouse.clients.registration.entries import Change, Entries, ServerEntry, Standing
 from skillhouse.clients.registration.jsonc import NotEditableError
 from skillhouse.clients.registration.program import (
     are_plain,
@@ -29,7 +30,6 @@ from skillhouse.clients.registration.program import (
     fault_of,
     own_program,
 )
-from skillhouse.clients.registration.values import Change, ServerEntry, Standing
 from skillhouse.floor import ConfigError, Locations, nearest
 
 SERVER_NAME = "skills"
