@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval import FIELDS, Document, Hit, SearchError, SearchIndex
-from skillhouse.retrieval.indexing import BODY_CHARS_MAX
+from skillhouse.retrieval.documents import BODY_CHARS_MAX
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, tokens
 from tests.retrieval.fts import WordTable

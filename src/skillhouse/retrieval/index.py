@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import SkillError, encode
-from skillhouse.retrieval.indexing import Keyed
-from skillhouse.retrieval.kept import forget, in_memory, kept_segments
-from skillhouse.retrieval.ranking import Part, Ranking
+from skillhouse.retrieval.documents import Keyed
+from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
+from skillhouse.retrieval.segment_store import forget, in_memory, kept_segments
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
 from skillhouse.skill import ParsePolicy, Skill, SkillIndex, load_body

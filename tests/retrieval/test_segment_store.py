@@ -1,4 +1,4 @@
-"""Tests of retrieval/kept.py and the segments below it, by the searches that use them."""
+"""Tests of retrieval/segment_store.py and the segments below it, by the searches that use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.retrieval import Hit, SearchIndex
 from skillhouse.retrieval import kept as kept_files
-from skillhouse.retrieval.indexing import Keyed, add_documents
+from skillhouse.retrieval.documents import Keyed, add_documents
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
 from skillhouse.skill import Skill, SkillIndex, load
 

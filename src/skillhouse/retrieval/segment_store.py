@@ -22,7 +22,7 @@ from pathlib import Path
 
 from skillhouse.floor import encode, make_private
 from skillhouse.floor.lock import lock
-from skillhouse.retrieval.indexing import BODY_CHARS_MAX, Keyed, add_documents
+from skillhouse.retrieval.documents import BODY_CHARS_MAX, Keyed, add_documents
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
 
 READING = 1

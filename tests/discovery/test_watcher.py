@@ -1,4 +1,4 @@
-"""Tests of discovery/watching.py."""
+"""Tests of discovery/watcher.py."""
 
 from __future__ import annotations
 
