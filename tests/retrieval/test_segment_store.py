@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
-from skillhouse.retrieval import Hit, SearchIndex
-from skillhouse.retrieval import kept as kept_files
+from skillhouse.retrieval import Hit, SearchIndex, segment_store
 from skillhouse.retrieval.documents import Keyed, add_documents
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
 from skillhouse.skill import Skill, SkillIndex, load
@@ -108,8 +107,8 @@ def test_what_is_kept_and_updated_is_as_an_index_made_anew(steps, hidden, small)
         with pytest.MonkeyPatch.context() as patched:
             if small:
                 # So that both segments, and their union, come about.
-                patched.setattr(kept_files, "CHANGES_LEAST", 1)
-                patched.setattr(kept_files, "OTHERS_LEAST", 1)
+                patched.setattr(segment_store, "CHANGES_LEAST", 1)
+                patched.setattr(segment_store, "OTHERS_LEAST", 1)
             for step, name, description, body in steps:
                 file = root / name / "SKILL.md"
                 if step == "write":
@@ -192,9 +191,9 @@ def test_roots_share_nothing_and_each_is_kept_once(root, tmp_path):
 
 
 def test_what_others_wanted_stays_until_it_is_too_much(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept_files, "CHANGES_LEAST", 0)
-    monkeypatch.setattr(kept_files, "CHANGES_SHARE", 1_000)
-    monkeypatch.setattr(kept_files, "OTHERS_LEAST", 1)
+    monkeypatch.setattr(segment_store, "CHANGES_LEAST", 0)
+    monkeypatch.setattr(segment_store, "CHANGES_SHARE", 1_000)
+    monkeypatch.setattr(segment_store, "OTHERS_LEAST", 1)
     cache = tmp_path / "cache"
     index = found(root)
     parts = [SkillIndex(index.skills[at:end]) for at, end in itertools.pairwise((0, 10, 20, 40))]
@@ -248,7 +247,7 @@ def test_an_update_that_fails_half_way_leaves_nothing_behind(root, tmp_path):
 def test_what_a_writer_that_died_left_and_roots_of_long_ago_are_removed(
     root, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(kept_files, "ROOTS_KEPT", 2)
+    monkeypatch.setattr(segment_store, "ROOTS_KEPT", 2)
     cache = tmp_path / "cache"
     Opened(found(root), cache)
     for path in files_of(cache):

@@ -1,4 +1,4 @@
-"""Tests of retrieval/searching.py."""
+"""Tests of `search` in retrieval/index.py."""
 
 from __future__ import annotations
 
