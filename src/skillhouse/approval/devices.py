@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.grants import OWNER, STATE_FILE, file_stamp
+from skillhouse.approval.grants import OWNER, file_stamp
 from skillhouse.approval.record import Approval
 from skillhouse.approval.request import Answer, ApprovalError
 from skillhouse.approval.signing import (
@@ -25,7 +25,7 @@ from skillhouse.approval.signing import (
 )
 from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 BODY_MAX = 16_384
 """Bytes of an answer."""

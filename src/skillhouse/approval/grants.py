@@ -14,9 +14,7 @@ from typing import ClassVar
 
 from skillhouse.approval.settings import CLOCK_BACK_SECONDS
 from skillhouse.floor import ONE_TIME
-from skillhouse.store import STATE, pooled
-
-STATE_FILE = "state.sqlite3"
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 OWNER = "local"
 """The user to whom the state directory belongs: who can read it could change it as well."""

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.approval.grants import STATE_FILE, Grant, file_stamp, insert_grants
+from skillhouse.approval.grants import Grant, file_stamp, insert_grants
 from skillhouse.approval.record import Approval, ApprovalState
 from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, Reply
 from skillhouse.approval.settings import (
@@ -23,7 +23,7 @@ from skillhouse.approval.settings import (
     ApprovalSettings,
 )
 from skillhouse.floor import shaped
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 _COLUMNS = (
     "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms, "

@@ -17,6 +17,7 @@ from skillhouse.floor.errors import (
     WireNameError,
 )
 from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES
+from skillhouse.floor.locations import Locations
 from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.ownership import (
     Looks,
@@ -65,6 +66,7 @@ __all__ = [
     "DecodeError",
     "Diagnostic",
     "Digest",
+    "Locations",
     "Looks",
     "MissingExtraError",
     "Moment",

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.skill import Skill
-from skillhouse.store import STATE, pooled
-
-STATE_FILE = "state.sqlite3"
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 _PROJECT = ""
 """The directory of the row that says that the project itself is trusted."""

@@ -4,7 +4,7 @@ from skillhouse.signer.building import build_transaction, raw_bytes
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, KeyKind, Limit, Terms, Vault, limit_text, terms_from
 from skillhouse.signer.keystore import KEYSTORE_FILE, read_vault
-from skillhouse.signer.lifecycle import STATE_FILE, KeyEvent, SessionKey, SessionKeys
+from skillhouse.signer.lifecycle import KeyEvent, SessionKey, SessionKeys
 from skillhouse.signer.process import PasswordSource, SignerProcess
 from skillhouse.signer.request import (
     Signature,
@@ -24,6 +24,7 @@ from skillhouse.signer.spending import (
     movement_of,
 )
 from skillhouse.signer.transaction import Transaction, decode_transaction
+from skillhouse.store import STATE_FILE
 
 __all__ = [
     "COINS",

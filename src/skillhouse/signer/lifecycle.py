@@ -11,8 +11,6 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
 from skillhouse.store import STATE, pooled
 
-STATE_FILE = "state.sqlite3"
-"""The state database, in the directory of the state."""
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
 
 

@@ -22,6 +22,9 @@ class Schema:
     """Whether the file may be thrown away and made again when it is corrupt, foreign or newer."""
 
 
+STATE_FILE = "state.sqlite3"
+"""Name of the state database in the state directory."""
+
 STATE = Schema(
     name="state",
     mark=0x736B6853,  # "skhS"

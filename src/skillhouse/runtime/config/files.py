@@ -18,6 +18,7 @@ from skillhouse.floor import (
     ConfigError,
     DecodeError,
     Diagnostic,
+    Locations,
     Severity,
     file_problem,
     nearest,
@@ -44,7 +45,7 @@ from skillhouse.runtime.config.network import (
 )
 from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
-from skillhouse.runtime.config.values import Config, Locations, Settings
+from skillhouse.runtime.config.values import Config, Settings
 from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 

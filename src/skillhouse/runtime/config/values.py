@@ -1,15 +1,13 @@
-"""The values that a house is built from, and where its process stands."""
+"""The values of a configuration."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from skillhouse.approval import OWNER, ApprovalSettings
-from skillhouse.floor import Diagnostic
+from skillhouse.floor import Diagnostic, Locations
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
@@ -19,52 +17,6 @@ from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SignerSettings
 from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
-
-MANAGED_FILE = Path("/etc/skillhouse/config.toml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Locations:
-    """Where this process stands: everything that is not configuration."""
-
-    start: Path
-    """Where the agent works."""
-    home: Path
-    environment: Mapping[str, str]
-    managed_file: Path = MANAGED_FILE
-
-    @classmethod
-    def here(cls) -> Self:
-        """Return the places of this process."""
-        return cls(start=Path.cwd(), home=Path.home(), environment=os.environ)
-
-    @property
-    def user_file(self) -> Path:
-        """The user's configuration."""
-        return self.home / ".config/skillhouse/config.toml"
-
-    @property
-    def policy_file(self) -> Path:
-        """The user's tier policy, as published; without one, calls have no tiers."""
-        return self.user_file.parent / "policy.yml"
-
-    @property
-    def profiles(self) -> Path:
-        """The user's own profiles, one file each."""
-        return self.user_file.parent / "profiles"
-
-    def cache(self) -> Path:
-        """Return where what can be rebuilt is kept (XDG base directories)."""
-        return self._base("XDG_CACHE_HOME", ".cache")
-
-    def state(self) -> Path:
-        """Return where what must not be lost is kept (XDG base directories)."""
-        return self._base("XDG_STATE_HOME", ".local/state")
-
-    def _base(self, variable: str, otherwise: str) -> Path:
-        # The specification has relative paths ignored; one would be a folder of the project.
-        base = Path(self.environment.get(variable, ""))
-        return (base if base.is_absolute() else self.home / otherwise) / "skillhouse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
