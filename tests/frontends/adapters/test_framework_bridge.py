@@ -18,7 +18,7 @@ from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
+from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolResult
 from skillhouse.tools.call import object_schema
 
 WRITE = {"path": "poem.txt", "content": "Rain.\n"}
@@ -285,6 +285,8 @@ class SigningHouse(Skillhouse):
             audit=self.audit_log,
             workspace_root=self.policy.place,
         )
-        who = (caller["agent"], caller["user"], caller["channel"])
-        session = self.sessions.get(*who, self.visible)
-        return await gate.call(ToolCall(name=name, arguments=arguments, **caller), session)
+        call = caller.pop("caller").tool_call(name, arguments, **caller)
+        session = self.services.sessions.get(
+            call.agent, call.user, call.channel, self.view().visible
+        )
+        return await gate.call(call, session)

@@ -76,7 +76,7 @@ class Planner:
         named = {profile.name: profile for profile in found}
         profiles = [named[name] for name in sorted(named)]
         skills = self._chosen(request)
-        seen = Seen(self._places, self._house.project, profiles)
+        seen = Seen(self._places, self._house.services.project, profiles)
         verdicts = {profile.name: tried(_by_leaf(skills), profile) for profile in profiles}
         taken: dict[str, str] = {}
         for skill in skills:
@@ -121,9 +121,11 @@ class Planner:
     def _chosen(self, request: ExportRequest) -> list[Skill]:
         """Return the skills that are asked for; instead of our own copies what they came from."""
         if request.everything:
-            found = [skill for skill in self._house.visible.skills if skill.scope != "builtin"]
+            found = [
+                skill for skill in self._house.view().visible.skills if skill.scope != "builtin"
+            ]
         else:
-            found = [self._house.skill(reference) for reference in request.references]
+            found = [self._house.index.get(reference) for reference in request.references]
         chosen = dict.fromkeys(one for skill in found if (one := self._original(skill)) is not None)
         return list(chosen)
 
@@ -150,7 +152,7 @@ class Planner:
             return f"`{other}` has the same name; export one of the two"
         if not is_utf8(os.path.realpath(skill.directory)):
             return "the path of its directory is not UTF-8"
-        if not self._house.settings.is_enabled(skill.id):
+        if not self._house.snapshot.settings.is_enabled(skill.id):
             return f"it is disabled; `skillhouse enable {skill.id}`"
         try:
             content = load(skill)
@@ -208,7 +210,7 @@ class Planner:
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
     def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
-        found = roots_of(profile, self._places, self._house.project, request.where)
+        found = roots_of(profile, self._places, self._house.services.project, request.where)
         return [str(root.path) for root in found]
 
     def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
@@ -217,7 +219,7 @@ class Planner:
             profile,
             self._clients,
             self._places,
-            self._house.project,
+            self._house.services.project,
             where=request.where,
             own=request.own,
         )
