@@ -277,7 +277,7 @@ class SigningHouse(Skillhouse):
 
     ran = 0
 
-    async def call(self, name: str, arguments: Mapping[str, Any], **caller: Any) -> ToolResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], **options: Any) -> ToolResult:
         gate = Gate(
             [Transfer(self)],
             decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
@@ -285,7 +285,8 @@ class SigningHouse(Skillhouse):
             audit=self.audit_log,
             workspace_root=self.policy.place,
         )
-        call = caller.pop("caller").tool_call(name, arguments, **caller)
+        approval_id = options["approval_id"]
+        call = options["caller"].tool_call(name, arguments, approval_id=approval_id)
         session = self.services.sessions.get(
             call.agent, call.user, call.channel, self.view().visible
         )
