@@ -1,4 +1,4 @@
-"""Tests of runtime/code/loading.py: how many skills are loaded at once, and in what order said."""
+"""Tests of runtime/code_reload.py: how many skills are loaded at once, and in what order said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.cells import CellSpec
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code.loading import LOADS_MAX, Loaded, at_once, load_code, reload_code
+from skillhouse.runtime.code_reload import LOADS_MAX, Loaded, at_once, load_code, reload_code
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import SkillCodeTool
 from tests.runtime.coded import coded_house, played, write_code

@@ -1,4 +1,4 @@
-"""Tests of runtime/snapshot.py, and of how a house swaps one look for another."""
+"""Tests of runtime/house_snapshot.py, and of how a house swaps one look for another."""
 
 from __future__ import annotations
 

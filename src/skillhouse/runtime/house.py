@@ -18,6 +18,7 @@ from skillhouse.runtime.caller import Caller, CallerFields
 from skillhouse.runtime.config import Config, Locations
 from skillhouse.runtime.config.resolve import configured, overridden
 from skillhouse.runtime.conversation import Conversation
+from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot, watch
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import load_for_person
 from skillhouse.runtime.menu import Invocable
@@ -25,7 +26,6 @@ from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.services import Services
-from skillhouse.runtime.snapshot import Difference, HouseSnapshot, watch
 from skillhouse.runtime.trust import ProjectTrust
 from skillhouse.skill import SkillContent, SkillIndex
 

@@ -15,7 +15,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
+from skillhouse.runtime.code_reload import Loaded, Reloaded, reload_code
 
 EXAMPLES = """examples:
   skillhouse reload
