@@ -281,7 +281,7 @@ def test_removal_does_not_follow_a_folder_that_moved(place: Place) -> None:
 def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
     """What a pull brings would be read everywhere, without the look that trust asks for."""
     write_skill(place.project / ".skillhouse/skills/deploy")
-    place.house.trusting.trust()
+    place.house.project_trust.trust()
     item = place.export("deploy", form=Form.LINK)
     assert (item.state, "not linked" in item.reason) == (ExportState.REFUSED, True)
 

@@ -35,8 +35,8 @@ def house_in(base: Path, *rules: Any, **more: Any) -> Skillhouse:
     return house_under(base, "default", *rules, roots=[base / "skills"], **more)
 
 
-def load(house: Skillhouse, name: str, call_id: str, **who: str) -> ToolResult:
-    return house.call_sync("skill", {"name": name}, call_id=call_id, **who)
+def load(house: Skillhouse, name: str, call_id: str, session_id: str = "") -> ToolResult:
+    return house.call_sync("skill", {"name": name}, call_id=call_id, session_id=session_id)
 
 
 def again(house: Skillhouse, *call_ids: str, **bounds: int) -> Attachment:

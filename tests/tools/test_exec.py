@@ -132,7 +132,7 @@ def test_only_declared_variables_are_given(tmp_path: Path) -> None:
 
 def test_the_log_says_what_held_the_command(house: Skillhouse) -> None:
     house.call_sync("exec", {"command": "false"})
-    level = anyio.run(house.cells.status).level
+    level = anyio.run(house.services.sandbox.status).level
     assert newest_detail(house) == {
         "exit_code": 1,
         "limit": "",

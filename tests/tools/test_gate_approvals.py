@@ -210,7 +210,7 @@ def caller_of(house: Skillhouse, tool: Transfer) -> Callable[..., ToolResult]:
         agent="default",
         user="local",
         channel="library",
-        visible=house.visible,
+        visible=house.view().visible,
         skill_need=house.policy.skill_need,
     )
 
@@ -279,7 +279,7 @@ def test_a_question_about_a_skill_has_the_published_title_pattern_and_ids(tmp_pa
     ask = Rule(effect=Effect.ASK, action="skill", pattern="pdf")
     with unattended(tmp_path, ask, profile="claude-desktop") as house:
         ids: dict[str, Any] = {"session_id": "s1", "message_id": "m2", "call_id": "c3"}
-        (skill,) = [skill for skill in house.visible.skills if skill.name == "pdf"]
+        (skill,) = [skill for skill in house.view().visible.skills if skill.name == "pdf"]
         asked = house.call_sync("skill", {"skill": skill.id}, **ids)
         assert asked.status == "pending"
         request = house.approvals.get(asked.approval_id or "").request

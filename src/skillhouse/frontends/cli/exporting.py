@@ -103,7 +103,7 @@ def exporter_of(house: Skillhouse) -> Exporter:
     """Return the exporter of this installation's skills."""
 
     def is_enabled(skill_id: str) -> bool:
-        return house.settings.is_enabled(skill_id)
+        return house.snapshot.settings.is_enabled(skill_id)
 
     def obstacle(skill: Skill, content: SkillContent | None) -> str:
         explanation = house.policy.explain_skill(skill, content=content)
@@ -112,12 +112,12 @@ def exporter_of(house: Skillhouse) -> Exporter:
     return Exporter(
         ExportSource(
             places=house.config.places,
-            project=house.project,
+            project=house.services.project,
             state_directory=house.config.state_directory,
             audit=house.audit_log,
             index=lambda: house.index,
-            visible=lambda: house.visible.skills,
-            skill=house.skill,
+            visible=lambda: house.view().visible.skills,
+            skill=lambda reference: house.index.get(reference),
             is_enabled=is_enabled,
             obstacle=obstacle,
         )

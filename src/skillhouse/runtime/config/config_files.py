@@ -33,6 +33,7 @@ from skillhouse.runtime.config.checks import (
     refuse_unknown_rule_keys,
     try_examples,
 )
+from skillhouse.runtime.config.config_values import Config, Settings
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
 from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import (
@@ -45,7 +46,6 @@ from skillhouse.runtime.config.network import (
 )
 from skillhouse.runtime.config.protection import ProtectionSettings
 from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
-from skillhouse.runtime.config.values import Config, Settings
 from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 

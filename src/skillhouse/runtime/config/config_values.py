@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,3 +134,7 @@ class Config:
     """Where the log's signed checkpoints are kept; None is beside the log."""
     problems: tuple[Diagnostic, ...] = ()
     """What is wrong with the project's file, which costs what that file sets."""
+
+    def at(self, start: Path) -> Config:
+        """Return the same configuration for another working directory."""
+        return dataclasses.replace(self, places=dataclasses.replace(self.places, start=start))

@@ -1,4 +1,4 @@
-"""Tests of runtime/code/loading.py: how many skills are loaded at once, and in what order said."""
+"""Tests of runtime/code_reload.py: how many skills are loaded at once, and in what order said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.cells import CellSpec
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code.loading import LOADS_MAX, Loaded, at_once, load_code, reload_code
+from skillhouse.runtime.code_reload import LOADS_MAX, Loaded, at_once, load_code, reload_code
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import SkillCodeTool
 from tests.runtime.coded import coded_house, played, write_code
@@ -56,13 +56,13 @@ def loading(house: Skillhouse, monkeypatch: pytest.MonkeyPatch, load: Load) -> L
     async def runner(digest: str) -> Loads:
         return loads
 
-    monkeypatch.setattr(house.skill_code, "runner", runner)
+    monkeypatch.setattr(house.services.skill_code, "runner", runner)
     return loads
 
 
 async def loaded(house: Skillhouse) -> tuple[Loaded, ...]:
     tools = [tool for tool in house.tools() if isinstance(tool, SkillCodeTool)]
-    return await load_code(tools, house.skill_code, agent="default")
+    return await load_code(tools, house.services.skill_code, agent="default")
 
 
 @pytest.mark.req("S002-52")
@@ -137,7 +137,7 @@ def test_a_reload_that_is_cancelled_remembers_nothing(
             await reload_code(house, agent="default")
         assert scope.cancelled_caught
         assert (loads.running, SKILLS[0] in loads.ended) == (set(), True)
-        known = house.skill_code.reloads.lacking()
+        known = house.services.skill_code.reloads.lacking()
         assert not any(known(one.skill.directory) for one in tools)
 
     tools = [tool for tool in house.tools() if isinstance(tool, SkillCodeTool)]

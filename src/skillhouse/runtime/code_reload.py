@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -16,11 +15,9 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code.reloads import Lacking
 from skillhouse.runtime.code.skill_code import SkillCode
+from skillhouse.runtime.house import Skillhouse
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
-
-if TYPE_CHECKING:
-    from skillhouse.runtime.house import Skillhouse
 
 LOADS_PER_PROCESSOR = 2
 """Loads at one time: half of one is waiting, for a cell to start and to end."""
@@ -71,14 +68,14 @@ async def reload_code(
         SandboxError: "stopped", before or meanwhile.
         OSError: nobody can be told, because the state directory cannot be written.
     """
-    code = house.skill_code
+    code = house.services.skill_code
     if code.is_enabled:
         await in_thread(code.reloads.tell_all)
     house.refresh()
     await code.reload()
     tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
     loaded: tuple[Loaded, ...] = ()
-    with house.safeguards.tier_gate.running() as running:
+    with house.services.enforcement.tier_gate.running() as running:
         if not running.stopped():
             loaded = await load_code(tools, code, agent=agent, progress=progress)
     if running.is_ended:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skillhouse import discovery
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.floor import SkillhouseError
 from skillhouse.floor.once import once
 from skillhouse.runtime.agent_search import Signature
 from skillhouse.runtime.agent_view import AgentView
@@ -19,7 +23,9 @@ from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import with_remotes
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.runtime.touched_files import TouchedFiles
-from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings
+from skillhouse.skill import Skill, SkillIndex, invocation_findings
+
+logger = logging.getLogger(__name__)
 
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
@@ -40,7 +46,6 @@ class HouseSnapshot:
     def __init__(
         self,
         config: Config,
-        profile: Profile,
         policy: Policy,
         settings: SettingsStore,
         is_trusted: Callable[[], bool],
@@ -53,7 +58,6 @@ class HouseSnapshot:
 
         Args:
             config: Where to look.
-            profile: How.
             policy: Who may see what.
             settings: What is switched off.
             is_trusted: Whether the project's skills may be read.
@@ -64,7 +68,7 @@ class HouseSnapshot:
                 began with, since a client takes another list for a change.
         """
         self._config = config
-        self._profile = profile
+        self._profile = policy.profile
         self._policy = policy
         self._settings = settings
         self._is_trusted = is_trusted
@@ -221,6 +225,31 @@ class HouseSnapshot:
             for skill in self.index.skills
             if self.settings.is_enabled(skill.id)
         }
+
+
+def watch(
+    snapshot: Callable[[], HouseSnapshot],
+    refresh: Callable[[], bool],
+    announce: Callable[[Difference], None],
+    *,
+    stop: threading.Event,
+    poll: bool,
+) -> None:
+    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`."""
+    while not stop.is_set():
+        roots = snapshot().roots
+        for _ in discovery.watch(roots, stop=stop, poll=poll):
+            before = snapshot()
+            try:
+                is_different = refresh()
+            except (SkillhouseError, OSError, ValueError, RecursionError):
+                # A file that is half written now is whole at the next change.
+                logger.exception("looking for changes")
+                continue
+            if is_different:
+                announce(snapshot().since(before))
+            if snapshot().roots != roots:
+                break
 
 
 def _signatures(index: SkillIndex) -> dict[str, Signature]:

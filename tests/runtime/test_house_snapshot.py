@@ -1,4 +1,4 @@
-"""Tests of runtime/snapshot.py, and of how a house swaps one look for another."""
+"""Tests of runtime/house_snapshot.py, and of how a house swaps one look for another."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def names(difference: Difference) -> tuple[list[str], list[str], list[str]]:
 
 def test_a_later_look_tells_what_came_went_and_changed(place: Path) -> None:
     house = Skillhouse(configured(make_places(place)))
-    before = house._look  # noqa: SLF001 what is compared
-    assert house.skill("notes").name == "notes"
+    before = house.snapshot
+    assert house.index.get("notes").name == "notes"
     assert not house.refresh()
-    assert house._look is before  # noqa: SLF001 with its search index
+    assert house.snapshot is before
     write_skill(skills_of(place) / "new")
     write_skill(skills_of(place) / "notes", description="Changed.")
     house.management.set_enabled("weather", enabled=False)
     house.refresh()
-    assert names(house._look.since(before)) == (["new"], ["weather"], ["notes"])  # noqa: SLF001
+    assert names(house.snapshot.since(before)) == (["new"], ["weather"], ["notes"])
 
 
 @pytest.mark.slow
