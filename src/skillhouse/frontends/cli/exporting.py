@@ -117,7 +117,7 @@ def exporter_of(house: Skillhouse) -> Exporter:
             audit=house.audit_log,
             index=lambda: house.index,
             visible=lambda: house.view().visible.skills,
-            skill=lambda reference: house.index.get(reference),
+            skill=house.index.get,
             is_enabled=is_enabled,
             obstacle=obstacle,
         )
