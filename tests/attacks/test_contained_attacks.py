@@ -23,7 +23,7 @@ from skillhouse.sandbox.seccomp_alone import alone_program
 pytestmark = pytest.mark.slow
 
 MACHINE = platform.machine()
-INSIDE = Path(scratch_cleanup.__file__).with_name("contained_inside.py")
+INSIDE = Path(scratch_cleanup.__file__).with_name("confine.py")
 NEEDS_LINUX = pytest.mark.skipif(
     sys.platform != "linux" or MACHINE not in ARCHITECTURES, reason="no system call filter here"
 )

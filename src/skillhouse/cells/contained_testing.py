@@ -33,7 +33,7 @@ from skillhouse.sandbox.status import surroundings as surroundings_here
 
 PROBE_SECONDS = 20.0
 ABI_MIN = 3
-"""As contained_inside.py wants it."""
+"""As confine.py wants it."""
 LANDLOCK_HINT = (
     "run the container on Linux 6.2 or later with `landlock` among the kernel's security modules, "
     "and with a seccomp profile that allows its calls (docker 23 or later)"

@@ -1,6 +1,6 @@
 """The life of a cell in a container of its own, where no namespaces can be made.
 
-What holds the code there: the container itself, and in it `contained_inside.py`.
+What holds the code there: the container itself, and in it `confine.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import Completed
 
-INSIDE = Path(__file__).with_name("contained_inside.py")
+INSIDE = Path(__file__).with_name("confine.py")
 LEFTOVERS = Path(scratch_cleanup.__file__)
 FILES_EVERY = 20
 """Looks at memory for each look at files."""

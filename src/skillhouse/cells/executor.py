@@ -24,10 +24,10 @@ from skillhouse.cells.cell import (
     HostCalls,
 )
 from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_for
+from skillhouse.cells.code_snapshots import CodeSnapshots
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.python_cell import PythonCell
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
-from skillhouse.cells.snapshot import CodeSnapshots
 from skillhouse.floor import tracing
 from skillhouse.floor.conventions import (
     SANDBOX_KIND,

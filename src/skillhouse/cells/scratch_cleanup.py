@@ -1,6 +1,6 @@
 """Counts and removes what calls made in their directory, whatever they made of it.
 
-With the standard library only, since `contained_inside.py` uses it too. What is there may be
+With the standard library only, since `confine.py` uses it too. What is there may be
 deeper than a path can be long or than Python calls itself, and closed by its modes.
 """
 

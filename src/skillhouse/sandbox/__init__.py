@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.sandbox.abandoned import kill_sandboxes as kill_sandboxes
+    from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.errors import SandboxError as SandboxError
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.level_probes import self_test as self_test
-    from skillhouse.sandbox.nested import covered_paths as covered_paths
     from skillhouse.sandbox.persistence import Opened as Opened
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable

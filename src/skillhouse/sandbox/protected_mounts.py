@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from skillhouse.floor import is_secret
+from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.nested import REPOSITORY, covered_paths
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import fits, names_like
 from skillhouse.sandbox.survey import CoveredPaths

@@ -1,6 +1,6 @@
 """Confines itself, in a container where nothing makes namespaces, and becomes a cell or one call.
 
-Run as a script by `python -I -S`, with the standard library only: `contained_inside.py SETTINGS`,
+Run as a script by `python -I -S`, with the standard library only: `confine.py SETTINGS`,
 a JSON object. It is Landlock (files, TCP, signals), two system call filters and limits that hold
 the code: one process, no socket, its own directory to write.
 """
