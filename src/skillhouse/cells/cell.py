@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import anyio
 
-from skillhouse.cells.rpc import STALE_CAPABILITY, RpcError
+from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
 
 TOOL_SECONDS = 30.0
@@ -93,6 +95,29 @@ class HostCalls(Protocol):
     def progress(self, fraction: float, text: str) -> None:
         """Take how much is done, from 0 to 1, and a word about it."""
         ...
+
+
+class NoHost:
+    """The host of code that is only loaded or probed: it refuses every request."""
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise _no_call()
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise _no_call()
+
+    async def read_file(self, path: str) -> str:
+        raise _no_call()
+
+    def log(self, text: str) -> None:
+        """Drop the line."""
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Drop the report."""
+
+
+def _no_call() -> RpcError:
+    return RpcError(UNAVAILABLE, "expected a call of a tool for this")
 
 
 class Capabilities:
@@ -184,3 +209,36 @@ def timeout_text(seconds: float) -> str:
     'Skill execution timeout (30000ms)'
     """
     return f"Skill execution timeout ({round(seconds * 1_000)}ms)"
+
+
+QUEUE_MAX = 500
+"""Calls that may wait for their turn in one cell: one skill must not fill the core with calls."""
+
+
+class CallQueue:
+    """Counts the calls of each cell, from their coming to their end."""
+
+    def __init__(self, *, most: int = QUEUE_MAX) -> None:
+        """Let at most `most` calls wait beside those that a cell runs at one time."""
+        self._most = most
+        self._calls: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def place(self, key: Hashable, skill: str) -> Iterator[None]:
+        """Hold a place for one call.
+
+        Raises:
+            RpcError: UNAVAILABLE, as many calls wait as may.
+        """
+        if self._calls[key] >= CALLS_PER_CELL + self._most:
+            message = (
+                f"{self._most} calls of `{skill}` wait already: repeat it when some have ended"
+            )
+            raise RpcError(UNAVAILABLE, message, reason="too_many_calls")
+        self._calls[key] += 1
+        try:
+            yield
+        finally:
+            self._calls[key] -= 1
+            if not self._calls[key]:
+                del self._calls[key]

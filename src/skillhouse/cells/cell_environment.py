@@ -14,7 +14,6 @@ import anyio
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
-from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
@@ -22,7 +21,7 @@ from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.seccomp_alone import alone_program
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, surroundings
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")

@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 
 from skillhouse.cells import scratch_cleanup
-from skillhouse.cells.bubblewrap_cell import BubblewrapCell
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.cell_environment import (
     IDLE_WATCH_SECONDS,
@@ -31,14 +30,14 @@ from skillhouse.cells.cell_environment import (
     CellEnvironment,
     node_program,
 )
-from skillhouse.cells.cell_process import CellProcess
+from skillhouse.cells.cell_process import BubblewrapCell, CellProcess
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import Completed
 
-INSIDE = Path(__file__).with_name("confine.py")
+CONFINE = Path(__file__).with_name("confine.py")
 LEFTOVERS = Path(scratch_cleanup.__file__)
 FILES_EVERY = 20
 """Looks at memory for each look at files."""
@@ -102,7 +101,7 @@ class ContainerCell(CellProcess):
         ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        argv = (str(self._housing.program), "-I", "-S", str(INSIDE), self._told(theirs.fileno()))
+        argv = (str(self._housing.program), "-I", "-S", str(CONFINE), self._told(theirs.fileno()))
         loop = asyncio.get_running_loop()
         try:
             self._process = subprocess.Popen(

@@ -13,15 +13,17 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from skillhouse.cells.call_queue import QUEUE_MAX, CallQueue
 from skillhouse.cells.cell import (
     CELL_LIMITS,
     EXECUTE,
+    QUEUE_MAX,
     TOOL_SECONDS,
+    CallQueue,
     Capabilities,
     CellResult,
     CellSpec,
     HostCalls,
+    NoHost,
 )
 from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_for
 from skillhouse.cells.code_snapshots import CodeSnapshots
@@ -349,25 +351,6 @@ class Executor:
             for held in tuple(self._cells.values()):
                 if not held.active and held.ready.is_set() and held.used_at <= oldest:
                     self._retire(held)
-
-
-class NoHost:
-    """What code may ask that is only loaded or tried: nothing."""
-
-    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    async def read_file(self, path: str) -> str:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    def log(self, text: str) -> None:
-        """Nobody listens."""
-
-    def progress(self, fraction: float, text: str) -> None:
-        """Nobody listens."""
 
 
 def _key(spec: CellSpec) -> _Key:

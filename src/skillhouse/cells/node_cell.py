@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.call_channel import CallChannel
+from skillhouse.cells.call_channel import CallChannel, CallOutcome, attempt
 from skillhouse.cells.cell import (
     CALLS_PER_CELL,
     EXECUTE,
@@ -28,7 +28,6 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import CallOutcome, attempt
 from skillhouse.sandbox.errors import SandboxError
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.call_channel import CallChannel, CellOutput
+from skillhouse.cells.call_channel import CallChannel, CallOutcome, CellOutput, attempt
 from skillhouse.cells.cell import (
     CALLS_PER_CELL,
     TAIL_BYTES,
@@ -30,7 +30,6 @@ from skillhouse.cells.cell import (
 )
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import CallOutcome, attempt
 from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import anyio
 
 from skillhouse.cells.call_channel import answered, tell
 from skillhouse.cells.cell import (
@@ -14,12 +17,13 @@ from skillhouse.cells.cell import (
     Capabilities,
     CellSpec,
     HostCalls,
+    timeout_text,
     wrap_failure,
     wrap_result,
 )
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, RpcError, RpcRequest
-from skillhouse.cells.serving import Method
+from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
+from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.sandbox.errors import SandboxError
 
 
@@ -241,3 +245,95 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
 
     names = ("core.fetch", "core.sign", "core.readFile", "core.log", "core.progress")
     return {name: method(name) for name in names}
+
+
+SLACK_SECONDS = 35.0
+"""Beyond the call's own time, for the way there and back, a cell's start and a wait for one."""
+LOG_LINES = 100
+"""Lines of a call's own log that are sent on."""
+LINE_MAX = 1_000
+
+
+class RemoteHost:
+    """What a call in a container asks of the core, by the capability that it was given."""
+
+    def __init__(self, client: RpcClient, capability: str) -> None:
+        self._client = client
+        self._capability = capability
+        self._lines: list[str] = []
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._mapping("core.fetch", request)
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._mapping("core.sign", request)
+
+    async def read_file(self, path: str) -> str:
+        content = (await self._mapping("core.readFile", {"path": path})).get("content")
+        if not isinstance(content, str):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return content
+
+    def log(self, text: str) -> None:
+        """Keep a line until the call ends: nobody waits for it."""
+        if len(self._lines) < LOG_LINES:
+            self._lines.append(text[:LINE_MAX])
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Stays in the container: the core tells nobody of it yet."""
+
+    async def ended(self) -> None:
+        """Send the lines of the call's log to the core, which keeps them; losing them is no fault
+        of the call."""
+        told = [{"text": line, "capability": self._capability} for line in self._lines]
+        with contextlib.suppress(RpcError):
+            await self._client.tell("core.log", told)
+
+    async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = await self._client.ask(method, {**params, "capability": self._capability})
+        if not isinstance(found, dict):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return found
+
+
+class RemoteExecutor:
+    """Runs tools in a container, whose executor asks the core back (S002-8 to 12)."""
+
+    def __init__(self, client: RpcClient, capabilities: Capabilities) -> None:
+        """Use the executor behind `client`.
+
+        Args:
+            capabilities: Those that the core's own `core_methods` serves.
+        """
+        self._client = client
+        self._capabilities = capabilities
+
+    async def execute(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109 - a result tells of it.
+        host: HostCalls,
+        **told: Any,
+    ) -> Mapping[str, Any]:
+        """Return the ToolResult of one call; see `Executor.execute`.
+
+        Args:
+            tool: Its name on the wire, `skill:tool`.
+            told: More of `CallContext`.
+
+        Raises:
+            NoAnswerError: the container is not there, or ended before it answered.
+            RpcError: the container refused.
+        """
+        with self._capabilities.of(host) as token:
+            context = {**told, "meta": dict(meta), "capability": token}
+            params = {"tool": tool, "args": dict(arguments), "context": context}
+            with anyio.move_on_after(timeout + SLACK_SECONDS):
+                found = await self._client.ask("tool.execute", params)
+                if not isinstance(found, dict) or "success" not in found:
+                    raise RpcError(UNAVAILABLE, "the executor answered something else")
+                return found
+        return {"success": False, "error": timeout_text(timeout)}

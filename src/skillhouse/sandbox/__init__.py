@@ -6,7 +6,6 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.sandbox.abandoned import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.errors import SandboxError as SandboxError
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.persistence import Opened as Opened
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable
+    from skillhouse.sandbox.process import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile

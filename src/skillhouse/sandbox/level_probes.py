@@ -98,9 +98,14 @@ async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeRes
                 tasks.start_soon(_collect, probe, launcher, place, found, errors)
     if errors:
         raise errors[0]
+    return probe_results(found)
+
+
+def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
+    """Return the result of each probe, by name, from its failure ("" for a pass)."""
     return tuple(
         ProbeResult(name=name, passed=not detail, detail=detail)
-        for name, detail in sorted(found.items())
+        for name, detail in sorted(failures.items())
     )
 
 
