@@ -19,8 +19,8 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
+from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.seccomp_alone import alone_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")

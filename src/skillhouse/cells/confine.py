@@ -36,7 +36,7 @@ HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
 TCP, SCOPES = 3, 3  # Bind and connect; abstract sockets and signals.
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
-OWN_PID = 0x7FFFFFF1  # As in seccomp_alone.py.
+OWN_PID = 0x7FFFFFF1  # As in seccomp.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
 

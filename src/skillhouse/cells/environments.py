@@ -121,10 +121,9 @@ async def run_tool(
             await process.wait()
             await process.aclose()
     if limit.cancelled_caught:
-        message = f"installing took longer than {seconds:g} s"
-        raise SandboxError("dependencies-time", message)
-    code = process.returncode
-    return Ran(code if code is not None else -1, output.decode("utf-8", "replace"))
+        raise SandboxError("dependencies-time", f"installing took longer than {seconds:g} s")
+    code = -1 if process.returncode is None else process.returncode
+    return Ran(code, output.decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ class EnvironmentRules:
     builds: bool = False
     """Take source distributions: building one runs its code on the host, outside of any cell."""
     shared: Path | None = None
-    """Packages for all skills of a place: what `site-packages` or `node_modules` would hold."""
+    """Packages for all skills of a place, laid out like `site-packages` or `node_modules`."""
     host: Path | None = None
     """Packages of the host that skills may import, likewise (S002-64)."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -156,9 +155,9 @@ class Environment:
     """Installed dependencies."""
 
     path: Path
-    """What `site-packages` or `node_modules` would hold; nobody may write there."""
+    """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest
-    """Of all that decides what is in it: the lock, the platform, the operator's rules."""
+    """Of all that determines its content: the lock, the platform, the operator's rules."""
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Path]:
@@ -186,11 +185,8 @@ async def prepare(
     find what it needs among the packages of its place or of the host.
 
     Args:
-        manifest: What the skill says about itself.
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
-        run: Runs an installer.
-        rules: What the operator allows.
 
     Raises:
         SandboxError: there are dependencies without a usable lock, or installing failed; the
@@ -233,9 +229,8 @@ def search_path(
 ) -> tuple[Path, ...]:
     """Return where a dependency is looked for, nearest first (S002-63).
 
-    These are: what the skill brings, what was installed for it, the packages of its place, those
-    of the host. A cell that runs Python puts them on `sys.path` in this order; for Node each is a
-    `node_modules` one level further up from the skill.
+    The skill's own, what was installed for it, the packages of its place, those of the host. Python
+    has them on `sys.path`; for Node each is a `node_modules` one level further up from the skill.
     """
     rules = rules or EnvironmentRules()
     own = directory if manifest.language == "python" else directory / "node_modules"
