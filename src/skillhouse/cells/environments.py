@@ -63,8 +63,6 @@ class Ran:
 
 
 class RunTool(Protocol):
-    """Runs an installer to its end."""
-
     async def __call__(
         self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
     ) -> Ran:
@@ -264,11 +262,10 @@ def _read(directory: Path, file: str) -> str | None:
 
 def _unlocked(manifest: SkillManifest) -> SandboxError:
     needs = ", ".join(manifest.dependencies)[:200]
-    how = {
-        "python": "uv.lock (`uv lock`) or requirements.txt with hashes (`pip-compile`)",
-        "javascript": "package-lock.json (`npm install --package-lock-only`)",
-    }[manifest.language]
-    message = f"`{manifest.name}` needs {needs}: expected {how} beside its manifest"
+    expected = "package-lock.json (`npm install --package-lock-only`)"
+    if manifest.language == "python":
+        expected = "uv.lock (`uv lock`) or requirements.txt with hashes (`pip-compile`)"
+    message = f"`{manifest.name}` needs {needs}: expected {expected} beside its manifest"
     return SandboxError("dependencies-unlocked", message)
 
 

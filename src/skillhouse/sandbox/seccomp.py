@@ -256,7 +256,7 @@ def program(
     column, number_of = _columns(machine)
     families = (*_FAMILIES, _AF_UNIX) if unix_sockets else _FAMILIES
     code = _start(machine)
-    refused = dict(_REFUSED) if shared_objects else {**_REFUSED, **_SHARED_OBJECTS}
+    refused = dict(_REFUSED if shared_objects else {**_REFUSED, **_SHARED_OBJECTS})
     for name in _MAKES_NAMESPACES if namespaces else ():
         del refused[name]
     code += _refuse(_numbers(refused, column), errno.EPERM)
@@ -377,14 +377,13 @@ def _other_than(place: int, values: tuple[int, ...]) -> list[_Instruction]:
 
 
 def _pair() -> list[_Instruction]:
-    kinds = [(_JUMP_EQUAL, 0, 1, kind) for kind in _PAIR_KINDS]
     return [
         _argument(0),
         (_JUMP_EQUAL, 1, 0, _AF_UNIX),
         _NO_FAMILY,
         _argument(1),
         (_AND, 0, 0, _SOCKET_KIND_BITS),
-        *(line for test in kinds for line in (test, _ALLOWED)),
+        *(line for kind in _PAIR_KINDS for line in ((_JUMP_EQUAL, 0, 1, kind), _ALLOWED)),
         _DENIED,
     ]
 
