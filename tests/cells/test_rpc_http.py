@@ -265,7 +265,7 @@ def test_a_core_and_an_executor_in_two_places(tmp_path: Path, need: Any):
                     with pytest.raises(RpcError) as caught:
                         await work
                     found[key] = (caught.value.code, caught.value.reason)
-        with pytest.raises(NoAnswerError, match="nobody answers"):
+        with pytest.raises(NoAnswerError, match="no server answers"):
             await ahead.ask("health", {})
 
     lab.run(scene)

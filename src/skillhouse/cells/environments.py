@@ -1,7 +1,7 @@
 """Dependencies of executable skills: installed once for each lock, outside of every cell.
 
 No code of a package runs while it is installed: wheels only, and npm without scripts. The result
-is a directory that cells see read-only, shared by all skills whose lock says the same.
+is a directory that cells see read-only, shared by all skills with an equal lock.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ async def run_tool(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRules:
-    """What the operator allows, and where the tools are; no skill sets any of it."""
+    """The operator's settings for installations; a skill sets none of them."""
 
     python: Path = Path(sys.executable)
     """The interpreter that cells run, for which wheels are chosen."""
@@ -159,7 +159,7 @@ class Environment:
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Path]:
-        """Keep it from being removed as long as a cell has it; the same process or another.
+        """Keep it from being removed while a cell of any process uses it.
 
         Raises:
             SandboxError: it has been removed; prepare it again.

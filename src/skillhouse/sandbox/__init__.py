@@ -1,7 +1,4 @@
-"""Runs code inside limits and speaks JSON-RPC 2.0 with it.
-
-The face loads each name when it is first used, because most commands of a house run no code.
-"""
+"""Runs commands in the strongest sandbox that works on this machine."""
 
 from typing import TYPE_CHECKING
 
