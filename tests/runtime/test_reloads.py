@@ -252,7 +252,7 @@ def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path
 
     house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings)
     (error,) = played(house, scene)
-    assert "nobody answers at 127.0.0.1" in error
+    assert "no server answers at 127.0.0.1" in error
 
 
 @pytest.mark.slow

@@ -163,9 +163,9 @@ def test_who_goes_away_takes_the_call_along():
 
 
 def test_a_request_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("skillhouse.cells.rpc_server.HEAD_SECONDS", 0.05)
-    monkeypatch.setattr("skillhouse.cells.rpc_server.BODY_SECONDS", 0.05)
-    monkeypatch.setattr("skillhouse.cells.rpc_server.REST_SECONDS", 0.05)
+    monkeypatch.setattr("skillhouse.cells.rpc_http.HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("skillhouse.cells.rpc_http.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("skillhouse.cells.rpc_http.REST_SECONDS", 0.05)
     found = exchanged(b"POST /rpc HTTP/1.1\r\nHost: a", request(length=100))
     assert [status for status, _, _ in found] == [408, 408]
 
@@ -265,7 +265,7 @@ def test_a_core_and_an_executor_in_two_places(tmp_path: Path, need: Any):
                     with pytest.raises(RpcError) as caught:
                         await work
                     found[key] = (caught.value.code, caught.value.reason)
-        with pytest.raises(NoAnswerError, match="nobody answers"):
+        with pytest.raises(NoAnswerError, match="no server answers"):
             await ahead.ask("health", {})
 
     lab.run(scene)

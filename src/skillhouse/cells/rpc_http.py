@@ -1,8 +1,8 @@
-"""Serves JSON-RPC 2.0 over HTTP: `POST /rpc` with a bearer token, and nothing else.
+"""JSON-RPC 2.0 over HTTP, server and client: `POST /rpc` with a bearer token, and nothing else.
 
-For both sides of two containers: the executor serves `executor_methods`, and the core, for what
-skills ask of it, `core_methods`. One request is one connection; a caller that goes away before the
-answer takes its call with it.
+The executor serves `executor_methods`, and the core, for the requests of skills, `core_methods`.
+Each request has a connection of its own; closing it before the answer cancels the call. Built on
+h11, since the core needs both ends without the `server` extra.
 """
 
 from __future__ import annotations
@@ -10,55 +10,67 @@ from __future__ import annotations
 import contextlib
 import hmac
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import h11
 from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
 
-from skillhouse.cells.rpc import FRAME_BYTES
-from skillhouse.cells.serving import Method, respond
+from skillhouse.cells.rpc import (
+    BATCH,
+    FRAME_BYTES,
+    UNAVAILABLE,
+    Method,
+    RpcError,
+    RpcResponse,
+    message,
+    packed,
+    parse,
+    request_value,
+    respond,
+)
 
 TOKEN_MIN = 16
-"""Fewest characters of a token: a shorter one can be guessed."""
+"""Fewest characters of a token."""
 RPC_PATH = "/rpc"
 CONNECTIONS = 1_200
-"""Most connections at one time: as many calls as may wait (executor.WAITING), and some to spare."""
+"""Most concurrent connections: as many calls as may wait (executor.WAITING), and some more."""
 HEAD_BYTES = 16_384
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
-"""Time to send a request; what comes of it may take as long as it takes."""
+"""Time to send a request; the call itself is not bounded here."""
 SEND_SECONDS = 30.0
 REST_SECONDS = 1.0
-"""How long what was refused may go on sending: closed at once, it would not read why."""
+"""How long a refused caller may go on sending: closed at once, it would not read the answer."""
 PAUSE_SECONDS = 0.1
 CHUNK = 65_536
 
 
 class RpcServer:
-    """The methods and the token of one listener."""
-
     def __init__(self, methods: Mapping[str, Method], *, token: str) -> None:
-        """Serve `methods` to who knows `token`.
+        """Serve `methods` to callers with `token`.
 
         Raises:
-            ValueError: the token is too short, or no text of a header.
+            ValueError: the token is too short, or not valid in a header.
         """
         check_token(token)
         self._methods = methods
         self._expected = f"Bearer {token}".encode()
         self._count = 0
-        # Who has not shown the token yet, oldest first.
+        # Connections that have not shown the token yet, oldest first.
         self._strangers: dict[anyio.CancelScope, None] = {}
 
     @contextlib.asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen while the context lasts, and yield the port; 0 takes a free one.
+        """Yield the port that the server listens on while the context lasts; 0 takes a free one.
 
-        At its end nothing new is taken; calls under way are cancelled.
+        At its end running calls are cancelled.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be bound.
         """
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
         async with listener, anyio.create_task_group() as tasks:
@@ -71,12 +83,11 @@ class RpcServer:
             try:
                 await listener.serve(self._served, tasks)
             except* OSError:
-                # No descriptor is left for one more connection; those that are there go on.
+                # No descriptor is left for one more connection; the existing ones go on.
                 pass
             await anyio.sleep(PAUSE_SECONDS)
 
     async def _served(self, stream: SocketStream) -> None:
-        """Answer the one request of a connection."""
         async with stream:
             if self._count >= CONNECTIONS and not self._has_made_room():
                 return
@@ -87,13 +98,13 @@ class RpcServer:
                 with scope:
                     await self._exchange(stream, scope)
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # It went away; nobody is left to be told.
+                return  # The caller has gone, so there is no one to answer.
             finally:
                 self._count -= 1
                 self._strangers.pop(scope, None)
 
     def _has_made_room(self) -> bool:
-        """End the oldest connection that has shown no token, so that strangers keep nobody out."""
+        """End the oldest connection without a token, so that such cannot block callers with one."""
         oldest = next(iter(self._strangers), None)
         if oldest is None:
             return False
@@ -129,7 +140,7 @@ class RpcServer:
                 await stream.receive(CHUNK)
 
     def _status(self, head: h11.Event) -> int:
-        """Return what a request's head comes to; without the token it is told nothing else."""
+        """Return the status for a request's head; without the token only 401 is ever returned."""
         if not isinstance(head, h11.Request):
             return 400
         headers = list(head.headers)
@@ -148,10 +159,10 @@ class RpcServer:
         return 200 if kind == b"application/json" else 415
 
     async def _answered(self, data: bytes, stream: SocketStream) -> bytes | None:
-        """Return the answer; when the caller goes away meanwhile, stop what it asked for.
+        """Return the answer; when the caller disconnects meanwhile, cancel its call.
 
         Raises:
-            OSError: it went away.
+            OSError: the caller disconnected.
         """
         answer: bytes | None = None
         is_left = False
@@ -161,7 +172,7 @@ class RpcServer:
                 nonlocal is_left
                 with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                     await stream.receive(1)
-                # Its end, or more than one request: neither waits for an answer.
+                # The end, or a second request: in both cases the caller does not wait.
                 is_left = True
                 tasks.cancel_scope.cancel()
 
@@ -174,10 +185,10 @@ class RpcServer:
 
 
 def check_token(token: str) -> None:
-    """Refuse a token that is none.
+    """Check a token.
 
     Raises:
-        ValueError: it is too short, or cannot stand in a header.
+        ValueError: it is too short, or not valid in a header.
     """
     if len(token) < TOKEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
         message = f"expected a token of at least {TOKEN_MIN} printable ASCII characters"
@@ -234,3 +245,120 @@ async def _send(link: h11.Connection, stream: SocketStream, status: int, body: b
     response = h11.Response(status_code=status, headers=headers)
     data = (link.send(response) or b"") + (link.send(h11.Data(data=body)) or b"")
     await stream.send(data + (link.send(h11.EndOfMessage()) or b""))
+
+
+CONNECT_SECONDS = 5.0
+HEAD_BYTES = 16_384
+CHUNK = 65_536
+_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class NoAnswerError(RpcError):
+    """The server did not answer; `is_sent` is True if it may have begun the call."""
+
+    def __init__(self, message: str, *, is_sent: bool) -> None:
+        super().__init__(UNAVAILABLE, message)
+        self.is_sent = is_sent
+
+
+class RpcClient:
+    """The client of one server."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """Use the server at `url` (http://HOST[:PORT]/rpc) with its bearer token.
+
+        The operator configures both, so addresses that `net` would refuse are allowed, for
+        example in a container's network.
+
+        Raises:
+            ValueError: the address has another form.
+        """
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname or parts.query or parts.username:
+            # The address may contain a password, so the message does not show it.
+            raise ValueError("expected an address as http://HOST:PORT/rpc")
+        self._host = parts.hostname
+        self._port = parts.port or 80
+        self._path = parts.path or "/rpc"
+        self._token = token
+        self._numbers = itertools.count(1)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Return the result of a request.
+
+        Raises:
+            RpcError: the server's own; UNAVAILABLE, it cannot be reached or answers wrongly.
+        """
+        number = next(self._numbers)
+        data = await self._posted(packed(request_value(method, dict(params), id=number)))
+        answer = message(parse(data))
+        if not isinstance(answer, RpcResponse) or answer.id != number:
+            raise RpcError(UNAVAILABLE, f"the server at {self._host} answered something else")
+        if answer.error is not None:
+            raise answer.error
+        return answer.result
+
+    async def tell(self, method: str, notifications: Sequence[Mapping[str, Any]]) -> None:
+        """Send `notifications`, the params of each.
+
+        Raises:
+            RpcError: UNAVAILABLE, the server cannot be reached.
+        """
+        for start in range(0, len(notifications), BATCH):
+            part = notifications[start : start + BATCH]
+            await self._posted(packed([request_value(method, dict(params)) for params in part]))
+
+    async def _posted(self, body: bytes) -> bytes:
+        place = f"{self._host}:{self._port}"
+        try:
+            with anyio.fail_after(CONNECT_SECONDS):
+                stream = await anyio.connect_tcp(self._host, self._port)
+        except (OSError, TimeoutError) as error:
+            message = f"no server answers at {place}: {type(error.__cause__ or error).__name__}"
+            raise NoAnswerError(message, is_sent=False) from error
+        try:
+            status, data = await self._post(stream, body)
+        except (OSError, h11.ProtocolError, TimeoutError, *_BROKEN) as error:
+            message = f"the server at {place} did not answer: {type(error).__name__}"
+            raise NoAnswerError(message, is_sent=True) from error
+        if status == 401:
+            raise NoAnswerError(f"the server at {place} does not take our token", is_sent=False)
+        if status not in (200, 204):
+            message = f"the server at {place} answered with status {status}"
+            raise NoAnswerError(message, is_sent=status == 0)
+        return data
+
+    async def _post(self, stream: SocketStream, body: bytes) -> tuple[int, bytes]:
+        link = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        headers = [
+            ("Host", f"{self._host}:{self._port}"),
+            ("Authorization", f"Bearer {self._token}"),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        async with stream:
+            request = h11.Request(method="POST", target=self._path, headers=headers)
+            data = (link.send(request) or b"") + (link.send(h11.Data(data=body)) or b"")
+            # A server that refuses early answers before it has read all.
+            with contextlib.suppress(anyio.BrokenResourceError):
+                await stream.send(data + (link.send(h11.EndOfMessage()) or b""))
+            return await self._answer(link, stream)
+
+    async def _answer(self, link: h11.Connection, stream: Any) -> tuple[int, bytes]:
+        status, found = 0, bytearray()
+        while True:
+            event = link.next_event()
+            if event is h11.NEED_DATA:
+                try:
+                    link.receive_data(await stream.receive(CHUNK))
+                except anyio.EndOfStream:
+                    link.receive_data(b"")
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                found += event.data
+                if len(found) > FRAME_BYTES:
+                    raise OSError("the answer is too long")
+            elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                return status, bytes(found)

@@ -1,8 +1,8 @@
-"""Confines itself, in a container where nothing makes namespaces, and becomes a cell or one call.
+"""Confines its own process, where no namespaces can be made, and becomes a cell or one call.
 
-Run as a script by `python -I -S`, with the standard library only: `contained_inside.py SETTINGS`,
-a JSON object. It is Landlock (files, TCP, signals), two system call filters and limits that hold
-the code: one process, no socket, its own directory to write.
+Run as a script by `python -I -S`, with the standard library only: `confine.py SETTINGS`,
+a JSON object. Landlock (files, TCP, signals), two system call filters and limits confine the code:
+one process, no socket, its own directory to write.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ WRITE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REGULAR |
 WRITE |= REFER | TRUNCATE
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 HANDLED = ((3, 0x7FFF), (5, 0xFFFF))
-"""From which version on which rights over files there are, and all are denied where no rule is."""
+"""The rights over files that exist from each version on; all are denied without a rule."""
 TCP, SCOPES = 3, 3  # Bind and connect; abstract sockets and signals.
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
-OWN_PID = 0x7FFFFFF1  # As in seccomp_alone.py.
+OWN_PID = 0x7FFFFFF1  # As in seccomp.py.
 OOM_SCORE = 800
 """When the container's memory is full, a cell goes before what runs it."""
 
@@ -79,7 +79,7 @@ def allow(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # Not of this system; so there is nothing to allow.
+        return  # This system has no such path.
     try:
         if not os.path.isdir(path):
             rights &= ON_FILES
@@ -103,19 +103,18 @@ def die_with(parent: int) -> None:
 
 
 def prepare(settings: Any) -> None:
-    """Do what holds for a cell and all of its calls."""
+    """Set what applies to a cell and all of its calls."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(OOM_SCORE))
     die_with(settings["parent"])
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
-    # Nobody of the same user reads or writes its memory.
+    # No process of the same user reads or writes its memory.
     checked(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
     for kind, value in settings["limits"]:
         resource.setrlimit(kind, (value, value))
 
 
 def become_node(settings: Any) -> NoReturn:
-    """Turn into the one process of a call."""
     restrict([*settings["readable"], *settings["devices"]], [settings["place"], "/dev/null"])
     load_filter(bytes.fromhex(settings["alone"]))
     load_filter(bytes.fromhex(settings["seccomp"]))
@@ -126,7 +125,7 @@ def become_node(settings: Any) -> NoReturn:
 
 
 def loaded(name: str, path: str) -> Any:
-    """Return a module of ours, which no search would find here."""
+    """Return one of our modules by its path: the import system cannot find it here."""
     module = type(sys)(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -136,7 +135,6 @@ def loaded(name: str, path: str) -> Any:
 
 
 def serve_python(settings: Any) -> None:
-    """Be the process that forks for each call."""
     cell = loaded("cell_python", settings["script"])
     leftovers = loaded("leftovers", settings["leftovers"])
     base = settings["place"]
@@ -164,7 +162,7 @@ def serve_python(settings: Any) -> None:
             super().confine(order, link, output)
 
         def end(self, descriptor: int) -> None:
-            # What it cannot remove goes with the cell, and no call sees it.
+            # The cell's end removes the rest, and no other call sees it.
             leftovers.remove(place_of(self.calls[descriptor][0]))
             super().end(descriptor)
 
@@ -173,11 +171,11 @@ def serve_python(settings: Any) -> None:
 
     control = _socket.socket(fileno=settings["descriptor"])
     os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - it has no name.
-    told = json.loads(control.recv(65536))
+    cell_settings = json.loads(control.recv(65536))
     os.environ.clear()
     os.environ.update({"PATH": settings["path"], "LANG": "C.UTF-8", "HOME": base})
     restrict(readable, [base, "/dev/null"])
-    Contained(control, told).serve()
+    Contained(control, cell_settings).serve()
 
 
 def main() -> None:

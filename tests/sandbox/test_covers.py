@@ -1,4 +1,4 @@
-"""Tests of sandbox/nested.py: what is found below the top, and where looking ends."""
+"""Tests of sandbox/covers.py: what is found below the top, and where looking ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.sandbox import survey
-from skillhouse.sandbox.nested import PATHS_MAX, covered_paths
+from skillhouse.sandbox.covers import PATHS_MAX, covered_paths
 
 
 def make(base: Path, *paths: str) -> None:

@@ -1,4 +1,4 @@
-"""Tests of sandbox/abandoned.py; attacks/test_stop_attacks.py kills a sandbox by it."""
+"""Tests of sandbox/process.py; attacks/test_stop_attacks.py kills a sandbox by it."""
 
 from __future__ import annotations
 

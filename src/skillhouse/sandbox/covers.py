@@ -1,4 +1,4 @@
-"""What of a workspace is covered in a sandbox besides the names at its top, at a bounded cost."""
+"""Which paths of a workspace a sandbox covers below its top level, at a bounded cost."""
 
 from __future__ import annotations
 
@@ -13,59 +13,55 @@ from skillhouse.sandbox.profile import names_like
 from skillhouse.sandbox.survey import CoveredPaths, Survey, SurveyEntry, SurveyHit
 
 PATHS_MAX = 160
-"""Paths that are covered; for 48, 160 and 500 bubblewrap needs some 10, 60 and 500 ms."""
+"""Most covered paths; for 48, 160 and 500 bubblewrap needs 10, 60 and 500 ms."""
 HIDDEN_FILES_MAX = 20_000
-"""Files in hidden directories that are looked at for other names: some 40 ms."""
+"""Files in hidden directories that are checked for other hard links: about 40 ms."""
 PERSISTENT = "persistent"
-"""Kind of a path that acts later (`floor.persistence`)."""
+"""Kind of a path that takes effect later (`floor.persistence`)."""
 REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
-"""Of the git directory of a repository inside the workspace, also what does not exist yet."""
+"""Covered in the git directory of a repository in the workspace, also if missing."""
 
 
 class CoverRules(Protocol):
     """What is covered besides the names that are always protected."""
 
     @property
-    def key(self) -> Hashable:
-        """What `concerns` depends on."""
-        ...
+    def key(self) -> Hashable: ...
 
     def concerns(self, path: str, *, is_directory: bool) -> bool:
-        """Whether a rule may say something about a path, relative to the workspace."""
+        """Whether a rule may match a path, relative to the workspace."""
         ...
 
     def masks(self, path: str) -> bool:
-        """Whether a path that rules are about cannot be read."""
+        """Whether the rules forbid to read a path."""
         ...
 
     def freezes(self, path: str) -> bool:
-        """Whether a path that rules are about cannot be written."""
+        """Whether the rules forbid to write a path."""
         ...
 
     def opens(self, path: str) -> bool:
-        """Whether a secret can be read."""
+        """Whether the rules allow to read a secret."""
         ...
 
     def pins(self, path: str) -> bool:
-        """Whether a rule is not about a path any more when a directory above has another name."""
+        """Whether a rule stops matching a path when a directory above it is renamed."""
         ...
 
     def enters(self, path: str) -> bool:
-        """Whether a secret directory is covered file by file, as one of them is opened."""
+        """Whether a secret directory is covered file by file, since one of them is allowed."""
         ...
 
 
 class NoRules:
-    """Only names count."""
+    """The default: only names decide."""
 
     key = ()
 
     def concerns(self, path: str, *, is_directory: bool) -> bool:
-        """Return that there is no rule."""
         return False
 
     def masks(self, path: str) -> bool:
-        """Return that there is no rule."""
         return False
 
     freezes = opens = enters = pins = masks
@@ -80,11 +76,11 @@ def covered_paths(
     persistent: PersistentPaths | None = None,
     opened: Opened = Opened(),  # noqa: B008 - it never changes.
 ) -> CoveredPaths:
-    """Return what is covered in a workspace, nearest first, and all other names of hidden files.
+    """Return the covered paths of a workspace, nearest first, with all hard links of hidden files.
 
     Links are not followed, and protected directories are not entered. The protected names at the
-    top are left out: `shield` covers them, also where they do not exist. With `persistent`, what
-    `persistence.Census` cannot cover of those paths is counted as left, but for what is opened.
+    top are left out: `shield` covers them, also where they do not exist. With `persistent`, those
+    paths that `persistence.Census` cannot cover are counted as left, except the opened ones.
     """
     survey = survey or Survey()
     names = tuple(p for p in protected if "/" not in p)
@@ -110,7 +106,7 @@ def covered_paths(
 
 
 def _persistent_left(walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: Opened) -> int:
-    """Return how many paths that act later a census does not mount read-only."""
+    """Return the number of persistent paths that a census does not mount read-only."""
     count = 0
     covered: set[str] = set()
     for place, hits in walked:
@@ -190,14 +186,14 @@ def _judge(
 
 
 def _pin(found: CoveredPaths, place: str) -> None:
-    """Note a directory and those above it, which come first."""
+    """Add a directory to the pinned ones, after those above it."""
     parts = place.split("/") if place else []
     above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
     found.pinned += [path for path in above if path not in found.pinned]
 
 
 def _is_below(place: str, masked: set[str]) -> bool:
-    """Whether a directory is one of some, or lies in one."""
+    """Whether a directory is one of `masked`, or inside one."""
     while masked and place:
         if place in masked:
             return True
@@ -206,7 +202,7 @@ def _is_below(place: str, masked: set[str]) -> bool:
 
 
 def _add_other_names(found: CoveredPaths, workspace: str, survey: Survey) -> None:
-    """Hide what is another name (hard link) of a hidden file."""
+    """Hide the other hard links of hidden files."""
     hidden = {f"{place}/{name}" if place else name for place, name, secret in found.paths if secret}
     inodes = frozenset(_inodes_with_names(found, workspace, hidden))
     for path in survey.names_of(inodes) if inodes else ():

@@ -1,4 +1,4 @@
-"""Private copies of skills' trees: what was judged is what runs, whatever is edited meanwhile."""
+"""Private copies of skills' trees, so that the code that was evaluated is the code that runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CodeSnapshots:
     """Copies below one directory; each is removed with its cell."""
 
     def __init__(self, state: Path) -> None:
-        """Use `state`/cells, and remove there what processes left that are no more."""
+        """Use `state`/cells, and remove the copies of processes that no longer exist."""
         self._base = state / "cells"
         make_private(self._base)
         for path in self._base.iterdir():
@@ -32,7 +32,7 @@ class CodeSnapshots:
                 shutil.rmtree(path, ignore_errors=True)
 
     def take(self, spec: CellSpec) -> Path:
-        """Return a copy of the skill's tree, whose digest is the one that was asked for.
+        """Return a copy of the skill's tree with the expected digest.
 
         Raises:
             SandboxError: "skill-changed", or "skill-unreadable".
@@ -54,12 +54,11 @@ class CodeSnapshots:
         return tree
 
     def drop(self, tree: Path) -> None:
-        """Remove a copy."""
         shutil.rmtree(tree.parent, ignore_errors=True)
 
 
 def _unbound(directory: Path) -> Callable[[str, list[str]], set[str]]:
-    """Return what leaves out what the digest leaves out: code could load other bytes from it."""
+    """Return a filter of names outside the digest: code could load unchecked bytes from them."""
 
     def ignore(place: str, names: list[str]) -> set[str]:
         return {*names} & LEFT_OUT if Path(place) == directory else set()
