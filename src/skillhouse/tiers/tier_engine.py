@@ -11,7 +11,7 @@ from typing import Any
 from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
 from skillhouse.floor.effect import Effect
 from skillhouse.tiers import tier_ledger as ledger
-from skillhouse.tiers.stopping import (
+from skillhouse.tiers.emergency_stop import (
     CallsHere,
     CallsToEnd,
     Step,
@@ -20,9 +20,8 @@ from skillhouse.tiers.stopping import (
     do_steps,
     either,
 )
-from skillhouse.tiers.tier_ledger import TierOutcome
+from skillhouse.tiers.tier_ledger import TierOutcome, TierStore
 from skillhouse.tiers.tier_policy import TierPolicy
-from skillhouse.tiers.tier_state import TierStore
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
     INLINE,

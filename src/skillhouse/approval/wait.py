@@ -1,4 +1,4 @@
-"""Waits for an answer, whoever gives it and in whatever process."""
+"""Waits for an answer, in whatever process it is given."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from anyio.lowlevel import RunVar
 
-from skillhouse.approval.answer_policy import allowed_answers
-from skillhouse.approval.record import Approval, ApprovalState, closed
-from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
+from skillhouse.approval.request import (
+    LASTING,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalState,
+    Channel,
+    Reply,
+    allowed_answers,
+    closed,
+)
 from skillhouse.floor import StateError
 from skillhouse.floor.threads import in_thread
 
