@@ -32,7 +32,9 @@ class Silent:
         await anyio.sleep_forever()
 
 base = Path(sys.argv[1])
-places = Locations(start=base / "project", home=base / "home", environment={}, managed_file=base / "m")
+places = Locations(
+    start=base / "project", home=base / "home", environment={}, managed_file=base / "m"
+)
 with Skillhouse(configured(places), channel=Silent()) as house:
     house.call_sync("write", {"path": "a.txt", "content": "text"})
 """

@@ -254,7 +254,12 @@ class ApprovalBroker:
                     self._tell("asked", found)
                 if found.state is ApprovalState.OPEN and not given:
                     found = await wait_for_answer(
-                        self, self._ledger, found, waits=bool(self._subscribers)
+                        found,
+                        self.channels,
+                        self.answer,
+                        self._ledger,
+                        wait_seconds=request.wait_seconds or self.settings.wait_seconds,
+                        waits=bool(self._subscribers) or self.settings.unattended == "deny",
                     )
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))

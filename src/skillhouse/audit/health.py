@@ -6,14 +6,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from skillhouse.audit.line import EncodedRecord, encode_record
 from skillhouse.audit.record import AuditDraft
 from skillhouse.audit.redaction import KnownSecrets
-
-if TYPE_CHECKING:
-    from skillhouse.audit.log import AuditLog
 
 FREE_MIN = 1 << 20
 """Free bytes under which a log is near its end; a record has some 500."""
@@ -27,7 +24,20 @@ class Trouble:
     message: str
 
 
-def troubles(log: AuditLog) -> tuple[Trouble, ...]:
+class WatchedLog(Protocol):
+    """The parts of a log that show its problems."""
+
+    path: Path
+    checkpoints: Path
+
+    @property
+    def degraded(self) -> Degraded | None: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+def troubles(log: WatchedLog) -> tuple[Trouble, ...]:
     """Return what this process met when it wrote, and what would stop the next record."""
     found = []
     down = log.degraded

@@ -131,9 +131,7 @@ class TierEngine:
                 return str(error)
         return ""
 
-    def request_approval(
-        self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None
-    ) -> bool:
+    def settle(self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None) -> bool:
         """Keep what came of a call, once; may stop everything by itself.
 
         Args:
@@ -153,9 +151,7 @@ class TierEngine:
         if amount is not None and not (amount.is_finite() and amount >= 0):
             amount = None
         with self._store.turn() as (connection, now_ms):
-            settled = ledger.request_approval(
-                connection, reservation, outcome, usd=amount, now_ms=now_ms
-            )
+            settled = ledger.settle(connection, reservation, outcome, usd=amount, now_ms=now_ms)
             why = ledger.trigger(connection, now_ms) if settled else ""
         if why and self.policy.emergency_stop.enabled:
             self.stop("automatic", why)

@@ -107,7 +107,7 @@ def begin(connection: sqlite3.Connection, token: str) -> bool:
     return changed.rowcount == 1
 
 
-def request_approval(
+def settle(
     connection: sqlite3.Connection,
     token: str,
     outcome: TierOutcome,
