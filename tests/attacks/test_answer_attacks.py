@@ -24,7 +24,7 @@ from skillhouse.approval import (
     signed_headers,
 )
 from skillhouse.approval.devices import REFUSED_SECONDS
-from skillhouse.approval.signing import secret_bytes
+from skillhouse.approval.signatures import secret_bytes
 from skillhouse.approval.tokens import TOKEN_SECONDS, TOKEN_TRIES
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Layer, Rule

@@ -21,7 +21,7 @@ from anyio.abc import SocketStream
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.audit import read_records, verify_log
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.tiers.call_table import lines
+from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up

@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from skillhouse.tiers import TierEngine
-from skillhouse.tiers.call_table import lines
+from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools.running import RunningCalls
 from tests.tiers.engine import policy_of
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from skillhouse.approval.settings import CLOCK_BACK_SECONDS
+from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
 from skillhouse.floor import ONE_TIME
 from skillhouse.store import STATE, STATE_FILE, pooled
-
-OWNER = "local"
-"""The user to whom the state directory belongs: who can read it could change it as well."""
 
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs whose second word says what they do, so that a yes can cover one such word."""

@@ -19,7 +19,7 @@ from typing import Protocol
 import anyio
 
 from skillhouse.tiers import TierEngine
-from skillhouse.tiers.call_table import OwnLine
+from skillhouse.tiers.emergency_stop import OwnLine
 
 LOOK_SECONDS = 0.1
 """A stop is to end what runs within a second; killing takes some tenths of it."""

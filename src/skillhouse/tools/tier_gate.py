@@ -127,7 +127,7 @@ class Account:
         if self._tiers is None or not self.reservation:
             return
         try:
-            self._tiers.request_approval(self.reservation, self.outcome)
+            self._tiers.settle(self.reservation, self.outcome)
         except StateError:
             # The effect may have happened: its result must not be lost for this.
             logger.exception("what a call used up could not be written down")

@@ -28,7 +28,7 @@ from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse
-from skillhouse.tiers.call_table import OwnLine
+from skillhouse.tiers.emergency_stop import OwnLine
 
 LOAD = ("skill", {"name": "kestrel"})
 WRITE = ("write", {"path": "poem.txt", "content": "Rain.\n"})

@@ -1,4 +1,4 @@
-"""Tests of audit/keys.py: a log has a key, and without it nothing is written or believed."""
+"""Tests of audit/log_keys.py: a log has a key, and without it nothing is written or believed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import AuditError, AuditLog, read_records, verify_log
-from skillhouse.audit.head import head_path
-from skillhouse.audit.keys import key_path
+from skillhouse.audit.log_end import head_path
+from skillhouse.audit.log_keys import key_path
 from skillhouse.floor import canonical_json
-from tests.audit.logs import log_at, refusal, small_log
+from tests.audit.logs import refusal, small_log
 
 KEY = b"an operator's key of some length"
 
@@ -88,64 +88,29 @@ def test_a_key_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "key-weak"
 
 
-def version_1(path: Path, count: int = 3, reason: str = "old") -> None:
-    """Write a log as the version before did: with hashes and without a key."""
-    prev, lines = "0" * 64, []
-    for seq in range(1, count + 1):
-        record: dict[str, object] = {
-            "agent": "", "argument_digest": "", "arguments": {}, "channel": "", "detail": {},
-            "duration_ms": 0, "id": f"01ARYZ6S4100000000000000{seq:02}", "intent": "",
-            "kind": "refusal", "permissions": [], "prev": prev, "reason": reason, "seq": seq,
-            "status": "denied", "tool": "old", "ts": "2016-07-30T22:36:16.385Z", "user": "",
-            "version": 1,
-        }  # fmt: skip
-        record["hash"] = prev = hashlib.sha256(canonical_json(record)).hexdigest()
-        lines.append(canonical_json(record) + b"\n")
-    path.write_bytes(b"".join(lines))
-    size = len(b"".join(lines))
-    said = {"durable": count, "hash": prev, "seq": count, "size": size}
-    head_path(path).write_bytes(canonical_json(said).ljust(255) + b"\n")
+def test_a_log_without_a_key_does_not_get_one(tmp_path: Path) -> None:
+    path = small_log(tmp_path / "audit.jsonl").path
+    key_path(path).unlink()
+    head_path(path).write_bytes(b"")
+    assert refused(AuditLog(path)) == "head-unreadable"
+    assert not key_path(path).exists()
 
 
-def test_a_log_of_version_1_is_read_and_goes_on_with_a_key(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    version_1(path)
-    found = verify_log(path)
-    assert (found.records, found.problems) == (3, ())
-    with log_at(path) as log:
-        log.append(refusal(), durable=True)
-    found = verify_log(path)
-    assert found.problems == ()
-    # It is of another day, so it is closed by a record and the next opened by one.
-    assert (found.records, found.archives, found.checkpoints) == (6, 1, 1)
-    assert len(read_records(path, tool="old")) == 3
-    (archive,) = path.parent.glob("audit-archive/*.gz")
-    assert archive.name == "audit-2016-07-30-000001.jsonl.gz"
+def test_a_side_file_without_a_seal_is_refused(tmp_path: Path) -> None:
+    path = small_log(tmp_path / "audit.jsonl").path
+    fields = json.loads(head_path(path).read_text())
+    del fields["mac"]
+    head_path(path).write_bytes(canonical_json(fields).ljust(255) + b"\n")
+    assert refused(AuditLog(path)) == "head-unreadable"
+    assert "head-unreadable" in {problem.code for problem in verify_log(path).problems}
 
 
-def test_records_without_a_key_are_believed_only_before_it(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    small_log(path).close()
-    version_1(path, 4)
-    assert {"unkeyed"} <= {problem.code for problem in verify_log(path).problems}
-    assert refused(AuditLog(path)) == "log-unkeyed"
-
-
-def test_history_from_before_the_key_cannot_be_changed_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    version_1(path)
-    old = path.read_bytes()
-    with AuditLog(path, clock=lambda: 1_469_918_176.0) as log:
-        log.append(refusal(), durable=True)
-    keyed = path.read_bytes().removeprefix(old)
-    # Another history without a key, whole in itself, before the records that have one.
-    version_1(tmp_path / "forged.jsonl", reason="harmless")
-    forged = (tmp_path / "forged.jsonl").read_bytes()
-    path.write_bytes(forged + keyed)
-    assert {"unkeyed", "chain"} <= {problem.code for problem in verify_log(path).problems}
-
-
-def test_a_log_of_version_1_does_not_go_on_with_a_key_of_the_operator(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    version_1(path)
-    assert refused(AuditLog(path, key=KEY)) == "log-unkeyed"
+def test_a_record_of_another_form_is_not_believed(tmp_path: Path) -> None:
+    path = small_log(tmp_path / "audit.jsonl").path
+    before = path.read_bytes()
+    record = json.loads(before.splitlines()[-1]) | {"version": 1}
+    del record["hash"]
+    # Version 1 of no release: sorted keys, and a hash that needs no key.
+    record["hash"] = hashlib.sha256(canonical_json(record)).hexdigest()
+    path.write_bytes(before + canonical_json(record) + b"\n")
+    assert "record-unreadable" in {problem.code for problem in verify_log(path).problems}

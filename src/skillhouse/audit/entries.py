@@ -1,4 +1,4 @@
-"""Looks records up, with each outcome joined to its intent, in the active file and the archives."""
+"""Finds records, each outcome joined to its intent, in the active file and the archives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.audit.keys import LogKeys, read_keys
-from skillhouse.audit.line import opened
-from skillhouse.audit.lines import backwards
+from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
+from skillhouse.audit.line import LineError, opened
+from skillhouse.audit.log_files import backwards
+from skillhouse.audit.log_keys import LogKeys, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
-from skillhouse.audit.redacted_archive import archive_lines
-from skillhouse.audit.snapshot import LogSnapshot, take_snapshot
-from skillhouse.audit.unreadable import LineError
 
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 

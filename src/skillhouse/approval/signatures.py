@@ -1,4 +1,4 @@
-"""Signed messages between the house and a person's device or service: HMAC, time, and once.
+"""Signed messages between skillhouse and a person's device or service: HMAC, time, and once.
 
 The form is that of Standard Webhooks (standardwebhooks.com): the headers `webhook-id`,
 `webhook-timestamp` and `webhook-signature`, the last being `v1,` and the base64 of the HMAC-SHA256

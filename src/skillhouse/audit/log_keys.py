@@ -6,11 +6,11 @@ import hashlib
 import hmac
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.audit.files import open_file, read_at, sync_directory, write_all
+from skillhouse.audit.log_files import open_file, read_at, sync_directory, write_all
 from skillhouse.audit.record import ZEROS, AuditError
 from skillhouse.floor import DecodeError, opened_problem, shaped
 
@@ -37,11 +37,7 @@ class LogKeys:
     heads: Mac
     checkpoints: Mac
     name: str
-    """Tells logs of different keys apart, and says nothing about the key."""
-    since: int = 0
-    """The last record that is older than the key."""
-    hash: str = ZEROS
-    """Its hash."""
+    """Identifies the key in file names without revealing it."""
 
 
 def seal(mac: Mac, data: bytes) -> str:
@@ -51,7 +47,7 @@ def seal(mac: Mac, data: bytes) -> str:
     return mac.hexdigest()
 
 
-def keys_of(key: bytes, path: Path, *, since: int = 0, last_hash: str = ZEROS) -> LogKeys:
+def keys_of(key: bytes, path: Path) -> LogKeys:
     """Return the keys that follow from one secret.
 
     Raises:
@@ -70,8 +66,6 @@ def keys_of(key: bytes, path: Path, *, since: int = 0, last_hash: str = ZEROS) -
         heads=hmac.new(derived("heads"), digestmod=hashlib.sha256),
         checkpoints=hmac.new(checkpoint_key(key), digestmod=hashlib.sha256),
         name=derived("name").hex()[:12],
-        since=since,
-        hash=last_hash,
     )
 
 
@@ -92,8 +86,9 @@ def key_path(log: Path) -> Path:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyFile:
     key: str
-    since: int
-    hash: str
+    since: int = 0
+    """Of a log that was older than its key: no release wrote one. Kept for the form of the file."""
+    hash: str = ZEROS
     version: int = 1
 
 
@@ -125,32 +120,30 @@ def read_keys(log: Path, given: bytes | None) -> LogKeys | None:
             raise ValueError("not a key")
     except (ValueError, RecursionError, DecodeError) as error:
         raise AuditError("key-unreadable", "the key of the log was changed", path) from error
-    return keys_of(key, path, since=said.since, last_hash=said.hash)
+    return keys_of(key, path)
 
 
-def make_keys(log: Path, random: bytes, *, since: int, last_hash: str) -> LogKeys:
+def make_keys(log: Path, random: bytes) -> LogKeys:
     """Make the key file of a log, which its lock is held for.
 
     Args:
         log: The log.
         random: `KEY_BYTES` that nobody can guess.
-        since: The last record that is there already, without a key.
-        last_hash: Its hash.
 
     Raises:
         OSError: the file cannot be written.
     """
     path = key_path(log)
-    said = {"hash": last_hash, "key": random.hex(), "since": since, "version": 1}
+    said = asdict(_KeyFile(key=random.hex()))
     # Renamed into place: a key file that a crash left half would look like a changed one.
     made = path.with_name(path.name + ".new")
     made.unlink(missing_ok=True)
     handle = open_file(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        write_all(handle, json.dumps(said).encode() + b"\n")
+        write_all(handle, json.dumps(said, sort_keys=True).encode() + b"\n")
         os.fsync(handle)
     finally:
         os.close(handle)
     os.replace(made, path)
     sync_directory(path.parent)
-    return keys_of(random, path, since=since, last_hash=last_hash)
+    return keys_of(random, path)

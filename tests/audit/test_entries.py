@@ -1,4 +1,4 @@
-"""Tests of audit/reading.py: a call is one entry, and filters find it."""
+"""Tests of audit/entries.py: a call is one entry, and filters find it."""
 
 from __future__ import annotations
 

@@ -1,25 +1,31 @@
-"""Waits for an answer, whoever gives it and in whatever process."""
+"""Waits for an answer, in whatever process it is given."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import Literal, Protocol
 
 import anyio
 from anyio.lowlevel import RunVar
 
-from skillhouse.approval.answer_policy import allowed_answers
-from skillhouse.approval.record import Approval, ApprovalState, closed
-from skillhouse.approval.request import LASTING, Answer, ApprovalError, Channel, Reply
+from skillhouse.approval.ledger import Ledger
+from skillhouse.approval.request import (
+    LASTING,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalState,
+    Channel,
+    Reply,
+    allowed_answers,
+    closed,
+)
 from skillhouse.floor import StateError
 from skillhouse.floor.threads import in_thread
-
-if TYPE_CHECKING:
-    from skillhouse.approval.broker import ApprovalBroker
-    from skillhouse.approval.ledger import Ledger
 
 POLL_SECONDS = 0.1
 """How long an answer of another process may go unnoticed; a look costs two `stat` calls."""
@@ -62,29 +68,49 @@ class SessionLocks:
                 del locks[session]
 
 
+class TakeAnswer(Protocol):
+    """Records an answer to a question; raises `ApprovalError` for one that does not count."""
+
+    def __call__(
+        self,
+        approval_id: str,
+        answer: Answer,
+        *,
+        by: str,
+        channel: str,
+        nonce: str,
+        message: str = "",
+    ) -> object: ...
+
+
 async def wait_for_answer(
-    broker: ApprovalBroker, ledger: Ledger, question: Approval, *, waits: bool
+    question: Approval,
+    channels: Sequence[Channel],
+    take: TakeAnswer,
+    ledger: Ledger,
+    *,
+    wait_seconds: float,
+    waits: bool,
 ) -> Approval:
     """Ask all channels at once and return the question with the first valid answer.
 
-    Where nobody can be asked, it is returned open; where nobody answers in time, it is closed.
+    Without a channel that can ask, it is returned open; without an answer in time, it is closed.
 
     Args:
-        broker: Whose channels are asked; takes the answers.
-        ledger: Where answers of other processes show.
         question: An open question.
-        waits: Whether somebody else in this process may answer.
+        channels: The ways to reach a person.
+        take: Receives the answers of these channels.
+        ledger: Shows the answers of other processes.
+        wait_seconds: Time in which an answer must come.
+        waits: Whether an answer may come in another way than by these channels.
     """
-    settings = broker.settings
-    wait_seconds = question.request.wait_seconds or settings.wait_seconds
-    waits = waits or settings.unattended == "deny"
-    asking = len(broker.channels)
+    asking = len(channels)
     moved = anyio.Event()
 
     async def ask(channel: Channel) -> None:
         nonlocal asking, moved
         try:
-            counts = await _answered(broker, channel, question)
+            counts = await _answered(take, channel, question)
         except Exception:
             # Somebody else's code: a way that fails is a way on which nobody answers.
             logger.exception("a channel of approvals failed")
@@ -97,7 +123,7 @@ async def wait_for_answer(
     current = question
     failed: StateError | None = None
     async with anyio.create_task_group() as tasks:
-        for channel in broker.channels:
+        for channel in channels:
             tasks.start_soon(ask, channel)
         with anyio.move_on_after(wait_seconds):
             while current.state is ApprovalState.OPEN and (asking or waits):
@@ -122,7 +148,7 @@ async def wait_for_answer(
     return await in_thread(lambda: ledger.get(question.id)) or question
 
 
-async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval) -> bool:
+async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
     """Ask one channel; whether it gave an answer that counts."""
     request = question.request
     reply = await channel.ask(request)
@@ -135,7 +161,8 @@ async def _answered(broker: ApprovalBroker, channel: Channel, question: Approval
         answer = Answer.ONCE
     try:
         await in_thread(
-            lambda: broker.answer(
+            partial(
+                take,
                 question.id,
                 answer,
                 by=reply.by,
