@@ -1,4 +1,4 @@
-"""Tests of tools/gate.py and tools/approving.py: calls that a person is asked about."""
+"""Tests of tools/gate.py and tools/question.py: calls that a person is asked about."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
-    from skillhouse.tools.attaching import AttachTool as AttachTool
-    from skillhouse.tools.attaching import Way as Way
+    from skillhouse.tools.attach import AttachTool as AttachTool
+    from skillhouse.tools.attach import Way as Way
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
     from skillhouse.tools.call import Output as Output
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.forecast import Forecast as Forecast
     from skillhouse.tools.gate import Gate as Gate
-    from skillhouse.tools.invoking import INVOKE as INVOKE
-    from skillhouse.tools.invoking import InvokeTool as InvokeTool
-    from skillhouse.tools.invoking import Menu as Menu
-    from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.invoke import INVOKE as INVOKE
+    from skillhouse.tools.invoke import InvokeTool as InvokeTool
+    from skillhouse.tools.invoke import Menu as Menu
+    from skillhouse.tools.invoke import RunCommand as RunCommand
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
     from skillhouse.tools.messages import DEFAULT_MESSAGES as DEFAULT_MESSAGES
@@ -64,10 +64,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.remote_skills import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
-    from skillhouse.tools.rendering import one_line as one_line
-    from skillhouse.tools.rendering import render_content as render_content
-    from skillhouse.tools.rendering import result_data as result_data
-    from skillhouse.tools.running import Background as Background
+    from skillhouse.tools.running_calls import Background as Background
     from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.serving import SkillFileTool as SkillFileTool
     from skillhouse.tools.session import Session as Session
@@ -81,6 +78,9 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
     from skillhouse.tools.skill_gate import SkillGate as SkillGate
+    from skillhouse.tools.skill_text import one_line as one_line
+    from skillhouse.tools.skill_text import render_content as render_content
+    from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import SkillTool as SkillTool

@@ -50,10 +50,10 @@ from skillhouse.tools.command_inputs import (
     inputs_of_plan,
     sealed_copies,
 )
-from skillhouse.tools.command_needs import needs_of, shell_need, uncovered, uncovered_need
 from skillhouse.tools.command_paths import line_needs
 from skillhouse.tools.command_protection import Writes, kept_files, writes_of
-from skillhouse.tools.command_wording import output_of, titled, with_changes, withheld_network
+from skillhouse.tools.command_requests import needs_of, shell_need, uncovered, uncovered_need
+from skillhouse.tools.command_text import output_of, titled, with_changes, withheld_network
 from skillhouse.tools.path_rules import Decide, PathRules
 from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session

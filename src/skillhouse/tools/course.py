@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from skillhouse.tools.call import Output, Plan
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.rendering import one_line
-from skillhouse.tools.running import Running
+from skillhouse.tools.running_calls import Running
+from skillhouse.tools.skill_text import one_line
 from skillhouse.tools.tier_gate import Account
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from skillhouse.approval import Level
 from skillhouse.permission import Effect
-from skillhouse.tools.approving import question
 from skillhouse.tools.call import Output, Plan, RefusedError, Status, Tool, ToolCall
 from skillhouse.tools.call_context import CallContext, escalated_to_ask
 from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
+from skillhouse.tools.question import question
 from skillhouse.tools.session import Session
 
 

@@ -17,7 +17,7 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect
 from skillhouse.tiers import TierOutcome
 from skillhouse.tools.arguments import argument_fault
-from skillhouse.tools.asking import Asker
+from skillhouse.tools.asker import Asker
 from skillhouse.tools.call import (
     Output,
     Plan,
@@ -43,7 +43,7 @@ from skillhouse.tools.forecast import (
 )
 from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
 from skillhouse.tools.progress import relayed
-from skillhouse.tools.recording import Recorder
+from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.redeemed_approvals import RedeemedApprovals
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span

@@ -28,8 +28,8 @@ from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.messages import render
 from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import SKILL_TEXT_MAX, cut_notice, fitted, result_data
 from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, result_data
 from skillhouse.tools.span_attributes import skill_attributes
 
 CATEGORY = "builtin"

@@ -11,7 +11,7 @@ from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall
 from skillhouse.tools.call_context import level_of
-from skillhouse.tools.running import Background, Running, RunningCalls
+from skillhouse.tools.running_calls import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"
 """The reason of a verdict while everything is stopped."""

@@ -17,11 +17,11 @@ from skillhouse.tools.activation import (
 )
 from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.invoking import BodyRendering, Menu
+from skillhouse.tools.invoke import BodyRendering, Menu
 from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
 
 REATTACH = "reattach"
 """What rules call giving a skill again that a person said yes to in the same conversation."""

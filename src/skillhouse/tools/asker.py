@@ -18,7 +18,11 @@ from skillhouse.approval import (
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.approving import (
+from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.command_inputs import CommandInputs
+from skillhouse.tools.course import Course
+from skillhouse.tools.question import (
     CHANGED,
     bound,
     changed_inputs,
@@ -26,11 +30,7 @@ from skillhouse.tools.approving import (
     request_to_user,
     rule_hint,
 )
-from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
-from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.course import Course
-from skillhouse.tools.recording import Recorder
+from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED

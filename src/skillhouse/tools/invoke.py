@@ -34,14 +34,14 @@ from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.messages import render
 from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import (
+from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import (
     SKILL_TEXT_MAX,
     cut_notice,
     fitted,
     one_line,
     with_body,
 )
-from skillhouse.tools.session import Session
 
 INVOKE = "invoke"
 """What the log and rules call a person's start of a skill."""
