@@ -31,8 +31,8 @@ from skillhouse.tools import (
     ToolCall,
     ToolResult,
 )
+from skillhouse.tools.call import EvaluatedPermission
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import EvaluatedPermission
 from skillhouse.tools.telemetry import policy_span
 
 CASES = {

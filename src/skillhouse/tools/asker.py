@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -18,10 +19,9 @@ from skillhouse.approval import (
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
-from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.call import RefusedError, ToolResult, failure_text
+from skillhouse.tools.call_context import CallContext, Course
 from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.course import Course
 from skillhouse.tools.question import (
     CHANGED,
     bound,
@@ -34,6 +34,7 @@ from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import approval_span
 from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace_lock import WorkspaceLock
 
 ASKED_AGAIN_MAX = 3
@@ -186,3 +187,40 @@ class Asker:
 def _measured(case: CallContext) -> CommandInputs | None:
     """Return what the call depends on besides its words."""
     return case.plan.inputs() if case.plan is not None and case.plan.inputs is not None else None
+
+
+class RedeemedApprovals:
+    """Hands a yes from the gate, which took it, to the plan that it is about."""
+
+    def __init__(self) -> None:
+        self._yeses: dict[str, list[str]] = {}
+        # INVARIANT: held to look or change; a house may be used from several event loops.
+        self._lock = threading.Lock()
+
+    def take(self, binding: str) -> str:
+        """Return the id of the yes to exactly this content, and forget it; "" when there is none.
+
+        >>> agreed = RedeemedApprovals()
+        >>> with agreed.giving("sha256:1", "yes-1"):
+        ...     agreed.take("sha256:2"), agreed.take("sha256:1"), agreed.take("sha256:1")
+        ('', 'yes-1', '')
+        """
+        with self._lock:
+            found = self._yeses.get(binding)
+            return found.pop() if found else ""
+
+    @contextmanager
+    def giving(self, binding: str, approval_id: str) -> Iterator[None]:
+        """Offer a yes while its call runs; empty texts offer nothing."""
+        if not (binding and approval_id):
+            yield
+            return
+        with self._lock:
+            self._yeses.setdefault(binding, []).append(approval_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                left = [yes for yes in self._yeses.pop(binding) if yes != approval_id]
+                if left:
+                    self._yeses[binding] = left

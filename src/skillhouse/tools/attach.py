@@ -15,10 +15,17 @@ from skillhouse.tools.activation import (
     activation_of,
     text_digest,
 )
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.call import (
+    UNBOUND,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.invoke import BodyRendering, Menu
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body

@@ -5,13 +5,72 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.tools.activation import Activation
 from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.session import Session
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Level
+
+UNBOUND = "unbound"
+"""The digest of a skill that has none: a yes to it holds once."""
+
+HIDDEN_TEXT = "hidden text"
+"""The layer that decides where a caution turns an allow into a question."""
+
+PERSISTENCE = "persistence"
+"""The layer that decides where a caution holds each time: a file that acts later is written."""
+
+READ_ACTIONS = frozenset({"skill", "read", "list", "search_skills"})
+"""Actions that change nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRequest:
+    """A permission that a call needs before it may run."""
+
+    permission: Permission
+    default: Effect
+    """What holds when no rule speaks."""
+    why: str
+    """The reason for that default."""
+    argv: tuple[str, ...] = ()
+    """The words of a command, for binding a lasting yes."""
+    skill_digest: str = ""
+    """Tree digest of the skill that the permission is about."""
+    level: Level | None = None
+    """What a yes lets happen; what signs is decided on the transaction page only. None is what the
+    action says: looking for `READ_ACTIONS`, changing something for any other."""
+    caution: str = ""
+    """Why a person is asked although rules allow it, such as hidden text; a standing approval of
+    these very bytes (`skill_digest`) still holds. Empty where there is no such reason."""
+    caution_layer: str = HIDDEN_TEXT
+    """Why there is a caution; of `PERSISTENCE` no standing approval holds."""
+    may_last: bool = True
+    """Whether a yes may be a lasting one; not for shell lines, what signs, nor for files that act
+    later."""
+
+    @property
+    def effective_level(self) -> Level:
+        """The level, told or known by the action."""
+        if self.level is not None:
+            return self.level
+        return "read" if self.permission.action in READ_ACTIONS else "write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedPermission:
+    """A need with the decision about it."""
+
+    need: PermissionRequest
+    decision: Decision
+    reason: str
+    gate: str = ""
+    """What the write gate says of it: a word of `write_gate`; empty where it was not judged."""
+
 
 OUTPUT_MAX = 262_144
 """Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
@@ -20,6 +79,9 @@ TRANSACTION_PAGE = "transaction"
 """The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
 
 Status = Literal["ok", "error", "denied", "pending"]
+
+
+_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
 class UnknownToolError(SkillhouseError):
@@ -146,36 +208,9 @@ class Plan:
     """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 
-class Tool(Protocol):
-    """One thing that a model can ask for."""
-
-    @property
-    def name(self) -> str:
-        """The name on the wire."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What it does and when to use it, for the model."""
-        ...
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """JSON Schema 2020-12 of the arguments: an object without further properties."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether the record of a call must be on the disk before it runs (decision 9)."""
-        ...
-
-    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out a call whose arguments fit the schema; nothing happens yet.
-
-        Raises:
-            RefusedError: the call makes no sense here, whatever the rules say.
-        """
-        ...
+def level_of(plan: Plan) -> Level:
+    """Return the strongest level of a plan's needs."""
+    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
 
 
 def failure_text(tool_name: str, error: OSError) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 
 from skillhouse.approval import Approval, Level
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
-from skillhouse.tools.call import Plan, ToolCall
-from skillhouse.tools.permission_request import EvaluatedPermission
+from skillhouse.tools.call import EvaluatedPermission, Output, Plan, ToolCall, level_of
+from skillhouse.tools.running_calls import Running
+from skillhouse.tools.skill_text import one_line
+from skillhouse.tools.tier_gate import Account
 
 ON_PAGE = frozenset({"page", "companion-app"})
 """Where a tier has calls confirmed that no chat and no terminal may decide."""
-
-_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +57,6 @@ class CallContext:
         return next((j for j in self.judged if j.decision.effect is Effect.DENY), None)
 
 
-def level_of(plan: Plan) -> Level:
-    """Return the strongest level of a plan's needs."""
-    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
-
-
 def escalated_to_ask(case: CallContext) -> CallContext:
     """Return the case with what is allowed asked about, where its page or its tier wants a person.
 
@@ -83,3 +79,33 @@ def escalated_to_ask(case: CallContext) -> CallContext:
         else:
             judged.append(replace(found, need=once))
     return replace(case, judged=tuple(judged))
+
+
+@dataclass(slots=True)
+class Course:
+    """The state of one call, for each step and for whoever finds it cancelled."""
+
+    case: CallContext
+    """The call, with what is known about it so far."""
+    account: Account
+    """What it holds of cooldowns and allowances."""
+    running: Running
+    """Ends it when everything is stopped."""
+    holding: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What it holds of the workspace until it ends."""
+    intent: str = ""
+    """Id of the record that it is about to run; empty before."""
+    began: float = 0.0
+    output: Output = Output(text="cancelled", failed=True)  # noqa: RUF009 - a frozen value.
+    is_stopped: bool = False
+    """Whether it ended because everything was stopped."""
+
+    @property
+    def plan(self) -> Plan:
+        """The call worked out; only asked for once it is."""
+        return self.case.known_plan
+
+    @property
+    def title(self) -> str:
+        """What it does, in one line."""
+        return one_line(self.plan.title or self.case.call.name)

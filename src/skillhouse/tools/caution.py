@@ -21,8 +21,7 @@ from skillhouse.skill import (
     load_listing,
     revealed,
 )
-from skillhouse.tools.call import OUTPUT_MAX, RefusedError
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
+from skillhouse.tools.call import OUTPUT_MAX, UNBOUND, PermissionRequest, RefusedError
 from skillhouse.tools.session import Session
 
 Facts = tuple[tuple[str, str], ...]

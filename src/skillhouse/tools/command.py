@@ -42,7 +42,7 @@ from skillhouse.sandbox import (
     plan_argv,
     plan_readable,
 )
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
@@ -50,12 +50,16 @@ from skillhouse.tools.command_inputs import (
     inputs_of_plan,
     sealed_copies,
 )
-from skillhouse.tools.command_paths import line_needs
 from skillhouse.tools.command_protection import Writes, kept_files, writes_of
-from skillhouse.tools.command_requests import needs_of, shell_need, uncovered, uncovered_need
+from skillhouse.tools.command_requests import (
+    line_needs,
+    needs_of,
+    shell_need,
+    uncovered,
+    uncovered_need,
+)
 from skillhouse.tools.command_text import output_of, titled, with_changes, withheld_network
 from skillhouse.tools.path_rules import Decide, PathRules
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import command_inside
 from skillhouse.tools.workspace import Workspace

@@ -17,9 +17,8 @@ from skillhouse.permission import (
     unwrapped,
 )
 from skillhouse.sandbox import Opened, find_git_changes
-from skillhouse.tools.call import RefusedError
+from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.files import write_need
-from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000

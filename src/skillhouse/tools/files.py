@@ -11,10 +11,16 @@ from typing import Any
 
 from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
 from skillhouse.permission import Effect, Permission
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import (
+    PERSISTENCE,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
 from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
-from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 

@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 
 from skillhouse.approval import Level
 from skillhouse.permission import Effect
-from skillhouse.tools.call import Output, Plan, RefusedError, Status, Tool, ToolCall
+from skillhouse.tools.call import (
+    EvaluatedPermission,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    Status,
+    ToolCall,
+)
 from skillhouse.tools.call_context import CallContext, escalated_to_ask
-from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
 from skillhouse.tools.question import question
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

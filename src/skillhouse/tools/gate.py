@@ -16,23 +16,22 @@ from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.arguments import argument_fault
-from skillhouse.tools.asker import Asker
+from skillhouse.tools.asker import Asker, RedeemedApprovals
 from skillhouse.tools.call import (
+    EvaluatedPermission,
     Output,
+    PermissionRequest,
     Plan,
     ProgressHandler,
     RefusedError,
     Status,
-    Tool,
     ToolCall,
     ToolResult,
     UnknownToolError,
     bounded,
     failure_text,
 )
-from skillhouse.tools.call_context import CallContext, escalated_to_ask
-from skillhouse.tools.course import Course
+from skillhouse.tools.call_context import CallContext, Course, escalated_to_ask
 from skillhouse.tools.forecast import (
     Forecast,
     Refusal,
@@ -41,13 +40,12 @@ from skillhouse.tools.forecast import (
     planned,
     settled,
 )
-from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
 from skillhouse.tools.progress import relayed
 from skillhouse.tools.recorder import Recorder
-from skillhouse.tools.redeemed_approvals import RedeemedApprovals
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED, Account, TierGate, stopped_text
+from skillhouse.tools.tool import Tool, argument_fault
 from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 

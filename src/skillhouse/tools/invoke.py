@@ -29,10 +29,16 @@ from skillhouse.skill import (
     plain_words,
 )
 from skillhouse.tools.activation import activation_of
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.call import (
+    UNBOUND,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.messages import render
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import (
@@ -40,6 +46,7 @@ from skillhouse.tools.skill_text import (
     cut_notice,
     fitted,
     one_line,
+    render,
     with_body,
 )
 

@@ -14,7 +14,7 @@ from skillhouse.floor import digest, file_stamp
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.files import change_facts, held_before, read_need, replaced, write_need
 from skillhouse.tools.memory_files import (
     MEMORY_BYTES_MAX,
@@ -28,7 +28,6 @@ from skillhouse.tools.memory_files import (
     passages,
     visible,
 )
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Place, Workspace, opened
 

@@ -11,9 +11,9 @@ from skillhouse.floor import PROTECTED_NAMES, is_secret
 from skillhouse.permission import Decision, Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
+from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.caution import cautioned, skill_directory_of
 from skillhouse.tools.files import text_if_any
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 

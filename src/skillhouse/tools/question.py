@@ -16,9 +16,9 @@ from skillhouse.approval import (
     may_last,
 )
 from skillhouse.permission import Effect
+from skillhouse.tools.call import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest
 from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.command_inputs import CommandInputs, changes
-from skillhouse.tools.permission_request import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest
 
 CHANGED = "changed since the earlier question"
 """Name of the fact that says which files of a call are not what an earlier question showed."""

@@ -8,9 +8,8 @@ from typing import Any
 from skillhouse.approval import Approval, ApprovalState, session_key
 from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
 from skillhouse.permission import Effect
-from skillhouse.tools.call import Output, Status, ToolResult
+from skillhouse.tools.call import UNBOUND, Output, Status, ToolResult
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import UNBOUND
 from skillhouse.tools.tier_gate import STOPPED
 from skillhouse.tools.write_gate import verdict_of
 

@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, handed
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
-from skillhouse.tools.span_attributes import skill_attributes
+from skillhouse.tools.telemetry import skill_attributes
 
 SKILL_CODE = "skill_code"
 """What rules call running a command while a skill of another server is in use."""
 SKILL_RESOURCE = "skill_resource"
 """The tool that reads a file of such a skill."""
-
-
-class RemoteSkillProvider(Protocol):
-    """What knows the skills of other servers; of one of this machine it says nothing."""
-
-    def skills(self) -> tuple[Skill, ...]:
-        """Return them as they were listed last; nothing is fetched."""
-        ...
-
-    def refuse_roots(self, roots: Iterable[Path]) -> None:
-        """Do nothing, unless fetched files would be found below a root as this machine's skills.
-
-        Raises:
-            ConfigError: they would.
-        """
-        ...
-
-    def files(self, skill: Skill) -> tuple[str, ...] | None:
-        """Return the paths of its other files."""
-        ...
-
-    def origin(self, skill: Skill) -> str:
-        """Return what a model is told of where it comes from."""
-        ...
-
-    def address(self, skill: Skill) -> str:
-        """Return its address there; nothing for one of this machine."""
-        ...
-
-    def binding(self, skill: Skill) -> str | None:
-        """Return what a yes to it is bound to."""
-        ...
-
-    async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
-        """Return the verified bytes of a file, which then lies in its place.
-
-        Raises:
-            SkillhouseError: it has no such file, or its bytes are others than were listed.
-            OSError: it cannot be stored.
-        """
-        ...
 
 
 async def loaded_content(session: Session, skill: Skill, *, resources_max: int) -> SkillContent:

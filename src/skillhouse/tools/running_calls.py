@@ -12,11 +12,13 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 
 from skillhouse.tiers import TierEngine
 from skillhouse.tiers.call_table import OwnLine
@@ -213,3 +215,26 @@ async def _ended(end: Awaitable[None]) -> None:
         await end
     except Exception:  # the edge of a task of its own; the next look tries again.
         logger.exception("what runs beside the calls could not be ended")
+
+
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop of its own, alive until it is closed.
+
+    One thread for all calls: a sandboxed process ends with the thread that started it
+    (`--die-with-parent`), so a thread a call would kill what it started.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._portal = self._stack.enter_context(start_blocking_portal())
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function on the thread and return its result."""
+        return self._portal.call(function)
+
+    def close(self) -> None:
+        """End the thread; running calls are waited for."""
+        self._stack.close()

@@ -4,24 +4,61 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from skillhouse.skill import HiddenText, Skill, SkillIndex
+from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
-from skillhouse.tools.permission_request import PermissionRequest
-
-if TYPE_CHECKING:
-    from skillhouse.tools.call import ToolCall
-    from skillhouse.tools.remote_skills import RemoteSkillProvider
+from skillhouse.tools.call import PermissionRequest, ToolCall
 
 SESSIONS_MAX = 1_000
 """Conversations that are kept; beyond that the one that was used longest ago starts anew."""
 
 SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
+
+
+class RemoteSkillProvider(Protocol):
+    """What knows the skills of other servers; of one of this machine it says nothing."""
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return them as they were listed last; nothing is fetched."""
+        ...
+
+    def refuse_roots(self, roots: Iterable[Path]) -> None:
+        """Do nothing, unless fetched files would be found below a root as this machine's skills.
+
+        Raises:
+            ConfigError: they would.
+        """
+        ...
+
+    def files(self, skill: Skill) -> tuple[str, ...] | None:
+        """Return the paths of its other files."""
+        ...
+
+    def origin(self, skill: Skill) -> str:
+        """Return what a model is told of where it comes from."""
+        ...
+
+    def address(self, skill: Skill) -> str:
+        """Return its address there; nothing for one of this machine."""
+        ...
+
+    def binding(self, skill: Skill) -> str | None:
+        """Return what a yes to it is bound to."""
+        ...
+
+    async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
+        """Return the verified bytes of a file, which then lies in its place.
+
+        Raises:
+            SkillhouseError: it has no such file, or its bytes are others than were listed.
+            OSError: it cannot be stored.
+        """
+        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,8 +32,14 @@ from skillhouse.signer import (
     read_vault,
     with_approval,
 )
-from skillhouse.tools.call import TRANSACTION_PAGE, Output, Plan, RefusedError, object_schema
-from skillhouse.tools.permission_request import PermissionRequest
+from skillhouse.tools.call import (
+    TRANSACTION_PAGE,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
 from skillhouse.tools.session import Session
 
 CALLDATA_SHOWN = 256

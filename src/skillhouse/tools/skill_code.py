@@ -27,13 +27,13 @@ from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
     TRANSACTION_PAGE,
     Output,
+    PermissionRequest,
     Plan,
     RefusedError,
     ReportProgress,
     ToolResult,
     UnknownToolError,
 )
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import code_inside
 

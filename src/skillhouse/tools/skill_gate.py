@@ -16,10 +16,11 @@ import jsonschema_rs
 
 from skillhouse.floor.threads import in_thread
 from skillhouse.skill import revealed
-from skillhouse.tools.call import Tool, ToolCall, ToolResult, bounded
+from skillhouse.tools.call import ToolCall, ToolResult, bounded
 from skillhouse.tools.forecast import Forecast
 from skillhouse.tools.gate import Gate
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 SHOWN_AT_ONCE = 16_384
 """Characters of a result that are looked through on the event loop: some milliseconds."""

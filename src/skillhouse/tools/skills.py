@@ -23,14 +23,19 @@ from skillhouse.skill import (
 )
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.call import (
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.messages import render
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.session import Session
-from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, result_data
-from skillhouse.tools.span_attributes import skill_attributes
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, render, result_data
+from skillhouse.tools.telemetry import skill_attributes
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""

@@ -13,11 +13,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
 from skillhouse.floor import conventions as words
 from skillhouse.floor import tracing
-from skillhouse.tools.call import Output, Plan, ProgressHandler, Tool, ToolCall, ToolResult
-from skillhouse.tools.call_context import CallContext, level_of
+from skillhouse.skill import Skill
+from skillhouse.tools.call import Output, Plan, ProgressHandler, ToolCall, ToolResult, level_of
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalOutcome
@@ -213,3 +217,23 @@ async def code_inside(running: Awaitable[CellResult], language: str) -> CellResu
         if result.kind != "ok":
             span.fail(result.kind)
     return result
+
+
+def skill_attributes(skill: Skill, session: Session) -> Mapping[str, str]:
+    """Return what telemetry may say of a skill: what lists say of it, and where it comes from."""
+    away = "" if session.remote_skills is None else session.remote_skills.address(skill)
+    return {
+        words.SKILL_NAME: skill.name,
+        words.SKILL_DESCRIPTION: skill.description,
+        words.SKILL_SOURCE: _without_credentials(away or skill.uri),
+    }
+
+
+def _without_credentials(uri: str) -> str:
+    """Return an address without what may let somebody in.
+
+    >>> _without_credentials("https://me:word@example.org/skills/a?token=b")
+    'https://example.org/skills/a'
+    """
+    parts = urlsplit(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

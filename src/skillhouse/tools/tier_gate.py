@@ -9,8 +9,7 @@ from skillhouse.floor import StateError
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
-from skillhouse.tools.call import Output, Plan, ToolCall
-from skillhouse.tools.call_context import level_of
+from skillhouse.tools.call import Output, Plan, ToolCall, level_of
 from skillhouse.tools.running_calls import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"

@@ -19,8 +19,7 @@ import anyio
 
 from skillhouse import net
 from skillhouse.permission import Effect, Permission
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.permission_request import PermissionRequest
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.session import Session
 
 RESULTS_MAX = 20

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from skillhouse.approval import ApprovalState
 from skillhouse.permission import Decision, Effect, matches
+from skillhouse.tools.call import EvaluatedPermission
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import EvaluatedPermission
 
 LAYER = "write gate"
 """The name under which the gate's decisions stand in the log."""

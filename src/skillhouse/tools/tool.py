@@ -1,15 +1,48 @@
-"""Says what is wrong with a call's arguments, naming the nearest right one."""
+"""What a tool is, and whether a call's arguments fit its schema."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jsonschema_rs
 
 from skillhouse.floor import nearest
-from skillhouse.tools.call import Tool
+from skillhouse.tools.call import Plan
+from skillhouse.tools.session import Session
+
+
+class Tool(Protocol):
+    """One thing that a model can ask for."""
+
+    @property
+    def name(self) -> str:
+        """The name on the wire."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does and when to use it, for the model."""
+        ...
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON Schema 2020-12 of the arguments: an object without further properties."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether the record of a call must be on the disk before it runs (decision 9)."""
+        ...
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Work out a call whose arguments fit the schema; nothing happens yet.
+
+        Raises:
+            RefusedError: the call makes no sense here, whatever the rules say.
+        """
+        ...
 
 
 def argument_fault(
