@@ -111,7 +111,7 @@ def telling_of(tool: Tool) -> Callable[[], object]:
     plan = Plan(needs=(need,), run=never)
     decision = Decision(effect=Effect.ALLOW, layer="default")
     case = CallContext(
-        call=call, plan=plan, judged=(EvaluatedPermission(need=need, decision=decision, reason=""),)
+        call=call, plan=plan, evaluated=(EvaluatedPermission(request=need, decision=decision, reason=""),)
     )
     result = ToolResult(content="a line\n")
     telling = CallTelemetry()

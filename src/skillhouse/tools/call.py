@@ -65,7 +65,7 @@ class PermissionRequest:
 class EvaluatedPermission:
     """A need with the decision about it."""
 
-    need: PermissionRequest
+    request: PermissionRequest
     decision: Decision
     reason: str
     gate: str = ""

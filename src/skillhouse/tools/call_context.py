@@ -24,7 +24,7 @@ class CallContext:
     call: ToolCall
     plan: Plan | None = None
     """None while the call is not worked out."""
-    judged: tuple[EvaluatedPermission, ...] = ()
+    evaluated: tuple[EvaluatedPermission, ...] = ()
     verdict: TierVerdict | None = None
     """What the tier policy says; None where there is none."""
     approval: Approval | None = None
@@ -38,7 +38,7 @@ class CallContext:
     @property
     def effect(self) -> Effect:
         """The strictest of what was decided."""
-        return strictest(j.decision.effect for j in self.judged)
+        return strictest(j.decision.effect for j in self.evaluated)
 
     @property
     def level(self) -> Level:
@@ -54,38 +54,38 @@ class CallContext:
     @property
     def denied(self) -> EvaluatedPermission | None:
         """The first denied need."""
-        return next((j for j in self.judged if j.decision.effect is Effect.DENY), None)
+        return next((j for j in self.evaluated if j.decision.effect is Effect.DENY), None)
 
 
-def escalated_to_ask(case: CallContext) -> CallContext:
+def escalated_to_ask(context: CallContext) -> CallContext:
     """Return the case with what is allowed asked about, where its page or its tier wants a person.
 
     Such a yes holds once: a rule or a lasting yes would do away with the question.
     """
-    by_tier = case.verdict is not None and case.verdict.effect is Effect.ASK
-    if not by_tier and not (case.plan and case.plan.page):
-        return case
-    if case.verdict is not None and by_tier:
-        tier = case.verdict.effective_tier
-        layer, why = "tiers", case.verdict.message or f"calls of tier {tier} are confirmed here"
+    by_tier = context.verdict is not None and context.verdict.effect is Effect.ASK
+    if not by_tier and not (context.plan and context.plan.page):
+        return context
+    if context.verdict is not None and by_tier:
+        tier = context.verdict.effective_tier
+        layer, why = "tiers", context.verdict.message or f"calls of tier {tier} are confirmed here"
     else:
         layer, why = "transaction page", "this is decided on the transaction page only"
-    judged = []
-    for found in case.judged:
-        once = replace(found.need, may_last=False)
+    evaluated = []
+    for found in context.evaluated:
+        once = replace(found.request, may_last=False)
         if found.decision.effect is Effect.ALLOW:
             decision = Decision(effect=Effect.ASK, layer=layer)
-            judged.append(replace(found, need=once, decision=decision, reason=why))
+            evaluated.append(replace(found, request=once, decision=decision, reason=why))
         else:
-            judged.append(replace(found, need=once))
-    return replace(case, judged=tuple(judged))
+            evaluated.append(replace(found, request=once))
+    return replace(context, evaluated=tuple(evaluated))
 
 
 @dataclass(slots=True)
-class Course:
+class CallState:
     """The state of one call, for each step and for whoever finds it cancelled."""
 
-    case: CallContext
+    context: CallContext
     """The call, with what is known about it so far."""
     account: Account
     """What it holds of cooldowns and allowances."""
@@ -103,9 +103,9 @@ class Course:
     @property
     def plan(self) -> Plan:
         """The call worked out; only asked for once it is."""
-        return self.case.known_plan
+        return self.context.known_plan
 
     @property
     def title(self) -> str:
         """What it does, in one line."""
-        return one_line(self.plan.title or self.case.call.name)
+        return one_line(self.plan.title or self.context.call.name)

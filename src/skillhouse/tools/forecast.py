@@ -25,7 +25,7 @@ from skillhouse.tools.tool import Tool
 class Refusal:
     """A call that the gate refuses before anybody is asked, and what it answers."""
 
-    case: CallContext
+    context: CallContext
     text: str
     status: Status
 
@@ -55,13 +55,13 @@ class Forecast:
     question."""
 
 
-def settled(case: CallContext) -> CallContext | Refusal:
+def settled(context: CallContext) -> CallContext | Refusal:
     """Return a judged call as it goes on: refused, allowed, or to be asked about."""
-    if case.denied is not None:
-        return Refusal(case=case, text=f"denied: {case.denied.reason}", status="denied")
-    if case.verdict is not None and case.verdict.effect is Effect.DENY:
-        return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
-    return escalated_to_ask(case)
+    if context.denied is not None:
+        return Refusal(context=context, text=f"denied: {context.denied.reason}", status="denied")
+    if context.verdict is not None and context.verdict.effect is Effect.DENY:
+        return Refusal(context=context, text=f"denied: {context.verdict.message}", status="denied")
+    return escalated_to_ask(context)
 
 
 def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
@@ -71,25 +71,27 @@ def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
         found: The call, judged or refused.
         workspace_root: The workspace's real path.
     """
-    case = found.case if isinstance(found, Refusal) else found
-    page = case.plan is not None and case.on_page
+    context = found.context if isinstance(found, Refusal) else found
+    page = context.plan is not None and context.on_page
     facts = Forecast(
         effect=Effect.DENY,
         status="denied",
         reasons=(),
-        judged=case.judged,
-        level=case.level,
+        judged=context.evaluated,
+        level=context.level,
         on_page=page,
     )
     if isinstance(found, Refusal):
         reason = found.text.removeprefix("denied: ")
-        layer = case.denied.decision.layer if case.denied else "tiers" if case.verdict else ""
+        layer = (
+            context.denied.decision.layer if context.denied else "tiers" if context.verdict else ""
+        )
         return replace(facts, status=found.status, reasons=(reason,), layer=layer)
-    deciding = next(j for j in case.judged if j.decision.effect is case.effect)
-    facts = replace(facts, effect=case.effect, layer=deciding.decision.layer)
-    if case.effect is Effect.ALLOW:
-        return replace(facts, status="ok", reasons=tuple(j.reason for j in case.judged))
-    asked = question(case, workspace_root, None)
+    deciding = next(j for j in context.evaluated if j.decision.effect is context.effect)
+    facts = replace(facts, effect=context.effect, layer=deciding.decision.layer)
+    if context.effect is Effect.ALLOW:
+        return replace(facts, status="ok", reasons=tuple(j.reason for j in context.evaluated))
+    asked = question(context, workspace_root, None)
     return replace(facts, status="pending", reasons=asked.reasons, title=asked.title)
 
 

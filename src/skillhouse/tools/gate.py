@@ -31,7 +31,7 @@ from skillhouse.tools.call import (
     bounded,
     failure_text,
 )
-from skillhouse.tools.call_context import CallContext, Course, escalated_to_ask
+from skillhouse.tools.call_context import CallContext, CallState, escalated_to_ask
 from skillhouse.tools.forecast import (
     Forecast,
     Refusal,
@@ -94,7 +94,9 @@ class Gate:
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
         self._workspace = workspace
-        self._asker = Asker(approvals, self._recorder, workspace_root, self._judged, self._begin)
+        self._asker = Asker(
+            approvals, self._recorder, workspace_root, self._evaluated_again, self._begin
+        )
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
         self._validators = {
@@ -114,59 +116,59 @@ class Gate:
         """
         tool = self._tool(call.name)
         call = _identified(replace(call, name=tool.name))
-        with self._telling.of(tool, call, listener) as told:
-            return told.ended(await self._handle(tool, told.call, session, told))
+        with self._telling.of(tool, call, listener) as span:
+            return span.ended(await self._handle(tool, span.call, session, span))
 
     async def _handle(
-        self, tool: Tool, call: ToolCall, session: Session, told: CallSpan
+        self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
     ) -> ToolResult:
         wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
         if wrong:
             return ToolResult(content=wrong, status="error")
         with self._tiers.running() as running:
-            course = Course(CallContext(call=call), self._tiers.account(), running)
-            async with course.holding:
+            state = CallState(CallContext(call=call), self._tiers.account(), running)
+            async with state.holding:
                 try:
-                    return await self._on_course(tool, session, course, told)
+                    return await self._proceed(tool, session, state, span)
                 finally:
-                    if course.intent or course.account.holds:
+                    if state.intent or state.account.holds:
                         # Also when the call is cancelled: what was begun has an outcome.
                         with anyio.CancelScope(shield=True):
-                            await in_thread(lambda: self._close(course))
+                            await in_thread(lambda: self._close(state))
         # Only a stop cancels it without cancelling whoever waits for the result.
-        return await in_thread(lambda: self._ended_by_stop(course))
+        return await in_thread(lambda: self._ended_by_stop(state))
 
-    async def _on_course(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+    async def _proceed(
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult:
         # Plans walk and hash, and the log and the state may be locked by another process: none of
         # it keeps the event loop from other calls.
-        refusal = await in_thread(lambda: self._authorize(tool, session, course, told))
-        if refusal is None and not course.intent:
+        refusal = await in_thread(lambda: self._authorize(tool, session, state, span))
+        if refusal is None and not state.intent:
             try:
-                refusal = await self._ready(tool, session, course)
+                refusal = await self._ready(tool, session, state)
             except WorkspaceLockError as error:
                 status, text = _lock_failure(error)
-                course.account.outcome = TierOutcome.WITHDRAWN
-                case = course.case
-                refusal = await in_thread(lambda: self._recorder.refuse(case, text, status))
-        return refusal or await self._run(tool, session, course, told)
+                state.account.outcome = TierOutcome.WITHDRAWN
+                context = state.context
+                refusal = await in_thread(lambda: self._recorder.refuse(context, text, status))
+        return refusal or await self._run(tool, session, state, span)
 
     def _authorize(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult | None:
         """Decide about the call, and return the refusal if there is one.
 
         What need not wait for a person or for the workspace is begun as well.
         """
-        found = self._planned(tool, course.case.call, session, told, account=course.account)
+        found = self._planned(tool, state.context.call, session, span, account=state.account)
         if isinstance(found, Refusal):
-            course.case = found.case
-            return self._recorder.refuse(found.case, found.text, found.status)
-        course.case = found
+            state.context = found.context
+            return self._recorder.refuse(found.context, found.text, found.status)
+        state.context = found
         if found.effect is Effect.ASK or (self._workspace and found.known_plan.changes_workspace):
             return None
-        return self._begin(tool, course)
+        return self._begin(tool, state)
 
     def forecast(
         self, call: ToolCall, session: Session, *, need: PermissionRequest | None = None
@@ -194,84 +196,90 @@ class Gate:
         tool: Tool,
         call: ToolCall,
         session: Session,
-        told: CallSpan | None,
+        span: CallSpan | None,
         *,
         account: Account | None = None,
         need: PermissionRequest | None = None,
     ) -> CallContext | Refusal:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
-        case = CallContext(call=call, verdict=self._tiers.stopped())
-        if case.verdict is not None:
-            return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
+        context = CallContext(call=call, verdict=self._tiers.stopped())
+        if context.verdict is not None:
+            return Refusal(
+                context=context, text=f"denied: {context.verdict.message}", status="denied"
+            )
         try:
             plan = planned(tool, call, session) if need is None else need_alone(need)
-            case = replace(case, plan=plan)
+            context = replace(context, plan=plan)
         except RefusedError as refused:
-            return Refusal(case=case, text=str(refused), status=refused.status)
+            return Refusal(context=context, text=str(refused), status=refused.status)
         except OSError as error:
-            return Refusal(case=case, text=failure_text(tool.name, error), status="error")
-        if told is None:
-            return settled(self._decided(case, session, account))
-        told.plan(plan)
+            return Refusal(context=context, text=failure_text(tool.name, error), status="error")
+        if span is None:
+            return settled(self._decided(context, session, account))
+        span.plan(plan)
         with policy_span() as decided:
-            case = self._decided(case, session, account)
-            decided(case)
-        return settled(case)
+            context = self._decided(context, session, account)
+            decided(context)
+        return settled(context)
 
-    def _decided(self, case: CallContext, session: Session, account: Account | None) -> CallContext:
+    def _decided(
+        self, context: CallContext, session: Session, account: Account | None
+    ) -> CallContext:
         """Return a planned call with what rules, the write gate and the tiers say of it."""
-        case = replace(case, judged=self._judge(case.known_plan.needs, session))
-        if case.denied is not None:
-            return case
-        return replace(case, verdict=self._tiers.judge(case.call, case.known_plan, account))
+        context = replace(context, evaluated=self._judge(context.known_plan.needs, session))
+        if context.denied is not None:
+            return context
+        return replace(
+            context, verdict=self._tiers.judge(context.call, context.known_plan, account)
+        )
 
-    async def _ready(self, tool: Tool, session: Session, course: Course) -> ToolResult | None:
+    async def _ready(self, tool: Tool, session: Session, state: CallState) -> ToolResult | None:
         """Get an approval where one is needed, and the workspace; then begin.
 
         Raises:
             WorkspaceLockError: another call kept the workspace, or it cannot be locked.
         """
-        lock = self._workspace if course.plan.changes_workspace else None
-        if course.case.effect is Effect.ASK:
-            return await self._asker.approved(tool, session, course, lock)
+        lock = self._workspace if state.plan.changes_workspace else None
+        if state.context.effect is Effect.ASK:
+            return await self._asker.approved(tool, session, state, lock)
         if lock is not None:
-            await course.holding.enter_async_context(lock.hold(exclusive=False, title=course.title))
-        return await in_thread(lambda: self._begin(tool, course))
+            await state.holding.enter_async_context(lock.hold(exclusive=False, title=state.title))
+        return await in_thread(lambda: self._begin(tool, state))
 
-    def _begin(self, tool: Tool, course: Course) -> ToolResult | None:
+    def _begin(self, tool: Tool, state: CallState) -> ToolResult | None:
         """Record that the call is about to run; or return the refusal."""
-        stopped = course.account.begin()
+        stopped = state.account.begin()
         if stopped:
             text = f"nothing was done: {stopped}"
-            return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
+            return self._recorder.refuse(state.context, text, "denied", audited=STOPPED)
         # INVARIANT: the record is durable before the effect starts, so a crash can leave an
         # intent without an outcome but never an outcome without an intent.
         try:
-            course.intent = self._recorder.intent(course.case, durable=tool.durable)
+            state.intent = self._recorder.intent(state.context, durable=tool.durable)
         except AuditError as error:
-            course.account.outcome = TierOutcome.WITHDRAWN
+            state.account.outcome = TierOutcome.WITHDRAWN
             return ToolResult(content=f"nothing was done: {error}", status="denied")
-        course.began = time.monotonic()
+        state.began = time.monotonic()
         return None
 
     async def _run(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult:
-        plan, approval = course.plan, course.case.approval
+        plan, approval = state.plan, state.context.approval
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                course.output = await _ran(tool, plan, told.listener)
-            course.account.ended(course.output, signs=course.case.level == "sign")
+                state.output = await _ran(tool, plan, span.listener)
+            state.account.ended(state.output, signs=state.context.level == "sign")
         finally:
-            reason = course.running.stopped() if course.output.failed else ""
+            reason = state.running.stopped() if state.output.failed else ""
             if reason:
-                course.is_stopped = True
-                course.output = replace(course.output, text=stopped_text(reason))
-            told.output(course.output)
-        output = course.output
+                state.is_stopped = True
+                state.output = replace(state.output, text=stopped_text(reason))
+            span.output(state.output)
+        output = state.output
         if output.activation is not None and not output.failed:
             session.activations.note(
-                output.activation, call_id=course.case.call.call_id, is_approved=bool(approval)
+                output.activation, call_id=state.context.call.call_id, is_approved=bool(approval)
             )
         return ToolResult(
             content=bounded(output.text),
@@ -279,26 +287,26 @@ class Gate:
             data=output.data or None,
         )
 
-    def _close(self, course: Course) -> None:
+    def _close(self, state: CallState) -> None:
         """Record what came of the call, and settle what it reserved."""
         try:
-            if course.intent:
+            if state.intent:
                 self._recorder.outcome(
-                    course.case,
-                    course.intent,
-                    course.output,
-                    time.monotonic() - course.began,
-                    is_stopped=course.is_stopped,
+                    state.context,
+                    state.intent,
+                    state.output,
+                    time.monotonic() - state.began,
+                    is_stopped=state.is_stopped,
                 )
         finally:
-            course.account.request_approval()
+            state.account.request_approval()
 
-    def _ended_by_stop(self, course: Course) -> ToolResult:
-        reason = course.running.reason
-        if course.intent:
+    def _ended_by_stop(self, state: CallState) -> ToolResult:
+        reason = state.running.reason
+        if state.intent:
             return ToolResult(content=stopped_text(reason), status="error")
         text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
-        return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
+        return self._recorder.refuse(state.context, text, "denied", audited=STOPPED)
 
     def _tool(self, name: str) -> Tool:
         tool = self.tools.get(name) or self._by_full_name.get(name)
@@ -310,17 +318,19 @@ class Gate:
     def _judge(
         self, needs: Sequence[PermissionRequest], session: Session
     ) -> tuple[EvaluatedPermission, ...]:
-        judged = []
+        evaluated = []
         for need in needs:
             decision, reason = self._decide(need, session)
-            found = EvaluatedPermission(need=need, decision=decision, reason=reason)
-            judged.append(self._write_gate.judged(found, session.user, self._workspace_root))
-        return tuple(judged)
+            found = EvaluatedPermission(request=need, decision=decision, reason=reason)
+            evaluated.append(self._write_gate.apply(found, session.user, self._workspace_root))
+        return tuple(evaluated)
 
-    def _judged(self, tool: Tool, case: CallContext, session: Session) -> CallContext:
+    def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
         """Return the call worked out and decided about again, at the moment of use."""
-        plan = planned(tool, case.call, session)
-        return escalated_to_ask(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
+        plan = planned(tool, context.call, session)
+        return escalated_to_ask(
+            replace(context, plan=plan, evaluated=self._judge(plan.needs, session))
+        )
 
 
 async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Output:

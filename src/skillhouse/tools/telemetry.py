@@ -154,25 +154,25 @@ def policy_span() -> Iterator[Callable[[CallContext], None]]:
     """Hold the span of what rules and tiers say, and give what tells of it."""
     with tracing.span(words.POLICY_SPAN) as span:
 
-        def decided(case: CallContext) -> None:
+        def decided(context: CallContext) -> None:
             if span.is_heard:
-                span.set(_verdict(case))
+                span.set(_verdict(context))
 
         yield decided
 
 
-def _verdict(case: CallContext) -> Mapping[str, tracing.Value]:
+def _verdict(context: CallContext) -> Mapping[str, tracing.Value]:
     """Return what was decided, and by whom; a resource would be what was asked for."""
     found: dict[str, tracing.Value] = {
-        words.POLICY_ACTIONS: [one.need.permission.action for one in case.judged],
-        words.POLICY_LAYERS: [one.decision.layer for one in case.judged],
-        words.POLICY_EFFECT: case.effect.value,
+        words.POLICY_ACTIONS: [one.request.permission.action for one in context.evaluated],
+        words.POLICY_LAYERS: [one.decision.layer for one in context.evaluated],
+        words.POLICY_EFFECT: context.effect.value,
     }
-    if case.verdict is not None:
-        found[words.TIER] = case.verdict.tier.value
-        found[words.EFFECTIVE_TIER] = case.verdict.effective_tier.value
-        if case.denied is None and case.verdict.effect.value != "allow":
-            found[words.POLICY_EFFECT] = case.verdict.effect.value
+    if context.verdict is not None:
+        found[words.TIER] = context.verdict.tier.value
+        found[words.EFFECTIVE_TIER] = context.verdict.effective_tier.value
+        if context.denied is None and context.verdict.effect.value != "allow":
+            found[words.POLICY_EFFECT] = context.verdict.effect.value
     return found
 
 

@@ -38,7 +38,7 @@ class WriteGate:
     """Paths relative to the workspace that may be written to, for everybody and also where the
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
-    def judged(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
+    def apply(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
         """Return a need's decision as the gate changes it; a deny stays one.
 
         The order is that of decision 7: the lists of users and paths come before any question.
@@ -48,7 +48,7 @@ class WriteGate:
             user: Who asks for it.
             place: Real path of the workspace.
         """
-        decision, need = found.decision, found.need
+        decision, need = found.decision, found.request
         if need.effective_level == "read" or decision.effect is Effect.DENY:
             return found
         if self.enabled and user not in self.allow_users:
@@ -76,7 +76,7 @@ class WriteGate:
         return dataclasses.replace(found, gate=unasked)
 
 
-def verdict_of(case: CallContext, status: str) -> str:
+def verdict_of(context: CallContext, status: str) -> str:
     """Return the gate's published verdict about a call; empty where it gave none.
 
     It gave none where a rule or the tier policy refused the call first, and none yet while its
@@ -87,18 +87,18 @@ def verdict_of(case: CallContext, status: str) -> str:
         case: The call.
         status: What becomes of the call; empty where it is about to run.
     """
-    words = {found.gate for found in case.judged}
+    words = {found.gate for found in context.evaluated}
     for word in (NOT_IN_ALLOWLIST, DENIED):
         if word in words:
             return word
-    refused = case.verdict is not None and case.verdict.effect is Effect.DENY
-    if case.denied is not None or refused:
+    refused = context.verdict is not None and context.verdict.effect is Effect.DENY
+    if context.denied is not None or refused:
         return ""
     if CONFIRM not in words:
         return CONFIRMATION_DISABLED_ALLOW if CONFIRMATION_DISABLED_ALLOW in words else ""
-    if case.effect is Effect.ALLOW:
+    if context.effect is Effect.ALLOW:
         return APPROVED
-    state = case.approval.state if case.approval is not None else ApprovalState.DENIED
+    state = context.approval.state if context.approval is not None else ApprovalState.DENIED
     if state is ApprovalState.USED:
         return APPROVED
     if state is ApprovalState.EXPIRED:
