@@ -294,7 +294,7 @@ class AgentView:
     ) -> toolbox.Gate:
         """Return the door to the agent's tools, and to those of `code` that skills bring."""
         audit = safeguards.audit_log
-        return toolbox.SkillGate(
+        return toolbox.Gate(
             [*self.tools(launcher, network, audit), *safeguards.tools(), *code],
             conceal=network.conceal,
             decide=self._decide,

@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
-    from skillhouse.tools.skill_gate import SkillGate as SkillGate
     from skillhouse.tools.skill_text import DEFAULT_MESSAGES as DEFAULT_MESSAGES
     from skillhouse.tools.skill_text import one_line as one_line
     from skillhouse.tools.skill_text import render as render

@@ -33,7 +33,6 @@ from skillhouse.tools.question import (
 from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import approval_span
-from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED
 from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace_lock import WorkspaceLock
 
@@ -162,8 +161,7 @@ class Asker:
         context = state.context
         # A stop also withdraws the question, and that may come before it cancels the call.
         if reason := state.running.stopped():
-            text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
-            return self._recorder.refuse(context, text, "denied", audited=STOPPED)
+            return self._recorder.refuse_stopped(context, reason)
         why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
         hint = rule_hint(context)
         found = settled.approval

@@ -29,7 +29,7 @@ from skillhouse.tools.tool import Tool
 _SKILL = {"type": "string", "description": "the skill's name"}
 
 
-class _AboutASkill:
+class _AboutASkill(Tool):
     """What the three tools share: a skill is named, and needs the permission to load it."""
 
     durable = False
@@ -166,7 +166,7 @@ SERVED_MAX = 16 * 1024 * 1024
 """Bytes of a file that is handed over (SEP-2640, "Limits": all files of a skill together)."""
 
 
-class SkillFileTool:
+class SkillFileTool(Tool):
     """Hands over one file of a skill that the agent sees; no model is offered this tool."""
 
     name = SKILL_FILE_TOOL

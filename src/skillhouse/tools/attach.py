@@ -29,6 +29,7 @@ from skillhouse.tools.invoke import BodyRendering, Menu
 from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
+from skillhouse.tools.tool import Tool
 
 REATTACH = "reattach"
 """What rules call giving a skill again that a person said yes to in the same conversation."""
@@ -37,7 +38,7 @@ GONE = "it is gone, or may not be loaded any more"
 Way = Literal["again", "before"]
 
 
-class AttachTool:
+class AttachTool(Tool):
     """Gives a skill again after its text was lost, or before an agent begins; no model calls it.
 
     It is judged as loading is, and nobody is asked: a shortened context must not raise questions.

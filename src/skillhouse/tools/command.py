@@ -62,6 +62,7 @@ from skillhouse.tools.command_text import output_of, titled, with_changes, withh
 from skillhouse.tools.path_rules import Decide, PathRules
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import command_inside
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
@@ -93,7 +94,7 @@ class _Work:
     """Paths that are not covered; 0 where that is of no account."""
 
 
-class ExecTool:
+class ExecTool(Tool):
     """Runs a program or a shell line inside the sandbox."""
 
     name = "exec"

@@ -22,6 +22,7 @@ from skillhouse.tools.call import (
 from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
 READ_MAX = 8 * 1_048_576
@@ -32,7 +33,7 @@ ENTRIES_MAX = 1_000
 _PATH = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
 
 
-class ReadTool:
+class ReadTool(Tool):
     """Reads a text file."""
 
     name = "read"
@@ -41,6 +42,7 @@ class ReadTool:
         "for long files."
     )
     durable = False
+    reads_only = True
     schema: Mapping[str, Any] = object_schema(
         {
             "path": _PATH,
@@ -88,12 +90,13 @@ class ReadTool:
         return Plan(needs=needs, run=run, facts=facts)
 
 
-class ListTool:
+class ListTool(Tool):
     """Lists a directory."""
 
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
+    reads_only = True
     schema: Mapping[str, Any] = object_schema({"path": {**_PATH, "default": "."}})
 
     def __init__(self, workspace: Workspace) -> None:
@@ -142,7 +145,7 @@ class ListTool:
         return Plan(needs=(need,), run=run)
 
 
-class WriteTool:
+class WriteTool(Tool):
     """Writes a whole file."""
 
     name = "write"
@@ -180,7 +183,7 @@ class WriteTool:
         )
 
 
-class EditTool:
+class EditTool(Tool):
     """Replaces text in a file."""
 
     name = "edit"

@@ -1,4 +1,4 @@
-"""The one door between a tool call and its effect."""
+"""The gate between a tool call and its effect."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ from skillhouse.tools.forecast import (
     planned,
     settled,
 )
+from skillhouse.tools.present import presented
 from skillhouse.tools.progress import relayed
 from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
-from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED, Account, TierGate, stopped_text
+from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
 from skillhouse.tools.tool import Tool, argument_fault
 from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
@@ -69,25 +70,33 @@ class Gate:
         workspace: WorkspaceLock | None = None,
         agreed: RedeemedApprovals | None = None,
         telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
+        conceal: Callable[[str], str] | None = None,
     ) -> None:
-        """Take the tools, and everybody who has a say.
+        """Take the tools, and what decides, asks, records and protects.
 
         Args:
-            tools: What can be called.
-            decide: Answers a need by the rules.
+            tools: What can be called; each is a `Tool`.
+            decide: Decides a permission request by the rules.
             approvals: Asks a person.
-            audit: Remembers.
+            audit: The log.
             workspace_root: The workspace's real path.
             write_gate: Who may change anything.
             tiers: The tier policy, and whether everything is stopped.
             workspace: Keeps other calls from changing the workspace; None where no tool does.
-            agreed: Hands the yeses that were taken here to the tools that need them.
-            telling: Says to telemetry what is done, and no content unless it is told to.
+            agreed: Passes consumed approvals to the tools that need them.
+            telling: Telemetry; content only where it is configured to.
+            conceal: Takes secrets out of a text. None is for gates whose results no model gets as
+                they are: they are neither concealed nor escaped.
+
+        Raises:
+            TypeError: one of the tools does not derive from `Tool`.
         """
+        for tool in tools:
+            if not isinstance(tool, Tool):
+                raise TypeError(f"expected an object of a subclass of `Tool`, got {tool!r}")
         self.tools = {tool.name: tool for tool in tools}
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
-        full_names = ((getattr(tool, "full_name", ""), tool) for tool in tools)
-        self._by_full_name = {name: tool for name, tool in full_names if name}
+        self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
         self._decide = decide
         self._recorder = Recorder(audit)
         self._workspace_root = workspace_root
@@ -99,8 +108,10 @@ class Gate:
         )
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
+        self._conceal = conceal
         self._validators = {
-            tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
+            tool.name: jsonschema_rs.Draft202012Validator(dict(tool.accepted or tool.schema))
+            for tool in tools
         }
 
     async def call(
@@ -114,10 +125,16 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool = self._tool(call.name)
-        call = _identified(replace(call, name=tool.name))
+        tool, call = self._known(call)
+        if not call.call_id:
+            call = replace(call, call_id=secrets.token_hex(8))
         with self._telling.of(tool, call, listener) as span:
-            return span.ended(await self._handle(tool, span.call, session, span))
+            result = span.ended(await self._handle(tool, span.call, session, span))
+        if self._conceal is not None:
+            result = await presented(result, self._conceal, to_code=bool(session.origin_digest))
+        if result.is_error and result.data is None:
+            result = replace(result, data=tool.shaped(result))
+        return result
 
     async def _handle(
         self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
@@ -181,8 +198,7 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool = self._tool(call.name)
-        call = replace(call, name=tool.name)
+        tool, call = self._known(call)
         if need is None:
             wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
             if wrong:
@@ -305,15 +321,15 @@ class Gate:
         reason = state.running.reason
         if state.intent:
             return ToolResult(content=stopped_text(reason), status="error")
-        text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
-        return self._recorder.refuse(state.context, text, "denied", audited=STOPPED)
+        return self._recorder.refuse_stopped(state.context, reason)
 
-    def _tool(self, name: str) -> Tool:
-        tool = self.tools.get(name) or self._by_full_name.get(name)
+    def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
+        """Return the tool of a call, and the call with the tool's names."""
+        tool = self.tools.get(call.name) or self._by_full_name.get(call.name)
         if tool is None:
             known = sorted(self.tools)
-            raise UnknownToolError(name, next(iter(nearest(name, known)), ""), known)
-        return tool
+            raise UnknownToolError(call.name, next(iter(nearest(call.name, known)), ""), known)
+        return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
 
     def _judge(
         self, needs: Sequence[PermissionRequest], session: Session
@@ -344,11 +360,6 @@ async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Outp
         return Output(text=str(refused), failed=True)
     except OSError as error:
         return Output(text=failure_text(tool.name, error), failed=True)
-
-
-def _identified(call: ToolCall) -> ToolCall:
-    """Return the call with an id of its own, where the caller gave none."""
-    return call if call.call_id else replace(call, call_id=secrets.token_hex(8))
 
 
 def _lock_failure(error: WorkspaceLockError) -> tuple[Status, str]:

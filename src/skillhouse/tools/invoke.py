@@ -49,6 +49,7 @@ from skillhouse.tools.skill_text import (
     render,
     with_body,
 )
+from skillhouse.tools.tool import Tool
 
 INVOKE = "invoke"
 """What the log and rules call a person's start of a skill."""
@@ -72,7 +73,7 @@ class Menu:
     """Says why a skill that is there is not in the menu; nothing for one that is not there."""
 
 
-class InvokeTool:
+class InvokeTool(Tool):
     """Loads a skill for a person, fills its places in, and has its commands run where that is on.
 
     INVARIANT: commands are those that the author wrote. They are looked for before anything is

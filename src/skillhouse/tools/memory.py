@@ -29,6 +29,7 @@ from skillhouse.tools.memory_files import (
     visible,
 )
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Place, Workspace, opened
 
 MEMORY_SEARCH = "memory_search"
@@ -53,7 +54,7 @@ class _Indexed:
     index: SearchIndex
 
 
-class MemorySearchTool:
+class MemorySearchTool(Tool):
     """Finds passages; a file whose reading the rules do not simply allow is left out."""
 
     name = MEMORY_SEARCH
@@ -144,7 +145,7 @@ class MemorySearchTool:
         return kept
 
 
-class MemoryWriteTool:
+class MemoryWriteTool(Tool):
     """Adds a note to a memory file, or writes the file anew."""
 
     name = MEMORY_WRITE

@@ -10,7 +10,7 @@ from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermissi
 from skillhouse.permission import Effect
 from skillhouse.tools.call import UNBOUND, Output, Status, ToolResult
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.tier_gate import STOPPED
+from skillhouse.tools.tier_gate import STOPPED, all_stopped_text
 from skillhouse.tools.write_gate import verdict_of
 
 
@@ -45,6 +45,11 @@ class Recorder:
         approval = context.approval
         approval_id = approval.id if approval is not None and status == "pending" else None
         return ToolResult(content=reason, status=status, approval_id=approval_id)
+
+    def refuse_stopped(self, context: CallContext, reason: str) -> ToolResult:
+        """Record the refusal of a call that a stop prevented, and return it."""
+        text = f"denied: {all_stopped_text(reason)}"
+        return self.refuse(context, text, "denied", audited=STOPPED)
 
     def intent(self, context: CallContext, *, durable: bool) -> str:
         """Record that a call is about to run, and return the record's id.

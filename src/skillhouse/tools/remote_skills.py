@@ -13,6 +13,7 @@ from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError,
 from skillhouse.tools.caution import cautioned, check_fetched, handed
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import skill_attributes
+from skillhouse.tools.tool import Tool
 
 SKILL_CODE = "skill_code"
 """What rules call running a command while a skill of another server is in use."""
@@ -98,7 +99,7 @@ def acts(session: Session, skill: Skill) -> str:
     return origin
 
 
-class SkillResourceTool:
+class SkillResourceTool(Tool):
     """Reads a file of a skill in use from the server that the skill came from, and no other."""
 
     name = SKILL_RESOURCE

@@ -41,6 +41,7 @@ from skillhouse.tools.call import (
     object_schema,
 )
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 CALLDATA_SHOWN = 256
 """Bytes of a call that nobody knows which are shown; its length is told."""
@@ -69,7 +70,7 @@ Clock = Callable[[], int]
 """Milliseconds since 1970."""
 
 
-class SignTool:
+class SignTool(Tool):
     """Signs a message or a transaction with one of the user's keys."""
 
     name = "sign"

@@ -36,6 +36,7 @@ from skillhouse.tools.call import (
 )
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import code_inside
+from skillhouse.tools.tool import Tool
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 """From the mildest to the strictest."""
@@ -136,7 +137,7 @@ class Workshop(Protocol):
         ...
 
 
-class SkillCodeTool:
+class SkillCodeTool(Tool):
     """One tool of one skill."""
 
     durable = True

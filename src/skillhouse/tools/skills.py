@@ -36,6 +36,7 @@ from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, render, result_data
 from skillhouse.tools.telemetry import skill_attributes
+from skillhouse.tools.tool import Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
@@ -145,7 +146,7 @@ def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
     )
 
 
-class SkillTool:
+class SkillTool(Tool):
     """Loads the instructions of one skill."""
 
     durable = False
@@ -294,7 +295,7 @@ def _before_list(messages: Mapping[str, str]) -> str:
     return f"{render(messages, 'skill_description')} {render(messages, 'list_follows')}\n"
 
 
-class SearchTool:
+class SearchTool(Tool):
     """Finds skills for a request."""
 
     durable = False

@@ -136,7 +136,7 @@ class CallSpan:
             of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
         elif words.PROGRAM in self._traits:
             of = (words.PROGRAM,)
-        elif getattr(self._tool, "loads_skills", False):
+        elif self._tool.loads_skills:
             of = (words.SKILL_NAME,)
         else:
             return

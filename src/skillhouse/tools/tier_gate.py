@@ -88,7 +88,7 @@ class TierGate:
             tier=Tier.NONE,
             effective_tier=Tier.NONE,
             reason=STOPPED,
-            message=f"everything is stopped: {reason}; {RESUME_HINT}",
+            message=all_stopped_text(reason),
         )
 
 
@@ -130,6 +130,11 @@ class Account:
         except StateError:
             # The effect may have happened: its result must not be lost for this.
             logger.exception("what a call used up could not be written down")
+
+
+def all_stopped_text(reason: str) -> str:
+    """Return what a model reads about a call that comes while everything is stopped."""
+    return f"everything is stopped: {reason}; {RESUME_HINT}"
 
 
 def stopped_text(reason: str) -> str:

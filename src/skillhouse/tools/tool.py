@@ -1,48 +1,73 @@
-"""What a tool is, and whether a call's arguments fit its schema."""
+"""The base class of tools, and the check of a call's arguments against a tool's schema."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import jsonschema_rs
 
 from skillhouse.floor import nearest
-from skillhouse.tools.call import Plan
+from skillhouse.tools.call import Plan, ToolResult
 from skillhouse.tools.session import Session
 
 
-class Tool(Protocol):
-    """One thing that a model can ask for."""
+class Tool(ABC):
+    """One thing that a model can ask for: a name, a description, a schema and `plan`.
 
-    @property
-    def name(self) -> str:
-        """The name on the wire."""
-        ...
+    All other members have defaults.
+    """
 
-    @property
-    def description(self) -> str:
-        """What it does and when to use it, for the model."""
-        ...
+    name: str
+    """The name on the wire."""
+    description: str
+    """What it does and when to use it, for the model."""
+    schema: Mapping[str, Any]
+    """JSON Schema 2020-12 of the arguments: an object with `properties`."""
+    accepted: Mapping[str, Any] | None = None
+    """The schema that calls are checked against, where it is wider than the one that is shown."""
+    durable: bool = True
+    """Whether the record of a call must be on the disk before it runs (decision 9)."""
+    reads_only: bool = False
+    """Whether it changes nothing; clients show it, and no rule depends on it."""
+    full_name: str = ""
+    """`skill:tool` of a skill's tool (decision 12); calls may use it too."""
+    category: str = ""
+    """Where it comes from (S004-42)."""
+    listed_at_once: bool = False
+    """Whether clients that defer tools should list it from the start."""
+    loads_skills: bool = False
+    """Whether its calls load skills."""
 
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """JSON Schema 2020-12 of the arguments: an object without further properties."""
-        ...
+    @cached_property
+    def title(self) -> str:
+        """The name for people."""
+        return self.name
 
-    @property
-    def durable(self) -> bool:
-        """Whether the record of a call must be on the disk before it runs (decision 9)."""
-        ...
-
+    @abstractmethod
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Work out a call whose arguments fit the schema; nothing happens yet.
 
         Raises:
             RefusedError: the call makes no sense here, whatever the rules say.
         """
-        ...
+
+    def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments under the schema's names; it renames and never decides."""
+        return arguments
+
+    def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
+        """Return the data of a call that was refused before it ran."""
+        del result
+        return None
+
+    def description_within(self, chars: int | None) -> str:
+        """Return a description of at most so many characters where it can be shortened."""
+        del chars
+        return self.description
 
 
 def argument_fault(

@@ -18,7 +18,16 @@ from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
+from skillhouse.tools import (
+    Gate,
+    Output,
+    PermissionRequest,
+    Plan,
+    Session,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from skillhouse.tools.call import object_schema
 
 WRITE = {"path": "poem.txt", "content": "Rain.\n"}
@@ -249,7 +258,7 @@ class Broken(Skillhouse):
         raise ValueError("secret")
 
 
-class Transfer:
+class Transfer(Tool):
     """A tool that signs."""
 
     name = "transfer"
