@@ -1,6 +1,6 @@
-"""Turns a tool call into an effect through one door.
+"""Turns a tool call into an effect: every call goes through the gate.
 
-The face loads each name when it is first used, because most commands of a house call no tool.
+Each name is loaded when it is first used, because most commands of the program call no tool.
 """
 
 from typing import TYPE_CHECKING

@@ -42,7 +42,7 @@ EARLIER_MAX = 20
 """Latest questions among which an earlier one about the same call is looked for."""
 
 Judge = Callable[[Tool, CallContext, Session], CallContext]
-"""Works a call out and decides about it again."""
+"""Plans a call and decides it again."""
 Begin = Callable[[Tool, CallState], ToolResult | None]
 """Records that a call is about to run, or returns the refusal."""
 
@@ -58,7 +58,6 @@ class Asker:
         judge: Judge,
         begin: Begin,
     ) -> None:
-        """Take who asks, who writes the log, the workspace's path, and the gate's steps."""
         self._approvals = approvals
         self._recorder = recorder
         self._workspace_root = workspace_root
@@ -116,7 +115,7 @@ class Asker:
     ) -> ToolResult | CommandInputs | None:
         """Consume the approval and begin, or return the inputs that are not those approved.
 
-        INVARIANT: the call is worked out and measured again at the moment of use, so an approval
+        INVARIANT: the call is planned and measured again at the moment of use, so an approval
         never runs anything but what was shown (decision 8).
         """
         context = state.context
@@ -174,7 +173,7 @@ class Asker:
             )
             return self._recorder.refuse(context, text, "pending")
         if found is not None:
-            # Only a person's no makes a tool halt: a model's many calls do not.
+            # Only a person's denial makes a tool halt: a model's many calls do not.
             state.account.outcome = TierOutcome.DENIED if found.by else TierOutcome.TIMEOUT
         return self._recorder.refuse(
             context, f"not approved: {why}; {settled.reason}{hint}", "denied"
@@ -196,15 +195,15 @@ def _measured(context: CallContext) -> CommandInputs | None:
 
 
 class RedeemedApprovals:
-    """Hands a yes from the gate, which took it, to the plan that it is about."""
+    """Passes an approval that the gate consumed to the plan that it authorises, once."""
 
     def __init__(self) -> None:
         self._yeses: dict[str, list[str]] = {}
-        # INVARIANT: held to look or change; a house may be used from several event loops.
+        # INVARIANT: held to read or change; calls come from several event loops.
         self._lock = threading.Lock()
 
     def take(self, binding: str) -> str:
-        """Return the id of the yes to exactly this content, and forget it; "" when there is none.
+        """Return and forget the id of the approval of exactly this content; "" when there is none.
 
         >>> agreed = RedeemedApprovals()
         >>> with agreed.giving("sha256:1", "yes-1"):
@@ -217,7 +216,7 @@ class RedeemedApprovals:
 
     @contextmanager
     def giving(self, binding: str, approval_id: str) -> Iterator[None]:
-        """Offer a yes while its call runs; empty texts offer nothing."""
+        """Offer an approval while its call runs; empty texts offer nothing."""
         if not (binding and approval_id):
             yield
             return

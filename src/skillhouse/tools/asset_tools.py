@@ -106,7 +106,7 @@ class AssetTool(_AboutASkill):
 
 
 class ScriptPathTool(_AboutASkill):
-    """Says where a skill's script lies."""
+    """Returns the path of a skill's script."""
 
     kind = "script_path"
 
@@ -227,7 +227,7 @@ class SkillFileTool(Tool):
 
 
 def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
-    """Return a file's bytes; None where they cannot be read, which is said when they are."""
+    """Return a file's bytes; None where they cannot be read, which then fails the call."""
     try:
         return _bytes_of(skill, relative)
     except RefusedError:
@@ -235,7 +235,7 @@ def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
 
 
 def _text_of(data: bytes) -> str:
-    """Return the text that a host is given; nothing for what is handed over as bytes."""
+    """Return the text of a file that is text; "" for other bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:

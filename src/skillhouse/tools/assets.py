@@ -25,7 +25,7 @@ ASSETS_LISTED_MAX = 1_000
 ENTRIES_MAX = 10_000
 """Entries that are looked at for a listing."""
 NAMED_MAX = 500
-"""Skills that are named to somebody who asked for another."""
+"""Skills that an error names where another one was asked for."""
 SCRIPTS = "scripts"
 """The directory that scripts lie in (specification, "Directory structure")."""
 

@@ -1,4 +1,4 @@
-"""The values of this room: a call, what it needs, what came of it."""
+"""The values of a call: what was asked for, what it needs, and what came of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.approval import Level
 
 UNBOUND = "unbound"
-"""The digest of a skill that has none: a yes to it holds once."""
+"""The digest of a skill that has none: an approval of it holds once."""
 
 HIDDEN_TEXT = "hidden text"
 """The layer that decides where a caution turns an allow into a question."""
@@ -34,28 +34,27 @@ class PermissionRequest:
 
     permission: Permission
     default: Effect
-    """What holds when no rule speaks."""
+    """What holds when no rule matches."""
     why: str
     """The reason for that default."""
     argv: tuple[str, ...] = ()
-    """The words of a command, for binding a lasting yes."""
+    """The words of a command, for a standing approval."""
     skill_digest: str = ""
     """Tree digest of the skill that the permission is about."""
     level: Level | None = None
-    """What a yes lets happen; what signs is decided on the transaction page only. None is what the
-    action says: looking for `READ_ACTIONS`, changing something for any other."""
+    """What is approved; what signs is decided on the transaction page only. None is that of the
+    action: `read` for `READ_ACTIONS`, `write` for any other."""
     caution: str = ""
     """Why a person is asked although rules allow it, such as hidden text; a standing approval of
     these very bytes (`skill_digest`) still holds. Empty where there is no such reason."""
     caution_layer: str = HIDDEN_TEXT
     """Why there is a caution; of `PERSISTENCE` no standing approval holds."""
     may_last: bool = True
-    """Whether a yes may be a lasting one; not for shell lines, what signs, nor for files that act
-    later."""
+    """Whether a standing approval is offered; not for shell lines, signatures, nor for files that
+    act later."""
 
     @property
     def effective_level(self) -> Level:
-        """The level, told or known by the action."""
         if self.level is not None:
             return self.level
         return "read" if self.permission.action in READ_ACTIONS else "write"
@@ -63,13 +62,13 @@ class PermissionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedPermission:
-    """A need with the decision about it."""
+    """A permission request with its decision."""
 
     request: PermissionRequest
     decision: Decision
     reason: str
     gate: str = ""
-    """What the write gate says of it: a word of `write_gate`; empty where it was not judged."""
+    """The write gate's verdict, a word of `write_gate`; empty where it gave none."""
 
 
 OUTPUT_MAX = 262_144
@@ -95,7 +94,7 @@ class UnknownToolError(SkillhouseError):
 
 
 class RefusedError(Exception):
-    """A call cannot be done as asked; the text tells the model what to try instead."""
+    """A call cannot be done as asked; the text says to the model what to try instead."""
 
     def __init__(self, message: str, *, denied: bool = False) -> None:
         super().__init__(message)
@@ -127,7 +126,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What the model gets back."""
+    """The result for the model."""
 
     content: str
     """Text for the model."""
@@ -178,7 +177,7 @@ ReportProgress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One call worked out: what it needs, and the doing of exactly that."""
+    """One planned call: what it needs, and what runs exactly that."""
 
     needs: tuple[PermissionRequest, ...]
     run: Callable[[], Awaitable[Output]]
@@ -197,11 +196,11 @@ class Plan:
     """What a person is asked, in one line; empty when the gate is to say it."""
     page: str = ""
     """Where alone a person may decide it, such as `TRANSACTION_PAGE`: no rule that allows, no other
-    channel and no lasting yes will do. Empty is anywhere."""
+    channel and no standing approval will do. Empty is anywhere."""
     binding: str = ""
-    """Digest of the exact content that a yes is about, when the arguments do not say it all."""
+    """Digest of the exact content that is approved, where the arguments are not all of it."""
     spends: tuple[tuple[str, Decimal], ...] | None = ()
-    """What it spends, as currency and amount, decoded by us; None when nobody can know."""
+    """What it spends, as currency and amount, decoded here; None when it cannot be known."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
     span_attributes: Mapping[str, str] = field(default_factory=dict)

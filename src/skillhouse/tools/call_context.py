@@ -1,4 +1,4 @@
-"""What the door knows about a call so far: what it needs, what was decided, who said yes."""
+"""What the gate knows about a call so far: its plan, the decisions, the approval."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ON_PAGE = frozenset({"page", "companion-app"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """One call on its way through the door."""
+    """One call on its way through the gate."""
 
     call: ToolCall
     plan: Plan | None = None
-    """None while the call is not worked out."""
+    """None until the call is planned."""
     evaluated: tuple[EvaluatedPermission, ...] = ()
     verdict: TierVerdict | None = None
     """What the tier policy says; None where there is none."""
@@ -31,7 +31,6 @@ class CallContext:
 
     @property
     def known_plan(self) -> Plan:
-        """The plan of a call that is worked out."""
         assert self.plan is not None  # noqa: S101 - only such calls get here.
         return self.plan
 
@@ -42,7 +41,6 @@ class CallContext:
 
     @property
     def level(self) -> Level:
-        """The most that the plan does."""
         return level_of(self.plan) if self.plan else "read"
 
     @property
@@ -53,14 +51,13 @@ class CallContext:
 
     @property
     def denied(self) -> EvaluatedPermission | None:
-        """The first denied need."""
         return next((j for j in self.evaluated if j.decision.effect is Effect.DENY), None)
 
 
 def escalated_to_ask(context: CallContext) -> CallContext:
-    """Return the case with what is allowed asked about, where its page or its tier wants a person.
+    """Return the context with what is allowed asked about, where its page or tier wants a person.
 
-    Such a yes holds once: a rule or a lasting yes would do away with the question.
+    Such an approval holds once: a rule or a standing approval would do away with the question.
     """
     by_tier = context.verdict is not None and context.verdict.effect is Effect.ASK
     if not by_tier and not (context.plan and context.plan.page):
@@ -102,7 +99,6 @@ class CallState:
 
     @property
     def plan(self) -> Plan:
-        """The call worked out; only asked for once it is."""
         return self.context.known_plan
 
     @property

@@ -107,7 +107,7 @@ def skill_directory_of(file: Path, base: Path) -> Path | None:
 
 
 def _binding(session: Session, skill: Skill | Path) -> str:
-    """Return what a lasting yes is bound to."""
+    """Return the digest that a standing approval is bound to."""
     if isinstance(skill, Skill) and session.remote_skills is not None:
         listed = session.remote_skills.binding(skill)
         if listed:

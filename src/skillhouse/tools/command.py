@@ -1,7 +1,7 @@
 """The tool `exec`: a program with its arguments, or a shell line, inside the sandbox.
 
 A line is judged and taken apart; what runs is the plan that was judged, by our own runner. A shell
-runs only what nothing else can run, after a yes that holds once.
+runs only what nothing else can run, after an approval that holds once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from skillhouse.tools.workspace import Workspace
 EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _NETWORK = {False: "none", True: "proxy"}
-"""What a person is told and the log keeps of a command's way out; there is no other."""
+"""A command's network, as a person sees it and the log keeps it; there is no other."""
 _SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -79,7 +79,7 @@ command, for the log."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A call worked out: what it needs, and the argv that does it."""
+    """A planned call: what it needs, and the argv that does it."""
 
     needs: tuple[PermissionRequest, ...]
     argv: tuple[str, ...]
@@ -309,7 +309,7 @@ class ExecTool(Tool):
         )
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
-        """Whether a rule denies a command just as it stands, so that the record names the rule."""
+        """Whether a rule denies a command as it is written, so that the record names the rule."""
         layers = self._layers(session.agent)
         return verdict.structure is not None and any(
             decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect

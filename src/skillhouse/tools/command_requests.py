@@ -1,4 +1,5 @@
-"""What a judged command line needs before it may run: one need for each thing that it does."""
+"""The permission requests of a judged command line: one for each thing that it does, and for the
+paths that it reads and writes, as far as its program's table or its words say."""
 
 from __future__ import annotations
 
@@ -87,12 +88,12 @@ def uncovered(
 
 
 def uncovered_need(left: int) -> tuple[PermissionRequest, ...]:
-    """Return the need of running a command that some paths are not covered from."""
+    """Return the request of running a command that some paths are not covered from."""
     return (_once(f"{left} paths", f"{left} paths not covered"),) if left else ()
 
 
 def shell_need(line: str, verdict: CommandVerdict) -> PermissionRequest:
-    """Return the need of a line that only a shell can run: a yes that holds once."""
+    """Return the request of a line that only a shell can run: an approval of it holds once."""
     return PermissionRequest(
         permission=Permission(action="shell", resource=line),
         default=Effect.ASK,
@@ -106,7 +107,7 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
         PermissionRequest(
             permission=Permission(action="exec", resource=resource),
             default=Effect.ASK,
-            why="no rule speaks, and commands are asked about",
+            why="no rule matches; commands ask by default",
             argv=judged.argv,
         )
     ]

@@ -103,14 +103,13 @@ class ListTool(Tool):
         self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the directory."""
         given = arguments.get("path", ".")
         absolute = self._workspace.absolute(given)
         self._workspace.check_withheld(absolute, given, session)
         base = self._workspace.base_of(absolute, session)
-        why = "it lies in the workspace or a loaded skill"
+        why = "it is in the workspace or a loaded skill"
         if base is None:
-            why = "it lies outside the workspace and the loaded skills"
+            why = "it is outside the workspace and the loaded skills"
         need = PermissionRequest(
             permission=Permission(action="list", resource=absolute),
             default=Effect.ALLOW if base else Effect.ASK,
@@ -238,18 +237,18 @@ def read_need(action: str, place: Place) -> PermissionRequest:
     return PermissionRequest(
         permission=Permission(action=action, resource=str(place.path)),
         default=Effect.ASK if place.concern else Effect.ALLOW,
-        why=place.concern or "it lies in the workspace or a loaded skill",
+        why=place.concern or "it is in the workspace or a loaded skill",
     )
 
 
 def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
-    """Return what writing a file needs; one that acts later is asked about each time."""
+    """Return the request of writing a file; one that acts later is asked about each time."""
     group = workspace.paths.group(relative)
     caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
     return PermissionRequest(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,
-        why="no rule speaks, and writing is asked about",
+        why="no rule matches; writing asks by default",
         caution=caution,
         caution_layer=PERSISTENCE,
         may_last=not caution,
@@ -259,7 +258,7 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
 def held_before(workspace: Workspace, relative: str) -> bytes | None:
     """Return what a file holds that is about to be replaced, at most `READ_MAX + 1` bytes.
 
-    None is no file, or one that nobody may read.
+    None is no file, or one that cannot be read.
 
     Raises:
         RefusedError: a link or something that is no file is there.

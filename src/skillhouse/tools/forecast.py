@@ -23,7 +23,7 @@ from skillhouse.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A call that the gate refuses before anybody is asked, and what it answers."""
+    """A call that the gate refuses before a person is asked, and what it answers."""
 
     context: CallContext
     text: str
@@ -37,7 +37,7 @@ class Forecast:
     effect: Effect
     """Allow runs it, ask asks a person, deny refuses it."""
     status: Status
-    """What the call ends with if nobody answers: ok, pending, denied, or error for a call that
+    """The status if the question is not answered: ok, pending, denied, or error for a call that
     makes no sense. A call that is allowed can still fail."""
     reasons: tuple[str, ...]
     """Why, the one that decides first."""
@@ -56,7 +56,7 @@ class Forecast:
 
 
 def settled(context: CallContext) -> CallContext | Refusal:
-    """Return a judged call as it goes on: refused, allowed, or to be asked about."""
+    """Return how a decided call goes on: refused, allowed, or to be asked about."""
     if context.denied is not None:
         return Refusal(context=context, text=f"denied: {context.denied.reason}", status="denied")
     if context.verdict is not None and context.verdict.effect is Effect.DENY:
@@ -65,10 +65,10 @@ def settled(context: CallContext) -> CallContext | Refusal:
 
 
 def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
-    """Return a call that was worked out as a forecast.
+    """Return the forecast of a planned call.
 
     Args:
-        found: The call, judged or refused.
+        found: The call, decided or refused.
         workspace_root: The workspace's real path.
     """
     context = found.context if isinstance(found, Refusal) else found
@@ -96,7 +96,7 @@ def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
 
 
 def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
-    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    """Return the plan of a call; what a skill asks by itself is bound to that skill."""
     plan = tool.plan(call.arguments, session)
     if not session.origin_digest:
         return plan
@@ -107,7 +107,7 @@ def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
 
 
 def need_alone(need: PermissionRequest) -> Plan:
-    """Return a plan of one need, for forecasts of a tool whatever its arguments are."""
+    """Return a plan of one request, for forecasts of a tool whatever its arguments are."""
 
     async def run() -> Output:
         raise RefusedError("a forecast is not run")

@@ -51,7 +51,7 @@ from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, W
 from skillhouse.tools.write_gate import WriteGate
 
 Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Answers a need of a conversation with a decision and its reason."""
+"""Decides a permission request of a session, with the reason."""
 
 
 class Gate:
@@ -241,7 +241,7 @@ class Gate:
     def _decided(
         self, context: CallContext, session: Session, account: Account | None
     ) -> CallContext:
-        """Return a planned call with what rules, the write gate and the tiers say of it."""
+        """Return a planned call with the decisions of rules, write gate and tiers."""
         context = replace(context, evaluated=self._judge(context.known_plan.needs, session))
         if context.denied is not None:
             return context
@@ -315,7 +315,7 @@ class Gate:
                     is_stopped=state.is_stopped,
                 )
         finally:
-            state.account.request_approval()
+            state.account.settle()
 
     def _ended_by_stop(self, state: CallState) -> ToolResult:
         reason = state.running.reason
@@ -342,7 +342,7 @@ class Gate:
         return tuple(evaluated)
 
     def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
-        """Return the call worked out and decided about again, at the moment of use."""
+        """Return the call planned and decided again, at the moment of use."""
         plan = planned(tool, context.call, session)
         return escalated_to_ask(
             replace(context, plan=plan, evaluated=self._judge(plan.needs, session))

@@ -52,7 +52,7 @@ from skillhouse.tools.skill_text import (
 from skillhouse.tools.tool import Tool
 
 INVOKE = "invoke"
-"""What the log and rules call a person's start of a skill."""
+"""The action of a person's start of a skill, in rules and the log."""
 COMMAND_OUTPUT_MAX = 16_384
 """Characters of one command's output that take its place; the whole text has the bound of every
 tool's."""
@@ -92,7 +92,6 @@ class InvokeTool(Tool):
     )
 
     def __init__(self, menu: Menu, run_command: RunCommand) -> None:
-        """Take what may be started, and what makes a gated call for a command."""
         self._menu = menu
         self._run_command = run_command
 
@@ -219,7 +218,7 @@ class BodyRendering:
         if call is None:
             return "denied", f"`{one_line(command)[:200]}` needs a shell, and there is none", ""
         result = await run_command(call, self._digest())
-        # A no is about the skill's commands as much as about this one. One that waits stops
+        # A denial is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
         self._is_stopped = result.status == "denied"
         return result.status, result.content, result.approval_id or ""

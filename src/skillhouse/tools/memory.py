@@ -42,7 +42,7 @@ NOTE_MAX = 65_536
 """Characters of one note."""
 
 Decide = Callable[[PermissionRequest, Session], str]
-"""What is decided about a need: allow, ask or deny."""
+"""Decides a permission request: allow, ask or deny."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,6 @@ class MemorySearchTool(Tool):
     )
 
     def __init__(self, workspace: Workspace, decide: Decide) -> None:
-        """Take where the files are, and who says which of them may be read."""
         self._workspace = workspace
         self._decide = decide
         self._indexed: _Indexed | None = None
@@ -126,7 +125,7 @@ class MemorySearchTool(Tool):
         return places, len(files) - len(places)
 
     def _current(self, places: Mapping[str, Place]) -> _Indexed:
-        """Return the passages of these files, read anew where one is another than before."""
+        """Return the passages of these files; they are read again where one has changed."""
         state = tuple(
             (file, file_stamp(place.path, follow_symlinks=False)) for file, place in places.items()
         )
@@ -146,7 +145,7 @@ class MemorySearchTool(Tool):
 
 
 class MemoryWriteTool(Tool):
-    """Adds a note to a memory file, or writes the file anew."""
+    """Adds a note to a memory file, or replaces the file."""
 
     name = MEMORY_WRITE
     description = (
@@ -261,7 +260,7 @@ def _data(passage: Passage, score: float) -> dict[str, Any]:
 
 
 def _rendered(found: Sequence[Passage], left_out: int) -> str:
-    """Return passages between marks that nobody who wrote them could know."""
+    """Return passages between marks that their authors could not know."""
     note = f"\n[{left_out} more files are too large, or may not be read here]" if left_out else ""
     if not found:
         return f"nothing in memory fits{note}"

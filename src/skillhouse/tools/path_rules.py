@@ -1,5 +1,5 @@
-"""What rules say about the paths of a workspace, for commands: needs where a path is named, and
-what a sandbox covers where nobody knows the paths."""
+"""The rules about paths of a workspace, for commands: permission requests where a path is named,
+and what a sandbox covers where the paths are not known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
 Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Answers a need of a conversation with a decision and its reason."""
+"""Decides a permission request of a session, with the reason."""
 
 _ANY = "\ue000"
 """A name that no file has: what a rule says about it, it says about all names."""
@@ -172,7 +172,7 @@ class PathRules:
         return needs
 
     def writing(self, path: str) -> tuple[PermissionRequest, ...]:
-        """Return the need of writing a path where a rule denies or asks about it.
+        """Return the request of writing a path where a rule denies or asks about it.
 
         The rule that allows the command covers the others in the workspace.
         """
@@ -293,7 +293,7 @@ class PathRules:
 
 
 def need_of(action: str, resource: str) -> PermissionRequest:
-    """Return the need of a path that the rule for the command covers unless another one is
+    """Return the request of a path that the rule for the command covers unless another one is
     stricter."""
     return PermissionRequest(
         permission=Permission(action=action, resource=resource),

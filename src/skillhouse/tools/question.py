@@ -1,4 +1,4 @@
-"""What a person is asked about a call, and what a yes is bound to."""
+"""What a person is asked about a call, and what an approval is bound to."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def changed_inputs(
 
 
 def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:
-    """Return the canonical JSON of the exact call: what a yes is about.
+    """Return the canonical JSON of the exact call, which is what an approval is about.
 
-    It holds the arguments, every need with its skill's tree digest, the files that it depends on,
-    what the person is shown, where it is decided, and on whose behalf it is.
+    It holds the arguments, every permission request with its skill's tree digest, the files that it
+    depends on, what the person is shown, where it is decided, and on whose behalf it is.
     """
     call, plan = context.call, context.known_plan
     content: dict[str, object] = {
@@ -137,13 +137,13 @@ def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | Non
     if plan.binding:
         content["binding"] = plan.binding
     if context.on_page:
-        # A yes that was given elsewhere before the call rose to the page is none to it.
+        # An approval from elsewhere, given before the call was moved to the page, does not count.
         content["on_page"] = True
     return canonical(content)
 
 
 def rule_hint(context: CallContext) -> str:
-    """Return which rule of the user's would have let the call through, or nothing."""
+    """Return which rule would have let the call through, or ""."""
     found = next(j for j in context.evaluated if j.decision.effect is Effect.ASK)
     wanted = found.request
     rules = grant_patterns(wanted.permission.action, wanted.permission.resource, wanted.argv)
@@ -167,7 +167,7 @@ def request_to_user(request: ApprovalRequest, page: str) -> str:
 
 
 def _patterns(needs: Sequence[PermissionRequest]) -> tuple[Pattern, ...]:
-    """Return what a lasting yes would allow; nothing when it would not cover the whole call."""
+    """Return what a standing approval would allow; nothing if it cannot cover the whole call."""
     found: list[Pattern] = []
     for need in needs:
         wanted = need.permission

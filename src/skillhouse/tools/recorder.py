@@ -1,4 +1,4 @@
-"""What the door writes to the audit log about a call: an intent, an outcome, or a refusal."""
+"""What the gate writes to the audit log about a call: an intent, an outcome, or a refusal."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Recorder:
 
         Args:
             case: The call.
-            reason: What the model is told.
-            status: What the model's client is told.
+            reason: The text for the model.
+            status: The status for the model's client.
             audited: The status for the log, where it is not the one that follows.
         """
         self._audit.append_read(
@@ -162,7 +162,7 @@ def _answer(approval: Approval | None) -> Mapping[str, object]:
 
 
 def _tiering(context: CallContext) -> Mapping[str, object]:
-    """Return which part of the tier policy spoke, and why it moved or refused the call."""
+    """Return which part of the tier policy applied, and why it moved or refused the call."""
     if context.verdict is None or not context.verdict.source:
         return {}
     return {"tier_source": context.verdict.source, "tier_reason": context.verdict.reason}

@@ -1,4 +1,4 @@
-"""Skills whose files lie on another server until they are used: fetched, marked and asked about."""
+"""Skills whose files are on another server until they are used: fetched, marked and asked about."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Tool
 
 SKILL_CODE = "skill_code"
-"""What rules call running a command while a skill of another server is in use."""
+"""The action of running a command while a skill of another server is in use."""
 SKILL_RESOURCE = "skill_resource"
 """The tool that reads a file of such a skill."""
 
@@ -57,7 +57,7 @@ def files_elsewhere(session: Session, skill: Skill) -> tuple[str, ...] | None:
 
 
 async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
-    """Return a file of a skill that lies elsewhere.
+    """Return a file of a skill of another server.
 
     Raises:
         RefusedError: it cannot be had, or is not what was listed.
@@ -73,7 +73,7 @@ async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
 def begun(session: Session, skill: Skill, text: str) -> str:
     """Note that a skill is in use from now on, and return what a model gets of it.
 
-    While a skill of another server is in use, commands need a yes for that skill as well
+    While a skill of another server is in use, commands need an approval for that skill too
     (SEP-2640, "No implicit local execution"); rules that allow commands do not answer it.
     """
     session.loaded[skill.file] = skill.directory
@@ -82,9 +82,9 @@ def begun(session: Session, skill: Skill, text: str) -> str:
 
 
 def acts(session: Session, skill: Skill) -> str:
-    """Have commands need a yes for a skill of another server, and return what is told of it.
+    """Make commands ask for a skill of another server too, and return its origin for the model.
 
-    For one of this machine nothing is done, and there is nothing to tell.
+    For a skill of this machine nothing is done, and the origin is "".
     """
     origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
     if session.remote_skills is None or not origin:

@@ -98,12 +98,11 @@ class _Loop:
 
 
 class RunningCalls:
-    """All calls of one house, on whichever event loops they run."""
+    """All calls of this process, on whichever event loops they run."""
 
     def __init__(
         self, tiers: TierEngine | None, background: Callable[[], Background | None] = lambda: None
     ) -> None:
-        """Take what knows of a stop; None ends nothing."""
         self._tiers = tiers
         self._background = background
         self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
@@ -119,7 +118,7 @@ class RunningCalls:
         return Running(self)
 
     def enter(self, call: Running) -> _Loop | None:
-        """Show that a call runs."""
+        """Note that a call runs."""
         if self._tiers is None:
             return None
         loop = asyncio.get_running_loop()
@@ -133,7 +132,7 @@ class RunningCalls:
         return found
 
     def leave(self, call: Running, found: _Loop | None) -> None:
-        """Show that a call has ended, and whether by a stop."""
+        """Note that a call has ended, and whether by a stop."""
         if found is not None:
             found.calls.discard(call)
             self._note(-1, ended=call.is_ended)
@@ -160,7 +159,7 @@ class RunningCalls:
         return ("", 0) if here is None or self._line is None else (self._line.name, count)
 
     def close(self) -> None:
-        """Let go of this process's line."""
+        """Close this process's line."""
         with self._lock:
             if self._line is not None:
                 self._line.close()

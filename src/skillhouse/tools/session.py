@@ -14,14 +14,14 @@ from skillhouse.tools.activation import Activation, Activations
 from skillhouse.tools.call import PermissionRequest, ToolCall
 
 SESSIONS_MAX = 1_000
-"""Conversations that are kept; beyond that the one that was used longest ago starts anew."""
+"""Conversations that are kept; beyond that the least recently used one starts over."""
 
 SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
 
 
 class RemoteSkillProvider(Protocol):
-    """What knows the skills of other servers; of one of this machine it says nothing."""
+    """Provides the skills of other servers; for one of this machine every answer is empty."""
 
     def skills(self) -> tuple[Skill, ...]:
         """Return them as they were listed last; nothing is fetched."""
@@ -40,7 +40,7 @@ class RemoteSkillProvider(Protocol):
         ...
 
     def origin(self, skill: Skill) -> str:
-        """Return what a model is told of where it comes from."""
+        """Return where it comes from, in words for a model."""
         ...
 
     def address(self, skill: Skill) -> str:
@@ -48,11 +48,11 @@ class RemoteSkillProvider(Protocol):
         ...
 
     def binding(self, skill: Skill) -> str | None:
-        """Return what a yes to it is bound to."""
+        """Return the digest that an approval of it is bound to."""
         ...
 
     async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
-        """Return the verified bytes of a file, which then lies in its place.
+        """Return the verified bytes of a file, which is stored in its place.
 
         Raises:
             SkillhouseError: it has no such file, or its bytes are others than were listed.
@@ -79,7 +79,7 @@ class Session:
     checks: Sequence[SkillCheck] = ()
     """What else it needs; see `needs_of`."""
     remote_skills: RemoteSkillProvider | None = None
-    """Knows the skills of other servers."""
+    """Provides the skills of other servers."""
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Session:
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
     origin_digest: str = ""
     """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
-    A lasting yes to it is one to these bytes alone (decision 7)."""
+    A standing approval of it holds for these bytes alone (decision 7)."""
 
     def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
@@ -122,7 +122,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a house, by who calls and the caller's id of the conversation."""
+    """The sessions, by caller and the caller's id of the conversation."""
 
     def __init__(
         self,
@@ -131,7 +131,6 @@ class Sessions:
         remote_skills: RemoteSkillProvider | None = None,
         noted: Callable[[Activation], None] | None = None,
     ) -> None:
-        """Take what loading a skill needs, and who hears of each that was loaded."""
         self._elsewhere = remote_skills
         self._noted = noted
         self._skill_need = skill_need

@@ -1,4 +1,5 @@
-"""What a loaded skill looks like to a model, and its result to a program."""
+"""What a loaded skill looks like to a model, its result to a program, and the messages of the tools
+about skills, which a profile may replace."""
 
 from __future__ import annotations
 
@@ -87,13 +88,13 @@ _TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:
     """Return a loaded skill as text for a model.
 
-    What people do not see of it stands there as escapes, and then the first line says so.
+    What people do not see of it is written as escapes, and then the first line says so.
 
     Args:
         content: What was loaded.
         style: `marked` puts the body between marks that it cannot imitate; `opencode` and `titled`
             are published layouts; `raw` is the whole file and `body` what follows the frontmatter.
-        mark: Of the style `marked`: a text that nobody who wrote the body can know.
+        mark: Of the style `marked`: a text that the author of the body cannot know.
 
     Raises:
         ConfigError: no style has that name.
@@ -102,7 +103,7 @@ def render_content(content: SkillContent, *, style: str = "marked", mark: str = 
     found = hidden_text(text)
     if found is None:
         return text
-    # The lines of the file say more than those of what stands around it here.
+    # Line numbers of the file are more useful than those of this layout.
     found = hidden_text(content.text) or found
     return f"{found.notice}\n{revealed(text)}"
 
@@ -150,7 +151,7 @@ def fitted(
 
 
 def cut_notice(kept: SkillContent) -> str:
-    """Return what a model is told at the end of a body that was cut: how to read the rest."""
+    """Return the end of a body that was cut: how to read the rest."""
     line = max(1, len(kept.text.splitlines()))
     return f"\n[cut: the rest is in {kept.skill.file}; `read` it with `offset` {line}]"
 

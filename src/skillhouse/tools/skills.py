@@ -41,7 +41,7 @@ from skillhouse.tools.tool import Tool
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
 SEARCH_ACTION = "search_skills"
-"""What rules call a search, whatever the tool is called."""
+"""The action of a search, whatever the tool is called."""
 SEARCH_LIMIT = 5
 """Skills that a search gives when the call does not say (S003-35)."""
 SEARCH_MAX = 50
@@ -61,10 +61,10 @@ class VisibleSkills:
     """What a rule denies it: neither listed nor loaded."""
     catalog: Callable[[int | None], str]
     """Gives the list for the skill tool's description, of at most so many characters; nothing where
-    it stands elsewhere."""
+    it is shown elsewhere."""
     profile: Profile
     decide: Callable[[PermissionRequest, Session], str]
-    """What is decided about a need: allow, ask or deny."""
+    """Decides a permission request: allow, ask or deny."""
     listed: frozenset[str] | None = None
     """Files of the skills that lists name; the others are found by search alone. None is all."""
 
@@ -81,9 +81,9 @@ class SkillReference:
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments as the schema has them.
 
-        One alias stands for the parameter when that is not there; a skill that is named by its id,
-        directory or in another case is named as it is listed. What fits nothing stays, and is
-        refused by the schema.
+        One alias is taken for the parameter when that is missing; a skill that is named by its id,
+        directory or in another case gets its listed name. What fits nothing stays, and is refused
+        by the schema.
         """
         given = dict(arguments)
         aliased = [alias for alias in self._aliases if alias in given]
@@ -196,7 +196,6 @@ class SkillTool(Tool):
         return object_schema({parameter: wanted}, required=(parameter,))
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments under the schema's name, in its values."""
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
@@ -330,7 +329,6 @@ class SearchTool(Tool):
         )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Searching needs no more than a read."""
         query = arguments[self._query]
 
         async def run() -> Output:

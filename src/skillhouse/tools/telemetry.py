@@ -1,4 +1,4 @@
-"""What telemetry is told of a call: its span, and those of deciding, waiting and running code.
+"""The spans of a call: its own, and those of the decision, the approval and the code that runs.
 
 By the conventions for generative AI, a call is one span `execute_tool NAME`, which loading a skill
 or reading its file says more of. Arguments and results are content: they stay out unless the
@@ -36,15 +36,15 @@ _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 class CallTelemetry:
-    """Tells telemetry of calls."""
+    """Makes the spans of calls."""
 
     def __init__(self, preview: Preview | None = None) -> None:
-        """Take what redacts content; without it, none is told."""
+        """Take what redacts content; without it, spans have no content."""
         self.preview = preview
 
     @classmethod
     def by(cls, environment: Mapping[str, str], preview: Preview) -> Self:
-        """Return what tells as much as the environment says."""
+        """Return telemetry with content only if the environment asks for it."""
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
         return cls(preview if wanted in _CAPTURING else None)
 
@@ -62,7 +62,7 @@ class CallSpan:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
         self.listener = listener
-        """Who besides telemetry hears how far it is."""
+        """Takes the progress of the call."""
         self._preview = preview
         self._tool = tool
         self._began = 0.0
@@ -105,17 +105,17 @@ class CallSpan:
         tracing.observe(words.DURATION, time.monotonic() - self._began, about)
 
     def plan(self, plan: Plan) -> None:
-        """Say what the call is about, which is known now."""
+        """Add the attributes of the plan."""
         if self._span.is_heard:
             self._say({**plan.span_attributes, words.LEVEL: level_of(plan)})
 
     def output(self, output: Output) -> None:
-        """Say what the tool did."""
+        """Add the attributes of the output."""
         if self._span.is_heard:
             self._say(output.span_attributes)
 
     def ended(self, result: ToolResult) -> ToolResult:
-        """Say what came of it, and return it."""
+        """Add the result, and return it."""
         self._status = result.status
         if self._span.is_heard:
             self._span.set({words.STATUS: result.status})
@@ -151,7 +151,7 @@ class CallSpan:
 
 @contextmanager
 def policy_span() -> Iterator[Callable[[CallContext], None]]:
-    """Hold the span of what rules and tiers say, and give what tells of it."""
+    """Hold the span of a decision, and yield what adds the decision to it."""
     with tracing.span(words.POLICY_SPAN) as span:
 
         def decided(context: CallContext) -> None:
@@ -162,7 +162,7 @@ def policy_span() -> Iterator[Callable[[CallContext], None]]:
 
 
 def _verdict(context: CallContext) -> Mapping[str, tracing.Value]:
-    """Return what was decided, and by whom; a resource would be what was asked for."""
+    """Return the decision and its layers; a resource would be content."""
     found: dict[str, tracing.Value] = {
         words.POLICY_ACTIONS: [one.request.permission.action for one in context.evaluated],
         words.POLICY_LAYERS: [one.decision.layer for one in context.evaluated],
@@ -177,7 +177,6 @@ def _verdict(context: CallContext) -> Mapping[str, tracing.Value]:
 
 
 async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome:
-    """Wait for a person's answer in a span of its own."""
     began = time.monotonic()
     with tracing.span(words.APPROVAL_SPAN) as span:
         settled = await settling
@@ -193,7 +192,6 @@ async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome
 
 
 async def command_inside(running: Awaitable[Completed], level: str) -> Completed:
-    """Run a command in a span of its own."""
     with tracing.span(words.SANDBOX_SPAN) as span:
         span.set({words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: level})
         done = await running
@@ -209,7 +207,6 @@ async def command_inside(running: Awaitable[Completed], level: str) -> Completed
 
 
 async def code_inside(running: Awaitable[CellResult], language: str) -> CellResult:
-    """Run a skill's tool in a span of its own."""
     with tracing.span(words.SANDBOX_SPAN) as span:
         span.set({words.SANDBOX_KIND: language})
         result = await running
@@ -230,7 +227,7 @@ def skill_attributes(skill: Skill, session: Session) -> Mapping[str, str]:
 
 
 def _without_credentials(uri: str) -> str:
-    """Return an address without what may let somebody in.
+    """Return an address without credentials.
 
     >>> _without_credentials("https://me:word@example.org/skills/a?token=b")
     'https://example.org/skills/a'

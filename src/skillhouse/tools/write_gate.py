@@ -12,7 +12,7 @@ from skillhouse.tools.call import EvaluatedPermission
 from skillhouse.tools.call_context import CallContext
 
 LAYER = "write gate"
-"""The name under which the gate's decisions stand in the log."""
+"""The name of the gate's decisions in the log."""
 
 # The verdicts of the published design (seeds.md section 1.1).
 APPROVED = "approved"
@@ -30,21 +30,21 @@ class WriteGate:
 
     enabled: bool = False
     allow_users: tuple[str, ...] = ()
-    """Exact ids of users; empty lets nobody change anything."""
+    """Exact ids of users; empty lets no user change anything."""
     confirmation: bool = True
-    """Whether a person is asked about each change, also where a rule allows it. Where nobody is,
-    a write that no rule speaks about is allowed to the listed users."""
+    """Whether a person is asked about each change, also where a rule allows it. Otherwise a write
+    that no rule matches is allowed to the listed users."""
     allow_paths: tuple[str, ...] = ()
     """Paths relative to the workspace that may be written to, for everybody and also where the
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
     def apply(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
-        """Return a need's decision as the gate changes it; a deny stays one.
+        """Return a decision as the gate changes it; a deny stays one.
 
         The order is that of decision 7: the lists of users and paths come before any question.
 
         Args:
-            found: The need, with the decision of the rules.
+            found: The permission request, with the decision of the rules.
             user: Who asks for it.
             place: Real path of the workspace.
         """
@@ -65,7 +65,7 @@ class WriteGate:
         if not self.enabled:
             return found
         if self.confirmation:
-            # A person's own lasting yes is the confirmation.
+            # A person's own standing approval is the confirmation.
             if decision.effect is Effect.ALLOW and decision.layer != "grants":
                 return _changed(found, Effect.ASK, "every write operation is confirmed", CONFIRM)
             return dataclasses.replace(found, gate=CONFIRM)
@@ -109,7 +109,7 @@ def verdict_of(context: CallContext, status: str) -> str:
 def is_listed(relative: str, patterns: tuple[str, ...]) -> bool:
     """Whether a path without links is one that a pattern names.
 
-    `*` and `?` stand within a name, and a name `**` stands for any number of names, also none. A
+    `*` and `?` match within a name, and a name `**` matches any number of names, also none. A
     pattern that ends in `/` is all that is below it.
 
     >>> is_listed("docs/a/b.md", ("docs/**/*.md",)), is_listed("docs/a/b.md", ("docs/*.md",))

@@ -163,7 +163,7 @@ def test_a_question_says_what_would_happen_and_why(tmp_path: Path) -> None:
             "approval_id": asked.approval_id,
             "tool": "write",
             "title": f"write: {tmp_path / 'project/café.txt'}",
-            "reasons": ["no rule speaks, and writing is asked about"],
+            "reasons": ["no rule matches; writing asks by default"],
             "facts": [
                 ["path", "café.txt"],
                 ["content", "Rain.\n"],
