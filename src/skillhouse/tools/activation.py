@@ -84,7 +84,6 @@ class Attachment:
 
 
 def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Activation:
-    """Return the activation of a skill that a model's call loads as `text`."""
     skill = content.skill
     return Activation(
         skill=skill.id,
@@ -98,7 +97,6 @@ def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Ac
 
 
 def text_digest(content: SkillContent) -> Digest:
-    """Return the digest of a loaded skill's whole text."""
     return digest(content.text.encode("utf-8", "surrogatepass"))
 
 
@@ -110,7 +108,6 @@ class Activations:
     """
 
     def __init__(self, noted: Callable[[Activation], None] | None = None) -> None:
-        """Take who hears of each skill that is given."""
         self._noted = noted
         self._newest: dict[str, Activation] = {}
         self._count = 0
@@ -137,11 +134,9 @@ class Activations:
             del self._newest[next(iter(self._newest))]
 
     def newest(self) -> tuple[Activation, ...]:
-        """Return the newest activation of each skill, in the order in which they began."""
         return tuple(self._newest.values())
 
     def of(self, file: str) -> Activation | None:
-        """Return the newest activation of the skill with this SKILL.md."""
         return self._newest.get(file)
 
     def is_protected(self, call_id: str) -> bool:
@@ -202,7 +197,6 @@ class Activations:
         return gone
 
     def as_data(self) -> dict[str, Any]:
-        """Return all of it as plain values, to be kept with a transcript."""
         return {
             "version": DATA_VERSION,
             "activations": [asdict(one) for one in self._newest.values()],

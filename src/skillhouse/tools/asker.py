@@ -186,7 +186,6 @@ class Asker:
 
 
 def _measured(context: CallContext) -> CommandInputs | None:
-    """Return what the call depends on besides its words."""
     return (
         context.plan.inputs()
         if context.plan is not None and context.plan.inputs is not None

@@ -38,7 +38,6 @@ class _AboutASkill(Tool):
     kind = ""
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
-        """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self.description = render(shown.profile.messages, f"{self.kind}_description")
@@ -56,7 +55,6 @@ class _AboutASkill(Tool):
         return self._rule.parameters.get(name, name)
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments under the schema's names."""
         return self._reference.canonical(arguments)
 
 
@@ -141,7 +139,6 @@ class AssetsTool(_AboutASkill):
         self.schema = self._schema()
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill."""
         skill = self._reference.skill(arguments, session)
 
         async def run() -> Output:
@@ -181,7 +178,6 @@ class SkillFileTool(Tool):
     )
 
     def __init__(self, extensions: Extensions) -> None:
-        """Take what says which skills are for people alone."""
         self._extensions = extensions
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
@@ -256,7 +252,6 @@ def _bytes_of(skill: Skill, relative: str) -> bytes:
 
 
 def tool_about_skills(rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> Tool:
-    """Return the tool of a rule, for what one agent sees."""
     if rule.kind == "search":
         return SearchTool(rule, shown, index)
     return _MAKERS[rule.kind](rule, shown)

@@ -73,7 +73,6 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
 
 
 def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -> str:
-    """Return the words for a skill that is not there, with those that are."""
     names = dict.fromkeys(skill.name for skill in index.skills)
     listed = [*itertools.islice(names, NAMED_MAX)]
     if len(names) > NAMED_MAX:

@@ -112,7 +112,6 @@ class AttachTool(Tool):
     def _judged(
         self, file: str, session: Session, *, is_persons: bool
     ) -> tuple[Skill, tuple[PermissionRequest, ...]]:
-        """Return a skill as it is listed now, and what loading it needs."""
         listed = self._menu.skills if is_persons else session.visible
         skill = next((one for one in listed.skills if one.file == file), None)
         if skill is None:

@@ -208,7 +208,6 @@ class Plan:
 
 
 def level_of(plan: Plan) -> Level:
-    """Return the strongest level of a plan's needs."""
     return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
 
 
@@ -228,7 +227,6 @@ def bounded(text: str) -> str:
 def object_schema(
     properties: Mapping[str, Any], *, required: Sequence[str] = ()
 ) -> Mapping[str, Any]:
-    """Return the JSON Schema of an object with just these properties."""
     return {
         "type": "object",
         "properties": dict(properties),

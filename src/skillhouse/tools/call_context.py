@@ -36,7 +36,6 @@ class CallContext:
 
     @property
     def effect(self) -> Effect:
-        """The strictest of what was decided."""
         return strictest(j.decision.effect for j in self.evaluated)
 
     @property
@@ -103,5 +102,4 @@ class CallState:
 
     @property
     def title(self) -> str:
-        """What it does, in one line."""
         return one_line(self.plan.title or self.context.call.name)

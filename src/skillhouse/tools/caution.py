@@ -68,7 +68,6 @@ def caution_of(file: str, found: HiddenText) -> str:
 
 
 def facts_of(found: HiddenText) -> Facts:
-    """Return what a person sees of hidden text."""
     spelled = (("tag characters spell", found.spelled),) if found.spelled else ()
     return (("hidden text", found.summary), *spelled)
 

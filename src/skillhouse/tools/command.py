@@ -319,7 +319,6 @@ class ExecTool(Tool):
 
 
 def _may_change(plan: CommandPlan | None) -> bool:
-    """Whether a command may change the workspace; a shell line may."""
     return plan is None or any(
         # git refreshes its index also where it only shows something.
         command.argv[0] == "git"

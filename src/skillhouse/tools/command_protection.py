@@ -153,7 +153,6 @@ def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iterator[str]:
-    """Yield the paths that a well-known program writes."""
     operands = [word for word in arguments if word[:1] != "-"]
     if program in _WRITING:
         yield from operands

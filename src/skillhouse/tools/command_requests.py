@@ -190,7 +190,6 @@ def sees_contents(plan: CommandPlan, root: str) -> bool:
 
 
 def _paths(command: SimpleCommand, directory: str, rules: PathRules) -> tuple[list[str], list[str]]:
-    """Return the real paths that a command reads and writes."""
     argv = unwrapped(command.argv)
     skipped = 0 if argv is None else len(command.argv) - len(argv)
     argv = argv or command.argv

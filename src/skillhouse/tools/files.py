@@ -205,7 +205,6 @@ class EditTool(Tool):
         self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out the new text from what the file holds now."""
         relative = self._workspace.writable(arguments["path"], session)
         before = _text(self._workspace.file(arguments["path"], session))
         old, new = arguments["old"], arguments["new"]
@@ -353,7 +352,6 @@ def replaced(workspace: Workspace, relative: str, data: bytes, *, expected: str 
 
 
 def _replaceable(parent: int, name: str, relative: str, expected: str | None) -> int:
-    """Return the mode for the new file."""
     try:
         info = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

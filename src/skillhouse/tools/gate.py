@@ -263,7 +263,6 @@ class Gate:
         return await in_thread(lambda: self._begin(tool, state))
 
     def _begin(self, tool: Tool, state: CallState) -> ToolResult | None:
-        """Record that the call is about to run; or return the refusal."""
         stopped = state.account.begin()
         if stopped:
             text = f"nothing was done: {stopped}"
@@ -304,7 +303,6 @@ class Gate:
         )
 
     def _close(self, state: CallState) -> None:
-        """Record what came of the call, and settle what it reserved."""
         try:
             if state.intent:
                 self._recorder.outcome(

@@ -179,7 +179,6 @@ class BodyRendering:
         """Each command with what came of it."""
 
     async def body(self, run_command: RunCommand) -> str:
-        """Return the text with its places filled and its commands' outputs in their places."""
         body, at, parts = self._content.body, 0, []
         for place in find_commands(body) if self._extensions.commands else ():
             parts.append(self._text(body[at : place.start]))

@@ -171,7 +171,6 @@ class MemoryWriteTool(Tool):
         self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out the whole new file; what is protected is refused for good."""
         file = checked_file(arguments.get("file", MEMORY_FILE))
         relative = self._workspace.writable(file, session)
         content: str = arguments["content"]

@@ -48,7 +48,6 @@ class PathRules:
 
     @property
     def key(self) -> Hashable:
-        """What `concerns` depends on."""
         said = ((action, p) for action, found in self._strict.items() for _, p in found)
         return tuple(sorted(said)), self._skills, frozenset(self._entered)
 
@@ -86,7 +85,6 @@ class PathRules:
         return self._refuses("read", absolute)
 
     def freezes(self, path: str) -> bool:
-        """Whether a path cannot be written."""
         return self._refuses("write", f"{self._root}/{path}")
 
     def opens(self, path: str) -> bool:
@@ -108,7 +106,6 @@ class PathRules:
 
     @property
     def freezes_all(self) -> bool:
-        """Whether nothing of the workspace can be written."""
         whole = f"{self._root}/{_ANY}"
         said = any(matches_in(at.dialect, pattern, whole) for at, pattern in self._strict["write"])
         return said and self._refuses("write", self._root)

@@ -49,7 +49,6 @@ def _presented(result: ToolResult, conceal: Callable[[str], str], *, to_code: bo
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a value of JSON with every text in it changed, the keys of objects too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

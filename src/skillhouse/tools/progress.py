@@ -71,7 +71,6 @@ class _Relay:
         self._news.set()
 
     def finish(self) -> None:
-        """Let `run` end when it has sent the last report."""
         self._is_over.set()
         self._news.set()
 

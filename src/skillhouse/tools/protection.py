@@ -26,9 +26,7 @@ LOADED_ENTRIES_MAX = 2_000
 class OwnFiles(Protocol):
     """The files by which a workspace's tools are decided, as they are when one is about to act."""
 
-    def places(self) -> Iterable[Path]:
-        """Return the files and directories, wherever they are."""
-        ...
+    def places(self) -> Iterable[Path]: ...
 
     @property
     def skill_files(self) -> frozenset[str]:
@@ -73,7 +71,6 @@ class Guarded:
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
         looks: Looks | None = None,
     ) -> None:
-        """Take the workspace's real path, and the places, which may be anywhere."""
         self._paths = paths
         looks = looks or Looks()
         self._root = str(root)
@@ -118,7 +115,6 @@ class Guarded:
 
     @property
     def is_around(self) -> bool:
-        """Whether the workspace is inside one of the places."""
         return self._around
 
     def detour(self) -> str:
@@ -137,7 +133,6 @@ class Guarded:
         return ""
 
     def reason(self, relative: str) -> str:
-        """Return why a path below the workspace is not written to, or nothing."""
         told = spelled(relative)
         # All of it, at any depth, also where it is no directory: git takes its settings, and so
         # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.

@@ -89,7 +89,6 @@ def _title(context: CallContext, first: PermissionRequest, inputs: CommandInputs
 
 
 def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
-    """Return what a person sees of the files that the approval is about."""
     if inputs is None:
         return ()
     if inputs.unbound:

@@ -47,7 +47,6 @@ class Recorder:
         return ToolResult(content=reason, status=status, approval_id=approval_id)
 
     def refuse_stopped(self, context: CallContext, reason: str) -> ToolResult:
-        """Record the refusal of a call that a stop prevented, and return it."""
         text = f"denied: {all_stopped_text(reason)}"
         return self.refuse(context, text, "denied", audited=STOPPED)
 
@@ -137,7 +136,6 @@ def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:
 
 
 def _published(context: CallContext, status: Status) -> str:
-    """Return the status under which the published design knows a refusal."""
     verdict, approval = context.verdict, context.approval
     if verdict is not None and verdict.reason == STOPPED:
         return STOPPED

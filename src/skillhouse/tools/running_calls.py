@@ -33,9 +33,7 @@ class Background(Protocol):
     """What outlives the calls that started it: the cells of skills' code."""
 
     @property
-    def is_busy(self) -> bool:
-        """Whether there is anything to end."""
-        ...
+    def is_busy(self) -> bool: ...
 
     async def end(self) -> None:
         """End it; what is needed later starts again."""
@@ -83,7 +81,6 @@ class Running:
         return reason
 
     def cancel(self, reason: str) -> None:
-        """End it where it waits."""
         self.reason = self.reason or reason
         self._scope.cancel()
 
@@ -118,7 +115,6 @@ class RunningCalls:
         return Running(self)
 
     def enter(self, call: Running) -> _Loop | None:
-        """Note that a call runs."""
         if self._tiers is None:
             return None
         loop = asyncio.get_running_loop()
@@ -132,13 +128,11 @@ class RunningCalls:
         return found
 
     def leave(self, call: Running, found: _Loop | None) -> None:
-        """Note that a call has ended, and whether by a stop."""
         if found is not None:
             found.calls.discard(call)
             self._note(-1, ended=call.is_ended)
 
     def must_end(self) -> str:
-        """Return why calls must end, or ""."""
         return self._tiers.must_end() if self._tiers else ""
 
     def end(self, reason: str) -> tuple[str, int]:
@@ -159,7 +153,6 @@ class RunningCalls:
         return ("", 0) if here is None or self._line is None else (self._line.name, count)
 
     def close(self) -> None:
-        """Close this process's line."""
         with self._lock:
             if self._line is not None:
                 self._line.close()
@@ -231,7 +224,6 @@ class Portal:
         self._portal = self._stack.enter_context(start_blocking_portal())
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Run an asynchronous function on the thread and return its result."""
         return self._portal.call(function)
 
     def close(self) -> None:

@@ -35,9 +35,7 @@ class RemoteSkillProvider(Protocol):
         """
         ...
 
-    def files(self, skill: Skill) -> tuple[str, ...] | None:
-        """Return the paths of its other files."""
-        ...
+    def files(self, skill: Skill) -> tuple[str, ...] | None: ...
 
     def origin(self, skill: Skill) -> str:
         """Return where it comes from, in words for a model."""
@@ -98,7 +96,6 @@ class Session:
         return (self.skill_need(skill), *(need for need in further if need is not None))
 
     def with_loaded(self, skill: Skill) -> Session:
-        """Return this session as it would be if `skill` were loaded."""
         return replace(self, loaded={**self.loaded, skill.file: skill.directory})
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
@@ -163,7 +160,6 @@ class Sessions:
         client: str = "",
         connection: str = "",
     ) -> Session:
-        """Return the session of this conversation, with what it may see now."""
         key = (agent, user, channel, session_id, client, connection)
         with self._lock:
             session = self._sessions.get(key)

@@ -308,7 +308,6 @@ def _check(result: ToolResult) -> None:
 
 
 def _text(wrapped: Mapping[str, Any]) -> str:
-    """Return what the model reads: the data, or the error."""
     if wrapped.get("success") is False:
         return str(wrapped.get("error", "failed"))
     data = wrapped.get("data", {k: v for k, v in wrapped.items() if k != "success"})

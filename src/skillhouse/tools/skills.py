@@ -100,7 +100,6 @@ class SkillReference:
 
     @property
     def values_of_file(self) -> Mapping[str, str]:
-        """The listed value of each visible skill, by its file."""
         files = (skill.file for skill in self._shown.visible.skills)
         return dict(zip(files, self.values, strict=False))
 
@@ -156,7 +155,6 @@ class SkillTool(Tool):
     reads_only = True
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
-        """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self._shown = shown
@@ -286,7 +284,6 @@ class SkillTool(Tool):
 
 
 def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
-    """Return how many of so many characters the skill tool's description has for its list."""
     return None if chars is None else max(0, chars - len(_before_list(messages)))
 
 
@@ -303,7 +300,6 @@ class SearchTool(Tool):
     reads_only = True
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> None:
-        """Take what the profile calls this tool, and what gives the search index of a session."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self.description = render(shown.profile.messages, "search_description")

@@ -49,7 +49,6 @@ class CallTelemetry:
         return cls(preview if wanted in _CAPTURING else None)
 
     def of(self, tool: Tool, call: ToolCall, listener: ProgressHandler | None = None) -> CallSpan:
-        """Return the span of a call, to be entered."""
         return CallSpan(self.preview, tool, call, listener)
 
 
@@ -105,12 +104,10 @@ class CallSpan:
         tracing.observe(words.DURATION, time.monotonic() - self._began, about)
 
     def plan(self, plan: Plan) -> None:
-        """Add the attributes of the plan."""
         if self._span.is_heard:
             self._say({**plan.span_attributes, words.LEVEL: level_of(plan)})
 
     def output(self, output: Output) -> None:
-        """Add the attributes of the output."""
         if self._span.is_heard:
             self._say(output.span_attributes)
 

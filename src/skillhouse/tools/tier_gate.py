@@ -106,7 +106,6 @@ class Account:
         return bool(self.reservation)
 
     def begin(self) -> str:
-        """Mark the call as running, at the last moment; return why it must not, or nothing."""
         why = self._tiers.begin(self.reservation) if self._tiers else ""
         if not why:
             # Until more is known: a call that is cancelled may have done all of it.

@@ -44,7 +44,6 @@ class Tool(ABC):
 
     @cached_property
     def title(self) -> str:
-        """The name for people."""
         return self.name
 
     @abstractmethod
@@ -73,7 +72,6 @@ class Tool(ABC):
 def argument_fault(
     tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Draft202012Validator
 ) -> str:
-    """Return what is wrong with the arguments, naming the nearest right one, or nothing."""
     try:
         # A surrogate by itself is JSON to Python, but no text for a file or a program.
         json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()

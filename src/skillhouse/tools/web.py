@@ -51,9 +51,7 @@ class Web(Protocol):
         ...
 
     @property
-    def route(self) -> net.Route:
-        """How to connect."""
-        ...
+    def route(self) -> net.Route: ...
 
     @property
     def provider(self) -> net.SearchProvider | None:
@@ -61,9 +59,7 @@ class Web(Protocol):
         ...
 
     @property
-    def no_provider(self) -> str:
-        """Why there is none."""
-        ...
+    def no_provider(self) -> str: ...
 
 
 def fetch_resource(target: net.Target, method: str) -> str:
@@ -263,7 +259,6 @@ def _output(response: net.HttpResponse, policy: net.NetPolicy) -> Output:
 
 
 def _text(body: bytes, kind: str) -> str | None:
-    """Return a body as text, or None when it is none."""
     name, _, parameters = kind.partition(";")
     if name and not name.startswith(_TEXT_TYPES) and not name.strip().endswith(("+json", "+xml")):
         return None

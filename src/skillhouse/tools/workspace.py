@@ -38,7 +38,6 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The absolute real path."""
         return self.base / self.relative
 
 
@@ -251,7 +250,6 @@ class Workspace:
             return False
 
     def _is_loaded(self, absolute: str, session: Session) -> bool:
-        """Whether a path is in a skill of this conversation."""
         skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
         directories = (*skills, *map(str, session.loaded.values()))
         return any(Path(absolute).is_relative_to(place) for place in directories)
@@ -290,7 +288,6 @@ def is_text(path: str) -> bool:
 
 
 def refusal(error: PathError, path: str = "") -> RefusedError:
-    """Return a path error in words for the model."""
     message = _MESSAGES.get(error.code, "`{path}` is no path that can be used here")
     return RefusedError(
         message.format(path=path or error.relative), denied=error.code == "path-escape"

@@ -62,7 +62,6 @@ class WorkspaceLock:
     """The lock of one workspace, shared by all processes that keep their state in one place."""
 
     def __init__(self, directory: Path, workspace: Path) -> None:
-        """Take the directory of the holders' files, and the workspace."""
         self._directory = directory
         self._workspace = os.path.realpath(workspace)
 
