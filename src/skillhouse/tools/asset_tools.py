@@ -12,7 +12,7 @@ from skillhouse.skill import Extensions, Skill, ToolRule, current_invocation, lo
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, handed
-from skillhouse.tools.remote_skills import fetched, files_elsewhere
+from skillhouse.tools.remote_skills import fetched
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import render
 from skillhouse.tools.skills import (
@@ -72,7 +72,7 @@ class AssetTool(_AboutASkill):
         skill = self._reference.skill(arguments, session)
         relative: str = arguments[self._parameter("path")]
         file = str(skill.directory / relative)
-        is_away = files_elsewhere(session, skill) is not None
+        is_away = session.remote_files(skill) is not None
         known = None if is_away else self._text(skill, relative)
         needs, hidden = cautioned(
             session, session.needs_of(skill), skill=skill, file=file, text=known
@@ -142,7 +142,7 @@ class AssetsTool(_AboutASkill):
         skill = self._reference.skill(arguments, session)
 
         async def run() -> Output:
-            away = files_elsewhere(session, skill)
+            away = session.remote_files(skill)
             paths = list_assets(skill, self._profile) if away is None else away
             return Output(
                 text="\n".join(paths) or render(self._profile.messages, "none"),

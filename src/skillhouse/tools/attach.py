@@ -24,9 +24,8 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.invoke import BodyRendering, Menu
-from skillhouse.tools.remote_skills import begun, loaded_content
+from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
 from skillhouse.tools.tool import Tool
@@ -81,9 +80,8 @@ class AttachTool(Tool):
         is_persons = before is not None and before.by == "person" and not before.is_restored
         skill, needs = self._judged(file, session, is_persons=is_persons)
         profile = self._menu.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text = None if known is None else known.text
-        needs, _ = cautioned(session, needs, skill=skill, file=file, text=text)
+        load = SkillLoad(session, skill, needs, listed=profile.resources_listed)
+        needs = load.needs
         tree = needs[0].skill_digest
         must_be = None
         if any(self._decide(need, session) == Effect.ASK for need in needs):
@@ -94,15 +92,11 @@ class AttachTool(Tool):
 
         async def run() -> Output:
             try:
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
+                content = await load.content(is_checked=must_be is None)
             except SkillError as error:
                 raise RefusedError(str(error)) from error
             if must_be is not None and text_digest(content) != must_be.digest:
                 raise RefusedError("it has changed, and needs an approval again", denied=True)
-            if must_be is None:
-                check_fetched(session, needs, file, content.text)
             self._check_invocation(content, is_persons=is_persons)
             return await self._output(content, before, tree, arguments["tokens"], session)
 

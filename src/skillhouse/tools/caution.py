@@ -29,7 +29,7 @@ Facts = tuple[tuple[str, str], ...]
 
 def content_here(session: Session, skill: Skill, *, resources_max: int) -> SkillContent | None:
     """Return a skill as its file is now; None where that is elsewhere or cannot be used."""
-    if session.remote_skills is not None and session.remote_skills.files(skill) is not None:
+    if session.remote_files(skill) is not None:
         return None
     try:
         return load_listing(skill, resources_max=resources_max)

@@ -33,7 +33,14 @@ ENTRIES_MAX = 1_000
 _PATH = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
 
 
-class ReadTool(Tool):
+class WorkspaceTool(Tool):
+    """A tool of one workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+
+class ReadTool(WorkspaceTool):
     """Reads a text file."""
 
     name = "read"
@@ -51,9 +58,6 @@ class ReadTool(Tool):
         },
         required=("path",),
     )
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
@@ -90,7 +94,7 @@ class ReadTool(Tool):
         return Plan(needs=needs, run=run, facts=facts)
 
 
-class ListTool(Tool):
+class ListTool(WorkspaceTool):
     """Lists a directory."""
 
     name = "list"
@@ -98,9 +102,6 @@ class ListTool(Tool):
     durable = False
     reads_only = True
     schema: Mapping[str, Any] = object_schema({"path": {**_PATH, "default": "."}})
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         given = arguments.get("path", ".")
@@ -144,7 +145,7 @@ class ListTool(Tool):
         return Plan(needs=(need,), run=run)
 
 
-class WriteTool(Tool):
+class WriteTool(WorkspaceTool):
     """Writes a whole file."""
 
     name = "write"
@@ -154,35 +155,22 @@ class WriteTool(Tool):
         {"path": _PATH, "content": {"type": "string"}}, required=("path", "content")
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the place; what is protected is refused for good."""
         relative = self._workspace.writable(arguments["path"], session)
         content: str = arguments["content"]
-        data = content.encode()
-        before = held_before(self._workspace, relative)
-        expected = None if before is None else digest(before)
-
-        async def run() -> Output:
-            # INVARIANT: what is replaced is what a person was shown as replaced.
-            replaced(self._workspace, relative, data, expected=expected)
-            return Output(
-                text=f"wrote {len(data)} bytes to {relative}",
-                data={"path": relative, "bytes": len(data)},
-                detail={"content_digest": digest(data)},
-            )
-
-        return Plan(
-            needs=(write_need(self._workspace, relative),),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before, content, relative),
+        size = len(content.encode())
+        return change_plan(
+            self._workspace,
+            relative,
+            held_before(self._workspace, relative),
+            content,
+            text=f"wrote {size} bytes to {relative}",
+            data={"path": relative, "bytes": size},
         )
 
 
-class EditTool(Tool):
+class EditTool(WorkspaceTool):
     """Replaces text in a file."""
 
     name = "edit"
@@ -201,9 +189,6 @@ class EditTool(Tool):
         required=("path", "old", "new"),
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         relative = self._workspace.writable(arguments["path"], session)
         before = _text(self._workspace.file(arguments["path"], session))
@@ -214,22 +199,51 @@ class EditTool(Tool):
         if count > 1 and not arguments.get("all"):
             raise RefusedError(f"`old` occurs {count} times in `{relative}`: give more of the text")
         after = before.replace(old, new)
-        expected = digest(before.encode())
-
-        async def run() -> Output:
-            replaced(self._workspace, relative, after.encode(), expected=expected)
-            return Output(
-                text=f"replaced {count} in {relative}",
-                data={"path": relative, "replaced": count},
-                detail={"content_digest": digest(after.encode())},
-            )
-
-        return Plan(
-            needs=(write_need(self._workspace, relative),),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before.encode(), after, relative),
+        return change_plan(
+            self._workspace,
+            relative,
+            before.encode(),
+            after,
+            text=f"replaced {count} in {relative}",
+            data={"path": relative, "replaced": count},
         )
+
+
+def change_plan(
+    workspace: Workspace,
+    relative: str,
+    before: bytes | None,
+    after: str,
+    *,
+    text: str,
+    data: Mapping[str, Any],
+    also: tuple[PermissionRequest, ...] = (),
+) -> Plan:
+    """Return the plan of replacing a file of the workspace.
+
+    Args:
+        workspace: The workspace.
+        relative: The file, which may be written to.
+        before: What it holds now; None where there is no file.
+        after: What it is to hold.
+        text: The result for the model.
+        data: The result for programs.
+        also: What the call needs besides writing the file.
+    """
+    new = after.encode()
+    expected = None if before is None else digest(before)
+
+    async def run() -> Output:
+        # INVARIANT: what is replaced is what a person was shown as replaced.
+        replaced(workspace, relative, new, expected=expected)
+        return Output(text=text, data=data, detail={"content_digest": digest(new)})
+
+    return Plan(
+        needs=(write_need(workspace, relative), *also),
+        run=run,
+        changes_workspace=True,
+        facts=change_facts(before, after, relative),
+    )
 
 
 def read_need(action: str, place: Place) -> PermissionRequest:

@@ -38,8 +38,7 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.remote_skills import begun, loaded_content
+from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import (
     SKILL_TEXT_MAX,
@@ -99,18 +98,11 @@ class InvokeTool(Tool):
         """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text_here = None if known is None else known.text
-        needs, hidden = cautioned(
-            session, (self._menu.need(skill),), skill=skill, file=skill.file, text=text_here
-        )
+        load = SkillLoad(session, skill, (self._menu.need(skill),), listed=profile.resources_listed)
 
         async def run() -> Output:
             try:
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
-                check_fetched(session, needs, skill.file, content.text)
+                content = await load.content()
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
@@ -132,7 +124,7 @@ class InvokeTool(Tool):
                     notice=cut_notice,
                 )
             text = begun(session, skill, text)
-            noted = activation_of(content, text, needs[0].skill_digest)
+            noted = activation_of(content, text, load.needs[0].skill_digest)
             return Output(
                 text=text,
                 activation=None if is_held else replace(noted, by="person", arguments=given),
@@ -145,8 +137,8 @@ class InvokeTool(Tool):
                 detail={"skill": skill.id, "commands": len(written.commands)},
             )
 
-        facts = (("skill", skill.id), ("file", skill.file), *hidden)
-        return Plan(needs=needs, run=run, facts=facts)
+        facts = (("skill", skill.id), ("file", skill.file), *load.facts)
+        return Plan(needs=load.needs, run=run, facts=facts)
 
     def _skill(self, reference: str) -> Skill:
         try:

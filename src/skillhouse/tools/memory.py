@@ -10,12 +10,12 @@ from typing import Any
 
 from anyio import to_thread
 
-from skillhouse.floor import digest, file_stamp
+from skillhouse.floor import file_stamp
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
-from skillhouse.tools.files import change_facts, held_before, read_need, replaced, write_need
+from skillhouse.tools.files import WorkspaceTool, change_plan, held_before, read_need
 from skillhouse.tools.memory_files import (
     MEMORY_BYTES_MAX,
     MEMORY_FILE,
@@ -144,7 +144,7 @@ class MemorySearchTool(Tool):
         return kept
 
 
-class MemoryWriteTool(Tool):
+class MemoryWriteTool(WorkspaceTool):
     """Adds a note to a memory file, or replaces the file."""
 
     name = MEMORY_WRITE
@@ -167,9 +167,6 @@ class MemoryWriteTool(Tool):
         required=("content",),
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         file = checked_file(arguments.get("file", MEMORY_FILE))
         relative = self._workspace.writable(file, session)
@@ -179,33 +176,25 @@ class MemoryWriteTool(Tool):
         if before is None:
             self._check_new(relative)
         after = content if arguments.get("mode") == "replace" else _added(before or b"", content)
-        data = after.encode()
-        if len(data) > MEMORY_FILE_MAX:
+        size = len(after.encode())
+        if size > MEMORY_FILE_MAX:
             raise RefusedError(
                 f"`{relative}` would have more than {MEMORY_FILE_MAX} bytes: take another file"
             )
-        expected = None if before is None else digest(before)
-
-        async def run() -> Output:
-            # INVARIANT: what is replaced is what a person was shown as replaced.
-            replaced(self._workspace, relative, data, expected=expected)
-            return Output(
-                text=f"noted in {relative}, which has {len(data)} bytes now",
-                data={"file": relative, "bytes": len(data)},
-                detail={"content_digest": digest(data)},
-            )
-
         tool_need = PermissionRequest(
             permission=Permission(action=MEMORY_WRITE, resource=relative),
             default=Effect.ALLOW,
             why="what holds for writing the file decides",
             level="write",
         )
-        return Plan(
-            needs=(write_need(self._workspace, relative), tool_need),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before, after, relative),
+        return change_plan(
+            self._workspace,
+            relative,
+            before,
+            after,
+            text=f"noted in {relative}, which has {size} bytes now",
+            data={"file": relative, "bytes": size},
+            also=(tool_need,),
         )
 
     def _check_new(self, relative: str) -> None:

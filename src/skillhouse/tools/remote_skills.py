@@ -10,7 +10,7 @@ from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, handed
+from skillhouse.tools.caution import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import skill_attributes
 from skillhouse.tools.tool import Tool
@@ -21,13 +21,48 @@ SKILL_RESOURCE = "skill_resource"
 """The tool that reads a file of such a skill."""
 
 
+class SkillLoad:
+    """A skill's text from the plan of a call, which judges it, to its run, which returns it."""
+
+    def __init__(
+        self, session: Session, skill: Skill, needs: tuple[PermissionRequest, ...], *, listed: int
+    ) -> None:
+        """Read the skill if it is on this machine, and add the caution that its text needs.
+
+        Args:
+            session: The conversation that gets it.
+            skill: The skill.
+            needs: What loading it needs by the rules.
+            listed: Most files that are listed with it.
+        """
+        self._session, self._skill, self._listed = session, skill, listed
+        self._known = content_here(session, skill, resources_max=listed)
+        text = None if self._known is None else self._known.text
+        self.needs, self.facts = cautioned(session, needs, skill=skill, file=skill.file, text=text)
+
+    async def content(self, *, is_checked: bool = True) -> SkillContent:
+        """Return the skill; `is_checked` refuses a text that was fetched now and hides something.
+
+        Raises:
+            SkillError: the file cannot be used, or is not what was listed.
+            RefusedError: it hides something that no person was asked about.
+        """
+        # INVARIANT: the text that is handed over is the one that was judged.
+        content = self._known or await loaded_content(
+            self._session, self._skill, resources_max=self._listed
+        )
+        if is_checked:
+            check_fetched(self._session, self.needs, self._skill.file, content.text)
+        return content
+
+
 async def loaded_content(session: Session, skill: Skill, *, resources_max: int) -> SkillContent:
     """Return a skill's body and list of files, fetched first where they are elsewhere.
 
     Raises:
         SkillError: the file cannot be used, or is not what was listed.
     """
-    files = files_elsewhere(session, skill)
+    files = session.remote_files(skill)
     if files is None:
         return load_listing(skill, resources_max=resources_max)
     try:
@@ -49,11 +84,6 @@ async def loaded_content(session: Session, skill: Skill, *, resources_max: int) 
         directory=skill.directory,
         diagnostics=result.diagnostics,
     )
-
-
-def files_elsewhere(session: Session, skill: Skill) -> tuple[str, ...] | None:
-    """Return the paths of a skill's other files by its entry; None for one of this machine."""
-    return None if session.remote_skills is None else session.remote_skills.files(skill)
 
 
 async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
@@ -86,7 +116,7 @@ def acts(session: Session, skill: Skill) -> str:
 
     For a skill of this machine nothing is done, and the origin is "".
     """
-    origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
+    origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""
     session.active_remote_requests[skill.file] = PermissionRequest(
@@ -122,7 +152,7 @@ class SkillResourceTool(Tool):
         """Judge the skill; only a loaded one is read from."""
         wanted, relative = arguments["skill"], arguments["path"]
         skill = next((s for s in session.visible.skills if wanted in (s.name, s.id)), None)
-        if skill is None or files_elsewhere(session, skill) is None:
+        if skill is None or session.remote_files(skill) is None:
             raise RefusedError(f"no skill of an MCP server is called `{wanted}`")
         if skill.file not in session.loaded:
             raise RefusedError(f"load `{wanted}` first, or again if it has changed")
@@ -134,14 +164,13 @@ class SkillResourceTool(Tool):
 
         async def run() -> Output:
             data = await fetched(session, skill, relative)
-            origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
             try:
                 text = data.decode()
             except UnicodeDecodeError:
                 text = f"{len(data)} bytes that are no text"
             check_fetched(session, needs, str(path), text)
             return Output(
-                text=f"{origin}\nFile: {path}\n\n{handed(text)}",
+                text=f"{session.origin(skill)}\nFile: {path}\n\n{handed(text)}",
                 data={"id": skill.id, "path": str(path)},
                 detail={"skill": skill.id, "file": relative},
                 span_attributes={SKILL_RESOURCE_NAME: relative},

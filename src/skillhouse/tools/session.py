@@ -95,6 +95,14 @@ class Session:
         further = (check(skill) for check in self.checks)
         return (self.skill_need(skill), *(need for need in further if need is not None))
 
+    def origin(self, skill: Skill) -> str:
+        """Return where a skill of another server comes from, for a model; "" for this machine's."""
+        return "" if self.remote_skills is None else self.remote_skills.origin(skill)
+
+    def remote_files(self, skill: Skill) -> tuple[str, ...] | None:
+        """Return the paths of a skill's other files by its entry; None for one of this machine."""
+        return None if self.remote_skills is None else self.remote_skills.files(skill)
+
     def with_loaded(self, skill: Skill) -> Session:
         return replace(self, loaded={**self.loaded, skill.file: skill.directory})
 

@@ -31,8 +31,7 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.remote_skills import begun, loaded_content
+from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.session import Session
 from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, render, result_data
 from skillhouse.tools.telemetry import skill_attributes
@@ -200,18 +199,11 @@ class SkillTool(Tool):
         """Judge the skill, also by what its body hides, before anything of it is handed over."""
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text = None if known is None else known.text
-        needs, hidden = cautioned(
-            session, session.needs_of(skill), skill=skill, file=skill.file, text=text
-        )
+        load = SkillLoad(session, skill, session.needs_of(skill), listed=profile.resources_listed)
 
         async def run() -> Output:
             try:
-                # INVARIANT: the text that is handed over is the one that was judged.
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
+                content = await load.content()
             except SkillError as error:
                 words = render(profile.messages, "skill_unreadable", name=skill.name, reason=error)
                 title = render(profile.messages, "failed_title", name=skill.name)
@@ -219,22 +211,24 @@ class SkillTool(Tool):
                     profile.result, title=title, output=words, metadata={}, succeeded=False
                 )
                 return Output(text=words, data=data, failed=True)
-            check_fetched(session, needs, skill.file, content.text)
             if not current_invocation(content, profile.extensions).model_invocable:
                 raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
-            return self._output(content, needs[0], session)
+            return self._output(content, load.needs[0], session)
 
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
-        origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
-        if origin:
+        if origin := session.origin(skill):
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
-        facts += hidden
+        facts += load.facts
         title = render(profile.messages, "question_title", name=skill.name)
         span_attributes = skill_attributes(skill, session)
         return Plan(
-            needs=needs, run=run, facts=tuple(facts), title=title, span_attributes=span_attributes
+            needs=load.needs,
+            run=run,
+            facts=tuple(facts),
+            title=title,
+            span_attributes=span_attributes,
         )
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
