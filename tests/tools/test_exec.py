@@ -263,8 +263,8 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("echo x > .git/config", "`.git/config` is protected"),
-        ("echo x > ../out.txt", "lies outside the workspace"),
-        ("echo x > /tmp/out.txt", "lies outside the workspace"),
+        ("echo x > ../out.txt", "is outside the workspace"),
+        ("echo x > /tmp/out.txt", "is outside the workspace"),
         ("ls; rm -rf /", "no rule allows this: `rm` of `/`"),
         ("echo $(sudo id)", "`sudo` changes who runs it"),
         ("ls | ./tool", "name a program, not a path"),

@@ -80,7 +80,7 @@ def test_a_command_meets_the_list_of_commands_and_a_confirmation_in_place(tmp_pa
         reasons = [request.reasons for request in person.asked]
     assert reasons == [
         ("`tools.exec` of the tier policy asks",),
-        ("no rule speaks, and commands are asked about",),
+        ("no rule matches; commands ask by default",),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Tests of tools/skills.py and tools/skill_gate.py under our own profile."""
+"""Tests of tools/skills.py under our own profile."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class GateFactory:
     def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
         enforcement = self._enforcement
-        return toolbox.SkillGate(
+        return toolbox.Gate(
             [*self._tools(view), *enforcement.tools(), *code],
             conceal=self._services.network.conceal,
             decide=self._decide,

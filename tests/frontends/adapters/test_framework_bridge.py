@@ -18,7 +18,15 @@ from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolResult
+from skillhouse.tools import (
+    Gate,
+    Output,
+    PermissionRequest,
+    Plan,
+    Session,
+    Tool,
+    ToolResult,
+)
 from skillhouse.tools.call import object_schema
 
 WRITE = {"path": "poem.txt", "content": "Rain.\n"}
@@ -154,7 +162,7 @@ def test_a_question_says_what_would_happen_and_why(tmp_path: Path) -> None:
             "approval_id": asked.approval_id,
             "tool": "write",
             "title": f"write: {tmp_path / 'project/café.txt'}",
-            "reasons": ["no rule speaks, and writing is asked about"],
+            "reasons": ["no rule matches; writing asks by default"],
             "facts": [
                 ["path", "café.txt"],
                 ["content", "Rain.\n"],
@@ -249,7 +257,7 @@ class Broken(Skillhouse):
         raise ValueError("secret")
 
 
-class Transfer:
+class Transfer(Tool):
     """A tool that signs."""
 
     name = "transfer"

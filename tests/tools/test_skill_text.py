@@ -1,4 +1,4 @@
-"""Tests of tools/rendering.py: the layouts of a loaded skill and the shapes of a result."""
+"""Tests of tools/skill_text.py: the layouts of a loaded skill and the shapes of a result."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +19,10 @@ from skillhouse.approval import (
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.approving import (
+from skillhouse.tools.call import RefusedError, ToolResult, failure_text
+from skillhouse.tools.call_context import CallContext, CallState
+from skillhouse.tools.command_inputs import CommandInputs
+from skillhouse.tools.question import (
     CHANGED,
     bound,
     changed_inputs,
@@ -26,14 +30,10 @@ from skillhouse.tools.approving import (
     request_to_user,
     rule_hint,
 )
-from skillhouse.tools.call import RefusedError, Tool, ToolResult, failure_text
-from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.course import Course
-from skillhouse.tools.recording import Recorder
+from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import approval_span
-from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace_lock import WorkspaceLock
 
 ASKED_AGAIN_MAX = 3
@@ -42,8 +42,8 @@ EARLIER_MAX = 20
 """Latest questions among which an earlier one about the same call is looked for."""
 
 Judge = Callable[[Tool, CallContext, Session], CallContext]
-"""Works a call out and decides about it again."""
-Begin = Callable[[Tool, Course], ToolResult | None]
+"""Plans a call and decides it again."""
+Begin = Callable[[Tool, CallState], ToolResult | None]
 """Records that a call is about to run, or returns the refusal."""
 
 
@@ -58,7 +58,6 @@ class Asker:
         judge: Judge,
         begin: Begin,
     ) -> None:
-        """Take who asks, who writes the log, the workspace's path, and the gate's steps."""
         self._approvals = approvals
         self._recorder = recorder
         self._workspace_root = workspace_root
@@ -66,7 +65,7 @@ class Asker:
         self._begin = begin
 
     async def approved(
-        self, tool: Tool, session: Session, course: Course, lock: WorkspaceLock | None
+        self, tool: Tool, session: Session, state: CallState, lock: WorkspaceLock | None
     ) -> ToolResult | None:
         """Get an approval of the exact call, consume it and begin; or return the refusal.
 
@@ -75,53 +74,55 @@ class Asker:
         Raises:
             WorkspaceLockError: another call kept the workspace, or it cannot be locked.
         """
-        given = course.case.call.approval_id
+        given = state.context.call.approval_id
         inputs: CommandInputs | None = None
         for _ in range(ASKED_AGAIN_MAX):
-            case = course.case
-            asked = await in_thread(partial(self._question, case, inputs))
+            context = state.context
+            asked = await in_thread(partial(self._question, context, inputs))
             if isinstance(asked, ToolResult):
                 return asked
             settled = await approval_span(self._approvals.request_approval(asked, given))
-            course.case = replace(case, approval=settled.approval)
+            state.context = replace(context, approval=settled.approval)
             if settled.approval is None or settled.status != "approved":
-                return await in_thread(partial(self._unapproved, course, settled))
+                return await in_thread(partial(self._unapproved, state, settled))
             async with AsyncExitStack() as alone:
                 if lock is not None:
                     # INVARIANT: no call holds the workspace while its question is open, and what
                     # is compared below cannot change before the call has ended.
-                    hold = lock.hold(exclusive=True, title=course.title)
+                    hold = lock.hold(exclusive=True, title=state.title)
                     await alone.enter_async_context(hold)
-                found = await in_thread(partial(self._redeemed, tool, session, course, asked))
+                found = await in_thread(partial(self._redeemed, tool, session, state, asked))
                 if not isinstance(found, CommandInputs):
-                    course.holding.push_async_exit(alone.pop_all())
+                    state.holding.push_async_exit(alone.pop_all())
                     return found
             inputs, given = found, ""
         text = "not approved: the files that it depends on change all the time"
-        return await in_thread(lambda: self._recorder.refuse(course.case, text, "denied"))
+        return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 
     def _question(
-        self, case: CallContext, inputs: CommandInputs | None
+        self, context: CallContext, inputs: CommandInputs | None
     ) -> ApprovalRequest | ToolResult:
         try:
-            inputs = inputs or _measured(case)
-            return question(case, self._workspace_root, inputs, changed=self._changed(case, inputs))
+            inputs = inputs or _measured(context)
+            return question(
+                context, self._workspace_root, inputs, changed=self._changed(context, inputs)
+            )
         except (RefusedError, OSError) as error:
-            return self._failed(case, error)
+            return self._failed(context, error)
 
     def _redeemed(
-        self, tool: Tool, session: Session, course: Course, asked: ApprovalRequest
+        self, tool: Tool, session: Session, state: CallState, asked: ApprovalRequest
     ) -> ToolResult | CommandInputs | None:
         """Consume the approval and begin, or return the inputs that are not those approved.
 
-        INVARIANT: the call is worked out and measured again at the moment of use, so an approval
+        INVARIANT: the call is planned and measured again at the moment of use, so an approval
         never runs anything but what was shown (decision 8).
         """
-        case = course.case
-        approval = case.approval
+        context = state.context
+        approval = context.approval
         assert approval is not None  # noqa: S101 - `approved` has looked.
         try:
-            now = self._judge(tool, case, session)
+            now = self._judge(tool, context, session)
             if now.denied is not None:
                 return self._recorder.refuse(now, f"denied: {now.denied.reason}", "denied")
             inputs = _measured(now)
@@ -134,19 +135,19 @@ class Asker:
                 approval.id, fresh, asked.session, asked.client, asked.connection
             )
         except (ApprovalError, RefusedError, OSError) as error:
-            return self._failed(case, error)
+            return self._failed(context, error)
         if inputs is not None and now.plan is not None and now.plan.run_sealed is not None:
             now = replace(now, plan=replace(now.plan, run=partial(now.plan.run_sealed, inputs)))
-        course.case = replace(now, approval=used)
-        return self._begin(tool, course)
+        state.context = replace(now, approval=used)
+        return self._begin(tool, state)
 
-    def _changed(self, case: CallContext, inputs: CommandInputs | None) -> str:
+    def _changed(self, context: CallContext, inputs: CommandInputs | None) -> str:
         """Return what changed since the latest question about the same call, or nothing."""
         if inputs is None:
             return ""
         for earlier in self._approvals.latest(EARLIER_MAX):
-            if earlier.request.tool == case.call.name:
-                found = changed_inputs(case, inputs, earlier, self._workspace_root)
+            if earlier.request.tool == context.call.name:
+                found = changed_inputs(context, inputs, earlier, self._workspace_root)
                 if found is not None:
                     return (
                         found
@@ -155,14 +156,13 @@ class Asker:
                     )
         return ""
 
-    def _unapproved(self, course: Course, settled: ApprovalOutcome) -> ToolResult:
-        case = course.case
+    def _unapproved(self, state: CallState, settled: ApprovalOutcome) -> ToolResult:
+        context = state.context
         # A stop also withdraws the question, and that may come before it cancels the call.
-        if reason := course.running.stopped():
-            text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
-            return self._recorder.refuse(case, text, "denied", audited=STOPPED)
-        why = next(j for j in case.judged if j.decision.effect is Effect.ASK).reason
-        hint = rule_hint(case)
+        if reason := state.running.stopped():
+            return self._recorder.refuse_stopped(context, reason)
+        why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
+        hint = rule_hint(context)
         found = settled.approval
         if found is not None and (changed := dict(found.request.facts).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
@@ -171,18 +171,60 @@ class Asker:
             text = (
                 f"not approved yet: {why}; nothing was done; {how}, then repeat the same call{hint}"
             )
-            return self._recorder.refuse(case, text, "pending")
+            return self._recorder.refuse(context, text, "pending")
         if found is not None:
-            # Only a person's no makes a tool halt: a model's many calls do not.
-            course.account.outcome = TierOutcome.DENIED if found.by else TierOutcome.TIMEOUT
-        return self._recorder.refuse(case, f"not approved: {why}; {settled.reason}{hint}", "denied")
+            # Only a person's denial makes a tool halt: a model's many calls do not.
+            state.account.outcome = TierOutcome.DENIED if found.by else TierOutcome.TIMEOUT
+        return self._recorder.refuse(
+            context, f"not approved: {why}; {settled.reason}{hint}", "denied"
+        )
 
-    def _failed(self, case: CallContext, error: Exception) -> ToolResult:
-        name = case.call.name
+    def _failed(self, context: CallContext, error: Exception) -> ToolResult:
+        name = context.call.name
         text = failure_text(name, error) if isinstance(error, OSError) else str(error)
-        return self._recorder.refuse(case, f"not approved: {text}", "denied")
+        return self._recorder.refuse(context, f"not approved: {text}", "denied")
 
 
-def _measured(case: CallContext) -> CommandInputs | None:
-    """Return what the call depends on besides its words."""
-    return case.plan.inputs() if case.plan is not None and case.plan.inputs is not None else None
+def _measured(context: CallContext) -> CommandInputs | None:
+    return (
+        context.plan.inputs()
+        if context.plan is not None and context.plan.inputs is not None
+        else None
+    )
+
+
+class RedeemedApprovals:
+    """Passes an approval that the gate consumed to the plan that it authorises, once."""
+
+    def __init__(self) -> None:
+        self._yeses: dict[str, list[str]] = {}
+        # INVARIANT: held to read or change; calls come from several event loops.
+        self._lock = threading.Lock()
+
+    def take(self, binding: str) -> str:
+        """Return and forget the id of the approval of exactly this content; "" when there is none.
+
+        >>> agreed = RedeemedApprovals()
+        >>> with agreed.giving("sha256:1", "yes-1"):
+        ...     agreed.take("sha256:2"), agreed.take("sha256:1"), agreed.take("sha256:1")
+        ('', 'yes-1', '')
+        """
+        with self._lock:
+            found = self._yeses.get(binding)
+            return found.pop() if found else ""
+
+    @contextmanager
+    def giving(self, binding: str, approval_id: str) -> Iterator[None]:
+        """Offer an approval while its call runs; empty texts offer nothing."""
+        if not (binding and approval_id):
+            yield
+            return
+        with self._lock:
+            self._yeses.setdefault(binding, []).append(approval_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                left = [yes for yes in self._yeses.pop(binding) if yes != approval_id]
+                if left:
+                    self._yeses[binding] = left

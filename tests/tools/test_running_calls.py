@@ -1,4 +1,4 @@
-"""Tests of tools/running.py: the calls of one process, and a stop that is given in it."""
+"""Tests of tools/running_calls.py: the calls of one process, and a stop that is given in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from skillhouse.tiers import TierEngine
 from skillhouse.tiers.emergency_stop import lines
-from skillhouse.tools.running import RunningCalls
+from skillhouse.tools.running_calls import RunningCalls
 from tests.tiers.engine import policy_of
 
 

@@ -29,22 +29,29 @@ from skillhouse.skill import (
     plain_words,
 )
 from skillhouse.tools.activation import activation_of
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.messages import render
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
-from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import (
+from skillhouse.tools.call import (
+    UNBOUND,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
+from skillhouse.tools.remote_skills import SkillLoad, begun
+from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import (
     SKILL_TEXT_MAX,
     cut_notice,
     fitted,
     one_line,
+    render,
     with_body,
 )
-from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 INVOKE = "invoke"
-"""What the log and rules call a person's start of a skill."""
+"""The action of a person's start of a skill, in rules and the log."""
 COMMAND_OUTPUT_MAX = 16_384
 """Characters of one command's output that take its place; the whole text has the bound of every
 tool's."""
@@ -65,7 +72,7 @@ class Menu:
     """Says why a skill that is there is not in the menu; nothing for one that is not there."""
 
 
-class InvokeTool:
+class InvokeTool(Tool):
     """Loads a skill for a person, fills its places in, and has its commands run where that is on.
 
     INVARIANT: commands are those that the author wrote. They are looked for before anything is
@@ -84,7 +91,6 @@ class InvokeTool:
     )
 
     def __init__(self, menu: Menu, run_command: RunCommand) -> None:
-        """Take what may be started, and what makes a gated call for a command."""
         self._menu = menu
         self._run_command = run_command
 
@@ -92,18 +98,11 @@ class InvokeTool:
         """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text_here = None if known is None else known.text
-        needs, hidden = cautioned(
-            session, (self._menu.need(skill),), skill=skill, file=skill.file, text=text_here
-        )
+        load = SkillLoad(session, skill, (self._menu.need(skill),), listed=profile.resources_listed)
 
         async def run() -> Output:
             try:
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
-                check_fetched(session, needs, skill.file, content.text)
+                content = await load.content()
                 if not current_invocation(content, profile.extensions).user_invocable:
                     raise RefusedError(f"skill `{skill.name}` is now for the model alone")
                 begun(session, skill, "")
@@ -125,7 +124,7 @@ class InvokeTool:
                     notice=cut_notice,
                 )
             text = begun(session, skill, text)
-            noted = activation_of(content, text, needs[0].skill_digest)
+            noted = activation_of(content, text, load.needs[0].skill_digest)
             return Output(
                 text=text,
                 activation=None if is_held else replace(noted, by="person", arguments=given),
@@ -138,8 +137,8 @@ class InvokeTool:
                 detail={"skill": skill.id, "commands": len(written.commands)},
             )
 
-        facts = (("skill", skill.id), ("file", skill.file), *hidden)
-        return Plan(needs=needs, run=run, facts=facts)
+        facts = (("skill", skill.id), ("file", skill.file), *load.facts)
+        return Plan(needs=load.needs, run=run, facts=facts)
 
     def _skill(self, reference: str) -> Skill:
         try:
@@ -172,7 +171,6 @@ class BodyRendering:
         """Each command with what came of it."""
 
     async def body(self, run_command: RunCommand) -> str:
-        """Return the text with its places filled and its commands' outputs in their places."""
         body, at, parts = self._content.body, 0, []
         for place in find_commands(body) if self._extensions.commands else ():
             parts.append(self._text(body[at : place.start]))
@@ -211,7 +209,7 @@ class BodyRendering:
         if call is None:
             return "denied", f"`{one_line(command)[:200]}` needs a shell, and there is none", ""
         result = await run_command(call, self._digest())
-        # A no is about the skill's commands as much as about this one. One that waits stops
+        # A denial is about the skill's commands as much as about this one. One that waits stops
         # nothing, so that all questions can be answered at once.
         self._is_stopped = result.status == "denied"
         return result.status, result.content, result.approval_id or ""

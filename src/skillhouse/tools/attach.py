@@ -15,27 +15,34 @@ from skillhouse.tools.activation import (
     activation_of,
     text_digest,
 )
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.invoking import BodyRendering, Menu
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
-from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import SKILL_TEXT_MAX, fitted, with_body
+from skillhouse.tools.call import (
+    UNBOUND,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
+from skillhouse.tools.invoke import BodyRendering, Menu
+from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, fitted, with_body
+from skillhouse.tools.tool import Tool
 
 REATTACH = "reattach"
-"""What rules call giving a skill again that a person said yes to in the same conversation."""
+"""The action of giving a skill again that a person approved in the same conversation."""
 GONE = "it is gone, or may not be loaded any more"
 
 Way = Literal["again", "before"]
 
 
-class AttachTool:
+class AttachTool(Tool):
     """Gives a skill again after its text was lost, or before an agent begins; no model calls it.
 
-    It is judged as loading is, and nobody is asked: a shortened context must not raise questions.
-    What needs a yes is given again only if a person said yes to these very bytes in this
-    conversation, and is otherwise for the model to load.
+    It is decided as loading is, and no person is asked: a shortened context must not raise
+    questions. What needs an approval is given again only if a person approved these very bytes in
+    this conversation; otherwise the model has to load it.
     """
 
     description = "Give a conversation the text of a skill."
@@ -65,7 +72,6 @@ class AttachTool:
         self._decide = decide
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill anew."""
         file: str = arguments["file"]
         way: Way = arguments["way"]
         before = session.activations.of(file) if way == "again" else None
@@ -74,28 +80,23 @@ class AttachTool:
         is_persons = before is not None and before.by == "person" and not before.is_restored
         skill, needs = self._judged(file, session, is_persons=is_persons)
         profile = self._menu.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text = None if known is None else known.text
-        needs, _ = cautioned(session, needs, skill=skill, file=file, text=text)
+        load = SkillLoad(session, skill, needs, listed=profile.resources_listed)
+        needs = load.needs
         tree = needs[0].skill_digest
         must_be = None
         if any(self._decide(need, session) == Effect.ASK for need in needs):
             must_be = _vouched(before, tree)
             if must_be is None:
-                raise RefusedError("it needs a yes; load it when it is needed", denied=True)
+                raise RefusedError("it needs an approval; load it when it is needed", denied=True)
             needs = (_again(skill),)
 
         async def run() -> Output:
             try:
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
+                content = await load.content(is_checked=must_be is None)
             except SkillError as error:
                 raise RefusedError(str(error)) from error
             if must_be is not None and text_digest(content) != must_be.digest:
-                raise RefusedError("it has changed, and needs a yes again", denied=True)
-            if must_be is None:
-                check_fetched(session, needs, file, content.text)
+                raise RefusedError("it has changed, and needs an approval again", denied=True)
             self._check_invocation(content, is_persons=is_persons)
             return await self._output(content, before, tree, arguments["tokens"], session)
 
@@ -105,7 +106,6 @@ class AttachTool:
     def _judged(
         self, file: str, session: Session, *, is_persons: bool
     ) -> tuple[Skill, tuple[PermissionRequest, ...]]:
-        """Return a skill as it is listed now, and what loading it needs."""
         listed = self._menu.skills if is_persons else session.visible
         skill = next((one for one in listed.skills if one.file == file), None)
         if skill is None:
@@ -113,7 +113,7 @@ class AttachTool:
         return skill, (self._menu.need(skill),) if is_persons else session.needs_of(skill)
 
     def _check_invocation(self, content: SkillContent, *, is_persons: bool) -> None:
-        """Refuse a skill whose file now says that it is for somebody else."""
+        """Refuse a skill whose file no longer allows this use of it."""
         now = current_invocation(content, self._menu.profile.extensions)
         if not (now.user_invocable if is_persons else now.model_invocable):
             raise RefusedError(GONE, denied=True)
@@ -151,10 +151,10 @@ class AttachTool:
 
 
 def _vouched(before: Activation | None, tree: str) -> Activation | None:
-    """Return the activation whose yes still holds for the same files, if there is one."""
+    """Return the activation whose approval still holds for the same files, if there is one."""
     if before is None or not before.is_approved or before.is_restored:
         return None
-    # A yes to a skill whose files cannot all be digested holds once (UNBOUND).
+    # An approval of a skill whose files cannot all be digested holds once (UNBOUND).
     return before if before.tree == tree != UNBOUND else None
 
 
@@ -162,7 +162,7 @@ def _again(skill: Skill) -> PermissionRequest:
     return PermissionRequest(
         permission=Permission(action=REATTACH, resource=skill.name),
         default=Effect.ALLOW,
-        why="a person said yes to it in this conversation, and it has not changed",
+        why="a person approved it in this conversation, and it has not changed",
         level="read",
     )
 
@@ -186,7 +186,7 @@ async def _not_again(wanted: Mapping[str, Any], origin_digest: str) -> ToolResul
 
 
 CUT = "\n[cut: the rest of this skill is not here; load it again for all of it]"
-"""Stands at the end of a body for which a context has no room."""
+"""Ends a body for which a context has no room."""
 
 
 def _fitted(content: SkillContent, profile: Profile, tokens: int) -> tuple[str, bool]:

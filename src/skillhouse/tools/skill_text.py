@@ -1,4 +1,5 @@
-"""What a loaded skill looks like to a model, and its result to a program."""
+"""What a loaded skill looks like to a model, its result to a program, and the messages of the tools
+about skills, which a profile may replace."""
 
 from __future__ import annotations
 
@@ -10,6 +11,68 @@ from typing import Any, Literal, get_args
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import SkillContent, hidden_text, revealed
 from skillhouse.tools.call import OUTPUT_MAX, RefusedError
+
+DEFAULT_MESSAGES: Mapping[str, str] = {
+    "skill_description": (
+        "Load the instructions of a skill, which guide through a task step by step, and follow "
+        "them. Use it when the task fits the description of a skill."
+    ),
+    "list_follows": "These are the skills:",
+    "search_description": "Find skills for a task; gives names and descriptions, best first.",
+    "asset_description": (
+        "Read a text file of a skill, such as a template or a specification that its "
+        "instructions name."
+    ),
+    "script_path_description": (
+        "Get the absolute path of a script of a skill, to run it with another tool."
+    ),
+    "assets_description": "List the files of a skill that can be read or run.",
+    "none": "none",
+    "search_empty": "no skill fits",
+    "search_partial": (
+        "(found by names and descriptions alone: the index of the skills' texts is being built; "
+        "search again in a moment for all)"
+    ),
+    "skill_unknown": "no skill `{name}`; there are: {available}",
+    "skill_ambiguous": "{reason}",
+    "skill_denied": "",
+    "skill_unreadable": "{reason}; it may have been removed since",
+    "skill_invalid": "the file of skill `{name}` cannot be used: {reason}",
+    "unknown_title": "Skill not found",
+    "denied_title": "Access denied",
+    "pending_title": "Waiting for approval",
+    "failed_title": "Skill cannot be loaded",
+    "loaded_title": "Loaded skill: {name}",
+    "skill_held": (
+        "skill `{name}` is loaded already, and has not changed: its instructions stand above in "
+        "this conversation"
+    ),
+    "question_title": "",
+    "asset_missing": "skill `{name}` has no file `{path}`; list its files first",
+    "asset_not_a_file": "`{path}` of skill `{name}` is not a regular file",
+    "asset_not_allowed": "`{path}`: files of a skill lie in {directories}, named without `..`",
+    "asset_escape": "`{path}` is a link that leads out of skill `{name}`",
+    "asset_not_text": "`{path}` is not a text file: {reason}",
+    "asset_too_large": "`{path}` is larger than {limit} bytes",
+    "asset_unreadable": "`{path}` of skill `{name}` cannot be read",
+    "script_missing": "skill `{name}` has no script `{script}`; list its files first",
+    "script_name": "expected the name of a file in scripts/, got `{script}`",
+}
+"""By what is said; a profile's `messages` replace them. An empty `skill_denied` gives a denied
+skill the answer of an unknown one, and an empty `question_title` leaves it to the gate."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def render(messages: Mapping[str, str], key: str, **values: Any) -> str:
+    """Return the words for `key` with the values in their places; other braces stay as they are.
+
+    >>> render({}, "loaded_title", name="{pdf}")
+    'Loaded skill: {pdf}'
+    """
+    words = messages.get(key, DEFAULT_MESSAGES[key])
+    return _PLACE.sub(lambda found: str(values.get(found[1], found[0])), words)
+
 
 SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
 """Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server
@@ -25,13 +88,13 @@ _TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:
     """Return a loaded skill as text for a model.
 
-    What people do not see of it stands there as escapes, and then the first line says so.
+    What people do not see of it is written as escapes, and then the first line says so.
 
     Args:
         content: What was loaded.
         style: `marked` puts the body between marks that it cannot imitate; `opencode` and `titled`
             are published layouts; `raw` is the whole file and `body` what follows the frontmatter.
-        mark: Of the style `marked`: a text that nobody who wrote the body can know.
+        mark: Of the style `marked`: a text that the author of the body cannot know.
 
     Raises:
         ConfigError: no style has that name.
@@ -40,7 +103,7 @@ def render_content(content: SkillContent, *, style: str = "marked", mark: str = 
     found = hidden_text(text)
     if found is None:
         return text
-    # The lines of the file say more than those of what stands around it here.
+    # Line numbers of the file are more useful than those of this layout.
     found = hidden_text(content.text) or found
     return f"{found.notice}\n{revealed(text)}"
 
@@ -88,7 +151,7 @@ def fitted(
 
 
 def cut_notice(kept: SkillContent) -> str:
-    """Return what a model is told at the end of a body that was cut: how to read the rest."""
+    """Return the end of a body that was cut: how to read the rest."""
     line = max(1, len(kept.text.splitlines()))
     return f"\n[cut: the rest is in {kept.skill.file}; `read` it with `offset` {line}]"
 

@@ -12,11 +12,13 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 
 from skillhouse.tiers import TierEngine
 from skillhouse.tiers.emergency_stop import OwnLine
@@ -31,9 +33,7 @@ class Background(Protocol):
     """What outlives the calls that started it: the cells of skills' code."""
 
     @property
-    def is_busy(self) -> bool:
-        """Whether there is anything to end."""
-        ...
+    def is_busy(self) -> bool: ...
 
     async def end(self) -> None:
         """End it; what is needed later starts again."""
@@ -81,7 +81,6 @@ class Running:
         return reason
 
     def cancel(self, reason: str) -> None:
-        """End it where it waits."""
         self.reason = self.reason or reason
         self._scope.cancel()
 
@@ -96,12 +95,11 @@ class _Loop:
 
 
 class RunningCalls:
-    """All calls of one house, on whichever event loops they run."""
+    """All calls of this process, on whichever event loops they run."""
 
     def __init__(
         self, tiers: TierEngine | None, background: Callable[[], Background | None] = lambda: None
     ) -> None:
-        """Take what knows of a stop; None ends nothing."""
         self._tiers = tiers
         self._background = background
         self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
@@ -117,7 +115,6 @@ class RunningCalls:
         return Running(self)
 
     def enter(self, call: Running) -> _Loop | None:
-        """Show that a call runs."""
         if self._tiers is None:
             return None
         loop = asyncio.get_running_loop()
@@ -131,13 +128,11 @@ class RunningCalls:
         return found
 
     def leave(self, call: Running, found: _Loop | None) -> None:
-        """Show that a call has ended, and whether by a stop."""
         if found is not None:
             found.calls.discard(call)
             self._note(-1, ended=call.is_ended)
 
     def must_end(self) -> str:
-        """Return why calls must end, or ""."""
         return self._tiers.must_end() if self._tiers else ""
 
     def end(self, reason: str) -> tuple[str, int]:
@@ -158,7 +153,6 @@ class RunningCalls:
         return ("", 0) if here is None or self._line is None else (self._line.name, count)
 
     def close(self) -> None:
-        """Let go of this process's line."""
         with self._lock:
             if self._line is not None:
                 self._line.close()
@@ -213,3 +207,25 @@ async def _ended(end: Awaitable[None]) -> None:
         await end
     except Exception:  # the edge of a task of its own; the next look tries again.
         logger.exception("what runs beside the calls could not be ended")
+
+
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop of its own, alive until it is closed.
+
+    One thread for all calls: a sandboxed process ends with the thread that started it
+    (`--die-with-parent`), so a thread a call would kill what it started.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._portal = self._stack.enter_context(start_blocking_portal())
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        return self._portal.call(function)
+
+    def close(self) -> None:
+        """End the thread; running calls are waited for."""
+        self._stack.close()

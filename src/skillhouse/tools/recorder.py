@@ -1,4 +1,4 @@
-"""What the door writes to the audit log about a call: an intent, an outcome, or a refusal."""
+"""What the gate writes to the audit log about a call: an intent, an outcome, or a refusal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from skillhouse.approval import Approval, ApprovalState, session_key
 from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
 from skillhouse.permission import Effect
-from skillhouse.tools.call import Output, Status, ToolResult
+from skillhouse.tools.call import UNBOUND, Output, Status, ToolResult
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import UNBOUND
-from skillhouse.tools.tier_gate import STOPPED
+from skillhouse.tools.tier_gate import STOPPED, all_stopped_text
 from skillhouse.tools.write_gate import verdict_of
 
 
@@ -22,46 +21,50 @@ class Recorder:
         self._audit = audit
 
     def refuse(
-        self, case: CallContext, reason: str, status: Status, *, audited: str = ""
+        self, context: CallContext, reason: str, status: Status, *, audited: str = ""
     ) -> ToolResult:
         """Record a refusal and return it; that it cannot be recorded changes nothing about it.
 
         Args:
             case: The call.
-            reason: What the model is told.
-            status: What the model's client is told.
+            reason: The text for the model.
+            status: The status for the model's client.
             audited: The status for the log, where it is not the one that follows.
         """
         self._audit.append_read(
             _draft(
-                case,
+                context,
                 kind="refusal",
-                status=audited or _published(case, status),
+                status=audited or _published(context, status),
                 reason=reason,
                 error=reason if status == "error" else "",
-                gate_verdict=verdict_of(case, status),
-                detail={**_answer(case.approval), **_tiering(case)},
+                gate_verdict=verdict_of(context, status),
+                detail={**_answer(context.approval), **_tiering(context)},
             )
         )
-        approval = case.approval
+        approval = context.approval
         approval_id = approval.id if approval is not None and status == "pending" else None
         return ToolResult(content=reason, status=status, approval_id=approval_id)
 
-    def intent(self, case: CallContext, *, durable: bool) -> str:
+    def refuse_stopped(self, context: CallContext, reason: str) -> ToolResult:
+        text = f"denied: {all_stopped_text(reason)}"
+        return self.refuse(context, text, "denied", audited=STOPPED)
+
+    def intent(self, context: CallContext, *, durable: bool) -> str:
         """Record that a call is about to run, and return the record's id.
 
         Raises:
             AuditError: nothing was recorded, and the call must not run.
         """
-        detail = {**_answer(case.approval), **_tiering(case)}
-        draft = _draft(case, kind="intent", detail=detail, gate_verdict=verdict_of(case, ""))
+        detail = {**_answer(context.approval), **_tiering(context)}
+        draft = _draft(context, kind="intent", detail=detail, gate_verdict=verdict_of(context, ""))
         if durable:
             return self._audit.write(draft, durable=True)
         return self._audit.append_read(draft).id
 
     def outcome(
         self,
-        case: CallContext,
+        context: CallContext,
         intent: str,
         output: Output,
         seconds: float,
@@ -76,7 +79,7 @@ class Recorder:
         said = output.text[:200] if output.failed else ""
         self._audit.append_read(
             _draft(
-                case,
+                context,
                 kind="outcome",
                 status="stopped" if is_stopped else "error" if output.failed else "ok",
                 reason=said,
@@ -88,10 +91,12 @@ class Recorder:
         )
 
 
-def _draft(case: CallContext, **values: Any) -> AuditDraft:
-    call, verdict, plan = case.call, case.verdict, case.plan
-    skill = next((j.need for j in case.judged if j.need.permission.action == "skill"), None)
-    digest = next((j.need.skill_digest for j in case.judged if j.need.skill_digest), "")
+def _draft(context: CallContext, **values: Any) -> AuditDraft:
+    call, verdict, plan = context.call, context.verdict, context.plan
+    skill = next(
+        (j.request for j in context.evaluated if j.request.permission.action == "skill"), None
+    )
+    digest = next((j.request.skill_digest for j in context.evaluated if j.request.skill_digest), "")
     tier = verdict.effective_tier.value if verdict else ""
     decided = values["kind"] != "outcome"
     return AuditDraft(
@@ -100,39 +105,38 @@ def _draft(case: CallContext, **values: Any) -> AuditDraft:
         user=call.user,
         channel=call.channel,
         arguments=dict(call.arguments),
-        permissions=_permissions(case) if decided else (),
+        permissions=_permissions(context) if decided else (),
         session=call.session_id or session_key(call.agent, call.user, call.channel),
         trace=call.trace,
         request=call.message_id,
         tier=verdict.tier.value if verdict else "",
         effective_tier=tier,
-        security_level=case.level if plan else "",
-        signer_tier=tier if case.level == "sign" else "",
+        security_level=context.level if plan else "",
+        signer_tier=tier if context.level == "sign" else "",
         session_key=plan.session_key if plan else "",
         amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
         skill=skill.permission.resource if skill else "",
         skill_digest=digest if digest != UNBOUND else "",
-        confirmation=_confirmation(case) if decided else None,
+        confirmation=_confirmation(context) if decided else None,
         **values,
     )
 
 
-def _permissions(case: CallContext) -> tuple[DecidedPermission, ...]:
+def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:
     return tuple(
         DecidedPermission(
-            action=j.need.permission.action,
-            resource=j.need.permission.resource,
+            action=j.request.permission.action,
+            resource=j.request.permission.resource,
             effect=j.decision.effect.value,
             layer=j.decision.layer,
             rule_index=j.decision.rule_index,
         )
-        for j in case.judged
+        for j in context.evaluated
     )
 
 
-def _published(case: CallContext, status: Status) -> str:
-    """Return the status under which the published design knows a refusal."""
-    verdict, approval = case.verdict, case.approval
+def _published(context: CallContext, status: Status) -> str:
+    verdict, approval = context.verdict, context.approval
     if verdict is not None and verdict.reason == STOPPED:
         return STOPPED
     if status == "denied" and approval is not None and approval.state is ApprovalState.EXPIRED:
@@ -155,17 +159,17 @@ def _answer(approval: Approval | None) -> Mapping[str, object]:
     }
 
 
-def _tiering(case: CallContext) -> Mapping[str, object]:
-    """Return which part of the tier policy spoke, and why it moved or refused the call."""
-    if case.verdict is None or not case.verdict.source:
+def _tiering(context: CallContext) -> Mapping[str, object]:
+    """Return which part of the tier policy applied, and why it moved or refused the call."""
+    if context.verdict is None or not context.verdict.source:
         return {}
-    return {"tier_source": case.verdict.source, "tier_reason": case.verdict.reason}
+    return {"tier_source": context.verdict.source, "tier_reason": context.verdict.reason}
 
 
-def _confirmation(case: CallContext) -> Confirmation | None:
-    approval = case.approval
+def _confirmation(context: CallContext) -> Confirmation | None:
+    approval = context.approval
     if approval is None:
-        asked = any(j.decision.effect is Effect.ASK for j in case.judged)
+        asked = any(j.decision.effect is Effect.ASK for j in context.evaluated)
         return Confirmation() if asked else None
     opened, closed = approval.request.opened_ms, approval.closed_ms
     approved = {
@@ -173,7 +177,7 @@ def _confirmation(case: CallContext) -> Confirmation | None:
         ApprovalState.USED: True,
         ApprovalState.DENIED: False,
     }.get(approval.state)
-    channel = approval.channel or (case.verdict.channel if case.verdict else "")
+    channel = approval.channel or (context.verdict.channel if context.verdict else "")
     return Confirmation(
         channel=channel,
         requested_at=timestamp(opened),

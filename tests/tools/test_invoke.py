@@ -1,4 +1,4 @@
-"""Tests of tools/invoking.py: what a started skill looks like to the model."""
+"""Tests of tools/invoke.py: what a started skill looks like to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person is asked about a call, and what a yes is bound to."""
+"""What a person is asked about a call, and what an approval is bound to."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from skillhouse.approval import (
     may_last,
 )
 from skillhouse.permission import Effect
+from skillhouse.tools.call import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest
 from skillhouse.tools.call_context import CallContext
 from skillhouse.tools.command_inputs import CommandInputs, changes
-from skillhouse.tools.permission_request import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest
 
 CHANGED = "changed since the earlier question"
 """Name of the fact that says which files of a call are not what an earlier question showed."""
@@ -29,7 +29,7 @@ _SAME_CALL = ("tool", "arguments", "cwd", "agent", "user", "channel")
 
 
 def question(
-    case: CallContext, workspace_root: str, inputs: CommandInputs | None, *, changed: str = ""
+    context: CallContext, workspace_root: str, inputs: CommandInputs | None, *, changed: str = ""
 ) -> ApprovalRequest:
     """Return the question about exactly this call (decision 8).
 
@@ -41,10 +41,10 @@ def question(
         inputs: The files that the call depends on.
         changed: What is different from an earlier question about the same call.
     """
-    call, plan, verdict = case.call, case.known_plan, case.verdict
-    asked = [j for j in case.judged if j.decision.effect is Effect.ASK]
-    patterns = _patterns([j.need for j in asked])
-    content = bound(case, workspace_root, inputs)
+    call, plan, verdict = context.call, context.known_plan, context.verdict
+    asked = [j for j in context.evaluated if j.decision.effect is Effect.ASK]
+    patterns = _patterns([j.request for j in asked])
+    content = bound(context, workspace_root, inputs)
     arguments = tuple((key, str(item)) for key, item in call.arguments.items())
     return ApprovalRequest(
         tool=call.name,
@@ -53,7 +53,7 @@ def question(
         channel=call.channel,
         client=call.client,
         connection=call.connection,
-        title=_title(case, asked[0].need, inputs),
+        title=_title(context, asked[0].request, inputs),
         # What we decoded comes before what the model wrote.
         facts=(
             *(((CHANGED, changed),) if changed else ()),
@@ -65,14 +65,14 @@ def question(
         content=content,
         always=tuple(f"{p.action} {p.pattern}" for p in patterns),
         place=workspace_root,
-        level=case.level,
-        on_page=case.on_page,
+        level=context.level,
+        on_page=context.on_page,
         wait_seconds=verdict.timeout_seconds if verdict else 0,
         asked=tuple(
             Asked(
-                action=j.need.permission.action,
-                resource=j.need.permission.resource,
-                skill_digest=j.need.skill_digest,
+                action=j.request.permission.action,
+                resource=j.request.permission.resource,
+                skill_digest=j.request.skill_digest,
             )
             for j in asked
         ),
@@ -83,13 +83,12 @@ def question(
     )
 
 
-def _title(case: CallContext, first: PermissionRequest, inputs: CommandInputs | None) -> str:
-    title = case.known_plan.title or f"{case.call.name}: {first.permission.resource}"
+def _title(context: CallContext, first: PermissionRequest, inputs: CommandInputs | None) -> str:
+    title = context.known_plan.title or f"{context.call.name}: {first.permission.resource}"
     return f"not bound to files: {title}" if inputs is not None and inputs.unbound else title
 
 
 def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
-    """Return what a person sees of the files that the approval is about."""
     if inputs is None:
         return ()
     if inputs.unbound:
@@ -103,32 +102,32 @@ def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
 
 
 def changed_inputs(
-    case: CallContext, inputs: CommandInputs, earlier: Approval, workspace_root: str
+    context: CallContext, inputs: CommandInputs, earlier: Approval, workspace_root: str
 ) -> str | None:
     """Return what changed since an earlier question about the same call; None for another call."""
     before, now = (
         json.loads(earlier.request.content),
-        json.loads(bound(case, workspace_root, inputs)),
+        json.loads(bound(context, workspace_root, inputs)),
     )
     if any(before.get(key) != now[key] for key in _SAME_CALL):
         return None
     return changes(before, inputs, workspace_root, earlier.request.opened_ms * 1_000_000)
 
 
-def bound(case: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:
-    """Return the canonical JSON of the exact call: what a yes is about.
+def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:
+    """Return the canonical JSON of the exact call, which is what an approval is about.
 
-    It holds the arguments, every need with its skill's tree digest, the files that it depends on,
-    what the person is shown, where it is decided, and on whose behalf it is.
+    It holds the arguments, every permission request with its skill's tree digest, the files that it
+    depends on, what the person is shown, where it is decided, and on whose behalf it is.
     """
-    call, plan = case.call, case.known_plan
+    call, plan = context.call, context.known_plan
     content: dict[str, object] = {
         "tool": call.name,
         "arguments": dict(call.arguments),
         "needs": [_need(need) for need in plan.needs],
         **(inputs.value() if inputs is not None else {"files": {}}),
         "shown": [list(fact) for fact in plan.facts],
-        "level": case.level,
+        "level": context.level,
         "cwd": workspace_root,
         "agent": call.agent,
         "user": call.user,
@@ -136,19 +135,19 @@ def bound(case: CallContext, workspace_root: str, inputs: CommandInputs | None) 
     }
     if plan.binding:
         content["binding"] = plan.binding
-    if case.on_page:
-        # A yes that was given elsewhere before the call rose to the page is none to it.
+    if context.on_page:
+        # An approval from elsewhere, given before the call was moved to the page, does not count.
         content["on_page"] = True
     return canonical(content)
 
 
-def rule_hint(case: CallContext) -> str:
-    """Return which rule of the user's would have let the call through, or nothing."""
-    found = next(j for j in case.judged if j.decision.effect is Effect.ASK)
-    wanted = found.need
+def rule_hint(context: CallContext) -> str:
+    """Return which rule would have let the call through, or ""."""
+    found = next(j for j in context.evaluated if j.decision.effect is Effect.ASK)
+    wanted = found.request
     rules = grant_patterns(wanted.permission.action, wanted.permission.resource, wanted.argv)
     no_rule_helps = ("tiers", "write gate", HIDDEN_TEXT, PERSISTENCE)
-    if not rules or case.on_page or found.decision.layer in no_rule_helps:
+    if not rules or context.on_page or found.decision.layer in no_rule_helps:
         return ""
     return f"; a rule that allows `{wanted.permission.action} {rules[0]}` would let it through"
 
@@ -167,7 +166,7 @@ def request_to_user(request: ApprovalRequest, page: str) -> str:
 
 
 def _patterns(needs: Sequence[PermissionRequest]) -> tuple[Pattern, ...]:
-    """Return what a lasting yes would allow; nothing when it would not cover the whole call."""
+    """Return what a standing approval would allow; nothing if it cannot cover the whole call."""
     found: list[Pattern] = []
     for need in needs:
         wanted = need.permission

@@ -17,7 +17,6 @@ _LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat
 
 
 def titled(programs: Sequence[tuple[str, ...]]) -> str:
-    """Return every command of a plan in one line; what is cut off is counted."""
     shown: list[str] = []
     for at, argv in enumerate(programs):
         text = command_resource(argv)
@@ -40,13 +39,11 @@ def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool
 
 
 def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:
-    """Return the output with the bound files that the command changed."""
     names = ", ".join(changed_files(approved, root))
     return replace(output, text=f"{output.text}\n[changed: {names}]") if names else output
 
 
 def output_of(done: Completed, level: str, *, network: str) -> Output:
-    """Return what a run did, for the model, for programs and for the log."""
     stdout = done.stdout.decode("utf-8", "replace")
     stderr = done.stderr.decode("utf-8", "replace")
     ended = ""
