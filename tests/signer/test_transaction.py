@@ -1,4 +1,4 @@
-"""Tests of signer/transaction.py and signer/building.py, held against eth-account."""
+"""Tests of signer/transaction.py and signer/transaction.py, held against eth-account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of skill/globs.py."""
+"""Tests of skill/invocation.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.skill.globs import BRACES_MAX, GLOB_MAX, is_glob, matches_glob, split_globs
+from skillhouse.skill.invocation import BRACES_MAX, GLOB_MAX, is_glob, matches_glob, split_globs
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests of skill/writing.py."""
+"""Tests of skill/parsing.py."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
+"""What all packages share: errors, diagnostics, paths, digests, names and our own formats."""
 
 from skillhouse.floor.clock import Clock, Moment, SteadyClock, system_clock
-from skillhouse.floor.diagnostic import Diagnostic, Severity
 from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
+from skillhouse.floor.effect import ONE_TIME
 from skillhouse.floor.errors import (
     AmbiguousSkillError,
     ConfigError,
     DecodeError,
+    Diagnostic,
     MissingExtraError,
     PathError,
+    Severity,
     SkillError,
     SkillhouseError,
     StateError,
@@ -16,7 +18,6 @@ from skillhouse.floor.errors import (
     UnknownSkillError,
     WireNameError,
 )
-from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES
 from skillhouse.floor.names import WireNames, nearest, wire_name
 from skillhouse.floor.ownership import (
     Looks,
@@ -36,6 +37,7 @@ from skillhouse.floor.paths import (
     open_beneath,
     open_directory_beneath,
     read_beneath,
+    read_regular,
 )
 from skillhouse.floor.persistence import (
     DEPENDENCIES,
@@ -48,8 +50,7 @@ from skillhouse.floor.persistence import (
     named,
     spelled,
 )
-from skillhouse.floor.regular import read_regular
-from skillhouse.floor.secret_names import SECRET_NAMES, is_secret, path_pattern
+from skillhouse.floor.secret_names import PROTECTED_NAMES, SECRET_NAMES, is_secret, path_pattern
 from skillhouse.floor.wire import canonical_json, decode, encode, shaped
 
 __all__ = [

@@ -40,7 +40,7 @@ def lock(handle: int, *, shared: bool = False) -> None:
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Hold the lock of the open file if nobody else does; whether it is held.
+    """Take the lock of the open file unless another holder has it; return whether it is held.
 
     Args:
         handle: Descriptor of the file.

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from skillhouse.floor.errors import PathError
+from skillhouse.floor.errors import ConfigError, PathError
 
 ASSET_DIRECTORIES = ("references", "scripts", "assets")
 """The directories that mode "asset" allows (S003-49 to S003-51)."""
@@ -73,8 +73,8 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
         for part in parts:
             current = os.path.join(current, part)
             if stat.S_ISLNK(os.lstat(current).st_mode):
-                # realpath does not fail on a target that is missing, so a link that leaves is
-                # told from one that dangles inside.
+                # realpath does not fail on a missing target, so a link that leaves differs from
+                # one that dangles inside.
                 target = os.path.realpath(current)
                 if not Path(target).is_relative_to(root):
                     raise PathError("path-escape", relative, base)
@@ -108,7 +108,7 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
     handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
-        # O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
+        # O_NONBLOCK: opening a FIFO that has no writer must not hang.
         want = (flags | _NONBLOCK) if last else (os.O_RDONLY | _DIRECTORY)
         try:
             below = _open(base, relative, part, want | _NOFOLLOW, handle)
@@ -201,3 +201,40 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""O_NONBLOCK: opening a FIFO that has no writer must not hang."""
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Return what is in a regular file, or in the one that a link leads to.
+
+    Raises:
+        ConfigError: it is something else, or has more bytes.
+        OSError: it is not there or cannot be read.
+    """
+    try:
+        handle = os.open(path, _FLAGS)
+    except OSError:
+        # A socket cannot be opened at all.
+        if path.is_socket():
+            raise ConfigError("expected a regular file, got a socket", path=path) from None
+        raise
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise ConfigError(f"expected a regular file, got {kind}", path=path)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ConfigError(f"expected at most {max_bytes} bytes", path=path)
+    return data

@@ -13,8 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from skillhouse.floor.guarded import PROTECTED_NAMES
-from skillhouse.floor.secret_names import NEVER_WRITTEN
+from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES
 
 
 class PathClass(enum.StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,10 +19,8 @@ from skillhouse.floor.conventions import (
     SERVER_PORT,
     URL_SCHEME,
 )
-from skillhouse.net.content import ACCEPTED, Body
-from skillhouse.net.errors import NetError
+from skillhouse.net.errors import METHODS, NetError
 from skillhouse.net.exchange import HOP_HEADERS, Exchange, Headers, ResponseHead
-from skillhouse.net.methods import METHODS
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.secret import filled
@@ -76,7 +75,7 @@ async def fetch(
         url: http or https; see `parse_url`.
         policy: What may be reached; without a rule that allows it, nothing.
         headers: `{{secret:NAME}}` in a value becomes a secret bound to the host.
-        route: How to connect; made anew when None.
+        route: How to connect; None makes a new one.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -104,7 +103,7 @@ async def fetch(
 
 
 def _traits(request: _Request) -> Mapping[str, str | int]:
-    """Return what telemetry is told: the origin, since a path or a query may hold a secret."""
+    """Return the span's attributes: the origin only, since a path or query may hold a secret."""
     target = request.target
     return {
         HTTP_METHOD: request.method,
@@ -205,7 +204,7 @@ async def open_stream(
         method: One of `METHODS`.
         headers: As a client made them; those of one connection are left out.
         body: What is sent.
-        route: How to connect; made anew when None.
+        route: How to connect; None makes a new one.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -253,3 +252,71 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
         headers = tuple(h for h in headers if h[0].lower() in _NO_SECRETS | {"accept-encoding"})
         headers = tuple(h for h in headers if "{{secret:" not in h[1])
     return _Request(method=method, target=target, headers=headers, body=body)
+
+
+ACCEPTED = "gzip, deflate"
+"""What we ask for and understand."""
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Body:
+    """A body that grows up to a bound, after decompression."""
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        """Take the value of Content-Encoding."""
+        self._encoding = encoding.strip().lower()
+        self._unpacker: zlib._Decompress | None = None
+        self._max_bytes = max_bytes
+        self._taken = 0
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes as they came.
+
+        Raises:
+            NetError: "too-large", "encoding-unknown", or "protocol-error" for what is not of its
+                encoding.
+        """
+        if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            message = f"expected an answer in {ACCEPTED} or plain, got {self._encoding[:40]!r}"
+            raise NetError("encoding-unknown", message)
+        self._taken += len(data)
+        if self._taken > self._max_bytes:
+            self._refuse()
+        if self._encoding in ("", "identity"):
+            self._kept += data
+            return
+        try:
+            while data:
+                data = self._unpack(data)
+        except zlib.error as error:
+            raise NetError("protocol-error", f"the answer is no {self._encoding}") from error
+
+    def end(self) -> bytes:
+        """Return the whole.
+
+        Raises:
+            NetError: "protocol-error", something is missing at the end.
+        """
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise NetError("protocol-error", f"the {self._encoding} answer ends too early")
+        return bytes(self._kept)
+
+    def _unpack(self, data: bytes) -> bytes:
+        """Keep what is in some of `data`, and return the rest."""
+        if self._unpacker is None or self._unpacker.eof:
+            self._unpacker = zlib.decompressobj(self._window(data))
+        room = self._max_bytes - len(self._kept)
+        self._kept += self._unpacker.decompress(data, room + 1)
+        if len(self._kept) > self._max_bytes:
+            self._refuse()
+        return self._unpacker.unconsumed_tail or self._unpacker.unused_data
+
+    def _window(self, data: bytes) -> int:
+        if self._encoding != "deflate":
+            return _GZIP
+        # RFC 9110 8.4.1.2 means zlib's format, and some servers send it bare.
+        return zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS
+
+    def _refuse(self) -> None:
+        raise NetError("too-large", f"the answer is larger than {self._max_bytes} bytes")

@@ -10,8 +10,7 @@ from ipaddress import ip_address, ip_network
 
 import ssrfguard
 
-from skillhouse.net.errors import NetError
-from skillhouse.net.methods import METHODS, READING
+from skillhouse.net.errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 from skillhouse.net.url import DEFAULT_PORTS, Target, parse_url
 
@@ -61,7 +60,7 @@ def host_rule(text: str) -> HostRule:
     """Read a rule as an operator writes it: `[METHODS ][scheme://]host[:port]`.
 
     Without methods GET and HEAD are meant, without a scheme https, without a port the scheme's.
-    `*` stands for all methods, ports or names; `*.example.com` for the names below example.com.
+    `*` means all methods, ports or names; `*.example.com` the names below example.com.
 
     Raises:
         NetError: "url-refused", the text is no such rule.

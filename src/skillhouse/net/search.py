@@ -53,7 +53,7 @@ class SearchProvider(Protocol):
         ...
 
     def policy(self, policy: NetPolicy) -> NetPolicy:
-        """Return the house's policy with just this service to be reached."""
+        """Return `policy` reduced to this one service."""
         ...
 
     def read(self, body: bytes) -> tuple[WebResult, ...]:

@@ -12,11 +12,10 @@ from typing import Protocol
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.effect import Effect
 from skillhouse.floor.wildcard import matches
-from skillhouse.permission.command import command_resource
-from skillhouse.permission.rules import Layer, Rule
+from skillhouse.permission.decision import Layer, Rule, command_resource
 
 GRANTS = "grants"
-"""Name of the layer of lasting yeses: an answer to an `ask`, which it therefore lifts."""
+"""Name of the layer of standing approvals, each of which answers an `ask` and so lifts it."""
 
 
 class CommandRuleError(SkillhouseError):

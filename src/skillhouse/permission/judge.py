@@ -43,8 +43,8 @@ def judge_command(
 
     Args:
         command: One line, or several, of a shell.
-        allow: Rules by argument: a final `*` stands for any further words, a rule without one is
-            the exact command. What none covers is asked about.
+        allow: Rules by argument: a final `*` matches any further words, a rule without one is
+            the exact command. A command that no rule covers asks.
         deny: Rules of the same grammar, which are final.
         cwd: Where it would run; without it a path outside the current tree is asked about by its
             text alone.
@@ -64,7 +64,7 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
     fault = _text_fault(line)
     if fault:
         return _refused(fault)
-    # The grammar is loaded when a line is judged, not with the room.
+    # The grammar is loaded when a line is judged, not with the package.
     from skillhouse.permission.reading import read_line  # noqa: PLC0415
 
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.effect import Effect
 from skillhouse.floor.wildcard import covers, matches
-from skillhouse.permission.rules import Layer, Rule
+from skillhouse.permission.decision import Layer, Rule
 
 ACTIONS = (
     "skill",
@@ -24,7 +24,7 @@ ACTIONS = (
     "sign",
     "memory",
 )
-"""The actions that calls need; a rule about another one is heard by nobody here."""
+"""The actions that calls need; a rule about another action has no effect here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class RuleFinding:
     rule: Rule
     message: str
     by: int | None = None
-    """Place of the rule that stands in its way."""
+    """Index of the rule that overrides it."""
 
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:

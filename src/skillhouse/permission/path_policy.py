@@ -56,9 +56,9 @@ class PathPolicy:
         if path in DEVICES or path == "-":
             return ""
         if path.startswith("~"):
-            return f"`{path[:80]}` lies in a home directory"
+            return f"`{path[:80]}` is in a home directory"
         if not self._inside(self.resolved(path), self._readable):
-            return f"`{path[:80]}` lies outside the current tree"
+            return f"`{path[:80]}` is outside the current tree"
         return self.secret(path)
 
     def secret(self, path: str) -> str:
@@ -90,7 +90,7 @@ class PathPolicy:
             return Effect.ALLOW, ""
         if self._inside(resolved, ()):
             return Effect.ASK, f"no place that may be written holds `{path[:80]}`"
-        return Effect.ASK, f"`{path[:80]}` lies outside the current tree"
+        return Effect.ASK, f"`{path[:80]}` is outside the current tree"
 
     def _below(self, resolved: str) -> str:
         """Return the part of a path that is below the current tree; its own names are no secret."""

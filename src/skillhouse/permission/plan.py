@@ -28,10 +28,10 @@ class SimpleCommand:
     """One program with its arguments."""
 
     argv: tuple[str, ...]
-    """Final words; one that is a file name pattern stands here as it was written."""
+    """Final words; a file name pattern is kept as it was written."""
     patterns: tuple[tuple[int, str], ...] = ()
-    """Places in `argv` that are replaced by the names that match, and the pattern of each; what
-    is literal in it stands in brackets. It begins with something literal that is no `-`, so that
+    """Places in `argv` that are replaced by the names that match, and the pattern of each; its
+    literal characters are in brackets. It begins with something literal that is no `-`, so that
     no file's name can become an option."""
     environment: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
@@ -132,6 +132,6 @@ class CommandVerdict:
     commands: tuple[JudgedCommand, ...] = ()
     concerns: tuple[str, ...] = ()
     """Reasons to ask that are about no command's words and no redirection: variables, patterns
-    and directories, which no rule speaks about."""
+    and directories, to which no rule applies."""
     needs_shell: bool = False
     """Whether the line is sound but nothing short of a shell can run it."""

@@ -1,6 +1,6 @@
 """Brings skills of other servers into a verified cache.
 
-The face loads each name when it is first used, because most commands of a house fetch nothing.
+Each name is loaded when it is first used, because most commands fetch nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from skillhouse.remote.syncing import Fetch as Fetch
     from skillhouse.remote.syncing import Fetched as Fetched
     from skillhouse.remote.syncing import SyncReport as SyncReport
+    from skillhouse.remote.syncing import cached as cached
+    from skillhouse.remote.syncing import skills_place as skills_place
     from skillhouse.remote.syncing import sync as sync
-    from skillhouse.remote.versions import cached as cached
-    from skillhouse.remote.versions import skills_place as skills_place
 else:
     from skillhouse.lazy_exports import lazy_exports
 

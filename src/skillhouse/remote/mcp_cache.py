@@ -50,7 +50,7 @@ class McpCache:
         """Do nothing, unless files of the cache would be found as skills of this machine.
 
         Raises:
-            ConfigError: a root lies in the cache, or the cache in a root.
+            ConfigError: a root is inside the cache, or the cache inside a root.
         """
         own = Path(os.path.realpath(self.root))
         for root in roots:
@@ -67,11 +67,11 @@ class McpCache:
         return self.root / skill.label / _SKILLS / address / state
 
     def skill_file(self, skill: McpSkill) -> Path:
-        """Return where its SKILL.md lies once it was fetched."""
+        """Return the path of its SKILL.md once it has been fetched."""
         return self.place(skill) / SKILL_FILE
 
     def read(self, skill: McpSkill, file: McpFile) -> bytes | None:
-        """Return a file's bytes, hashed anew; None when it is not there or not what it was."""
+        """Return a file's bytes, their digest checked; None when it is missing or changed."""
         try:
             data = read_beneath(self.place(skill), file.relative, max_bytes=file.size)
         except PathError:

@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
-from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, clash, is_safe_name
-from skillhouse.remote.source import RemoteError
+from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -118,7 +117,7 @@ class McpSkill:
 
     @property
     def binding(self) -> str:
-        """What a yes to this skill is bound to: every address with its digest and size.
+        """What an approval of this skill is bound to: each address with its digest and size.
 
         Any file that is added, removed or changed gives another.
         """
@@ -202,7 +201,7 @@ def _file(skill: str, base: str, value: Any) -> McpFile:
 
 
 def _relative(skill: str, quoted: str) -> str:
-    """Return the path that the end of an address stands for, safe on every file system."""
+    """Return the path that the end of an address names, safe on every file system."""
     parts = []
     try:
         for segment in quoted.split("/"):

@@ -81,7 +81,7 @@ def policy_for(server: McpServer, policy: NetPolicy) -> NetPolicy:
                 f"plain http to {target.host}: use https, or allow `POST {target.origin}` in "
                 "`hosts` of `[net]`",
             )
-        # Nobody listens in on this machine, as long as the name leads there.
+        # No other machine can read the traffic as long as the name resolves to this one.
         private = (*policy.private, *(LOOPBACK if server.allow_private else ()))
     rule = HostRule(host=target.host, scheme=target.scheme, port=target.port, methods=None)
     limits = replace(policy.limits, head_seconds=SILENT_SECONDS)

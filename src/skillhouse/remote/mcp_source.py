@@ -1,4 +1,4 @@
-"""Speaks to one MCP server about its skills; with `mcp_http` alone, it knows the SDK."""
+"""Asks one MCP server for its skills; this file and `mcp_http` alone import the SDK."""
 
 from __future__ import annotations
 

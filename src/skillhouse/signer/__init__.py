@@ -1,6 +1,5 @@
-"""Signs what a person agreed to, with keys that nobody else sees."""
+"""Signs what a person approved, with keys that only the signer process can read."""
 
-from skillhouse.signer.building import build_transaction, raw_bytes
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, KeyKind, Limit, Terms, Vault, limit_text, terms_from
 from skillhouse.signer.keystore import KEYSTORE_FILE, read_vault
@@ -23,7 +22,12 @@ from skillhouse.signer.spending import (
     message_movement,
     movement_of,
 )
-from skillhouse.signer.transaction import Transaction, decode_transaction
+from skillhouse.signer.transaction import (
+    Transaction,
+    build_transaction,
+    decode_transaction,
+    raw_bytes,
+)
 
 __all__ = [
     "COINS",

@@ -1,6 +1,6 @@
 """The file that keys lie in: public parts in the open, secrets sealed, all of it authentic.
 
-INVARIANT: the seal covers the open part too, so a limit that somebody edits breaks the seal.
+INVARIANT: the seal covers the open part too, so editing a limit breaks the seal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """The open part, as it lies in the file."""
+    """The open part, as it is in the file."""
 
     version: int
     store_id: str

@@ -79,7 +79,7 @@ class SessionKeys:
     def state(self, name: str) -> str:
         """Return active, expired, revoked, or missing; for the choice of a tier.
 
-        The signer looks again, by a clock that nobody can set.
+        The signer checks again, by a clock that cannot be set.
         """
         found = [session for session in self.all() if session.name == name]
         return found[-1].state if found else MISSING

@@ -1,4 +1,4 @@
-"""The house's end of the signer: starts its process, speaks with it, sees no key."""
+"""The client of the signer: starts its process, sends it requests, sees no key."""
 
 from __future__ import annotations
 

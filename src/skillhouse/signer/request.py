@@ -154,6 +154,6 @@ def message_text(payload: bytes) -> str:
     if not all(character.isprintable() or character == "\n" for character in text):
         raise SignerError(
             "unreadable-message",
-            "the message has control or hidden characters, which nobody could be shown",
+            "the message has control or hidden characters, which cannot be shown to a person",
         )
     return text

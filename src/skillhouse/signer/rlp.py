@@ -13,7 +13,7 @@ DEPTH_MAX = 4
 Item: TypeAlias = "bytes | tuple[Item, ...]"
 
 _SHORT = 55
-"""Longest content whose length stands in its first byte."""
+"""Longest content whose length is in its first byte."""
 
 
 def decode_rlp(data: bytes) -> Item:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from skillhouse.floor import Clock, system_clock
 from skillhouse.signer import keystore, lifecycle, unlocking
-from skillhouse.signer.clock import accept_clock, trusted_now
-from skillhouse.signer.counters import check_terms, count, gather_future
+from skillhouse.signer.counters import accept_clock, check_terms, count, gather_future, trusted_now
 from skillhouse.signer.crypto import (
     key_id,
     new_secret,

@@ -34,7 +34,7 @@ _SELECTORS = {
     bytes.fromhex("23b872dd"): ("transferFrom", ("address", "address", "amount")),
     bytes.fromhex("095ea7b3"): ("approve", ("address", "amount")),
 }
-"""The calls of ERC-20 that move tokens or let somebody move them."""
+"""The calls of ERC-20 that move tokens or allow another account to move them."""
 
 _CURRENCY = re.compile(r"message|eip155:[1-9][0-9]{0,19}(/erc20:0x[0-9a-f]{40})?")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.content import load_listing as load_listing
     from skillhouse.skill.core_schema import core_value as core_value
     from skillhouse.skill.core_schema import typed_fields as typed_fields
-    from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
-    from skillhouse.skill.head import read_metadata as read_metadata
     from skillhouse.skill.hidden import HiddenText as HiddenText
     from skillhouse.skill.hidden import find_hidden as find_hidden
     from skillhouse.skill.hidden import handed_over as handed_over
@@ -48,8 +46,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
     from skillhouse.skill.naming import validate_name as validate_name
+    from skillhouse.skill.parsing import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.parsing import Metadata as Metadata
     from skillhouse.skill.parsing import parse as parse
+    from skillhouse.skill.parsing import read_metadata as read_metadata
+    from skillhouse.skill.parsing import skill_text as skill_text
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.substitution import find_commands as find_commands
     from skillhouse.skill.substitution import substitute as substitute
     from skillhouse.skill.validation import validate as validate
-    from skillhouse.skill.writing import skill_text as skill_text
 else:
     from skillhouse.lazy_exports import lazy_exports
 

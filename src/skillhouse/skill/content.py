@@ -24,7 +24,7 @@ def load(skill: Skill) -> SkillContent:
     """Return the body of `skill`, read now, with the list of its other files.
 
     Raises:
-        SkillError: the file is gone, lies outside the skill's root, or is one that `parse`
+        SkillError: the file is gone, is outside the skill's root, or is one that `parse`
             refuses; `code` is the finding's.
     """
     return load_listing(skill, resources_max=RESOURCES_MAX)

@@ -43,7 +43,7 @@ def read_fields(
 
     Args:
         fields: The mapping of the block.
-        directory: Name of the directory the file lies in.
+        directory: Name of the directory that holds the file.
         block: The block, for the lines of the findings.
         findings: Where to add what is wrong.
         policy: What designs and clients differ on.
@@ -158,7 +158,7 @@ def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
 
 
 def _compatibility(value: Any, problems: list[_Problem]) -> None:
-    # A block scalar ends in a newline that nobody wrote as a character of the text.
+    # A block scalar ends in a newline that is not part of the text as written.
     if not isinstance(value, str) or not 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
         problems.append(
             _Problem(

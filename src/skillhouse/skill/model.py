@@ -1,4 +1,4 @@
-"""The values of this room: what a skill is, as far as its SKILL.md says."""
+"""The values of this package: a skill as its SKILL.md describes it."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Skill:
 
     @property
     def uri(self) -> str:
-        """The `file:` address of the SKILL.md, which tells two skills of one name apart."""
+        """The `file:` address of the SKILL.md, which differs for two skills of one name."""
         return Path(self.file).as_uri()
 
 
@@ -204,4 +204,4 @@ class ParseResult:
     text: str = ""
     """The whole file with LF newlines; empty when it could not be decoded."""
     body: str = ""
-    """The Markdown after the frontmatter; empty when that could not be told."""
+    """The Markdown after the frontmatter; empty when its beginning is unknown."""

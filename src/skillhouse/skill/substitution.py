@@ -32,11 +32,11 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
 _BLOCK = "```!"
 _MARK = re.compile("\ue000(\\d+)\ue001")
-"""Stands for a place while a command is taken apart; private use, so that no shell knows it."""
+"""Marks a place while a command is split; private use, so that it means nothing to a shell."""
 
 
 class SubstitutionError(SkillhouseError):
-    """A body has so many places for such long arguments that nobody could read the result."""
+    """A body has so many places for such long arguments that no person could read the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def substitute(
         arguments: What the person wrote after the skill's name.
         directory: For `${CLAUDE_SKILL_DIR}`.
         session: For `${CLAUDE_SESSION_ID}`.
-        names: Of the positional arguments (frontmatter, `arguments`): `$name` stands for each.
+        names: Of the positional arguments (frontmatter, `arguments`): `$name` is replaced by each.
         positions_from: The number of the first argument in `$0`, `$1`: 0 or 1.
 
     Raises:
@@ -194,7 +194,7 @@ def argument_names(fields: Mapping[str, object]) -> tuple[str, ...]:
 def find_commands(body: str) -> Iterator[CommandPlace]:
     """Yield the commands that a body, as its author wrote it, wants run: !`…` and ```! blocks.
 
-    The `!` stands at the start of a line or after a blank. What is in any other fenced block is an
+    The `!` is at the start of a line or after a blank. What is in any other fenced block is an
     example, and a block that is not closed holds nothing.
 
     INVARIANT: this is asked of the body before anything is filled in, so that no argument can
