@@ -49,7 +49,6 @@ class SteadyClock:
         wall: Callable[[], float] = time.time,
         running: Callable[[], float] | None = None,
     ) -> None:
-        """Take the clock that can be set, and one that runs on whatever is set."""
         self._wall = wall
         self._running = running or _running
         self._ahead = wall() - self._running()

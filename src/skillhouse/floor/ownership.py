@@ -127,7 +127,6 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
     Args:
         path: The file; a link is followed.
         secret: No other user may read the file or list its directory, and it is no link.
-        looks: What has been looked at already.
     """
     if sys.platform == "win32":  # pragma: no cover
         return ""

@@ -60,7 +60,6 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
 
     Args:
         base: Existing directory that bounds the result.
-        relative: POSIX path from an untrusted source.
         mode: "any", or "asset" for references/, scripts/ and assets/ only.
 
     Raises:
@@ -126,8 +125,6 @@ def open_directory_beneath(base: Path, relative: str, *, create: bool = False) -
 
     Args:
         base: Existing directory that bounds the result.
-        relative: POSIX path from an untrusted source.
-        create: Make directories that are missing.
 
     Raises:
         PathError: as `open_beneath`; `not-found` also for a part that is a file.

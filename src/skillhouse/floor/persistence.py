@@ -208,7 +208,6 @@ class PersistentPaths:
         return found
 
     def is_never(self, relative: str) -> bool:
-        """Whether no tool writes a path."""
         found = self.group(relative)
         return found is not None and found.path_class is _NEVER
 

@@ -145,7 +145,6 @@ def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
     """Return a span to enter with `with`; what is opened inside is its child.
 
     Args:
-        name: What happens.
         kind: "client" where another machine is asked.
         parent: A `traceparent` from outside. One that is none says nothing, and within a span of
             the same trace it is that span's.

@@ -72,10 +72,8 @@ async def fetch(
     """Make a request and return the whole answer, or refuse.
 
     Args:
-        url: http or https; see `parse_url`.
         policy: What may be reached; without a rule that allows it, nothing.
         headers: `{{secret:NAME}}` in a value becomes a secret bound to the host.
-        route: How to connect; None makes a new one.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -167,7 +165,6 @@ async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Res
 async def _opened(
     request: _Request, policy: NetPolicy, route: Route
 ) -> AsyncIterator[tuple[ResponseHead, Exchange]]:
-    """Make one request and give the beginning of its answer."""
     target, limits = request.target, policy.limits
     sent = (f"{name}: {value}".encode() for name, value in request.headers)
     policy.check_secrets(target, (*sent, request.body))
@@ -199,12 +196,8 @@ async def open_stream(
     A redirect is an answer like any other, and the body is as the server encoded it.
 
     Args:
-        url: http or https; see `parse_url`.
         policy: What may be reached. Of its limits those of connections and heads hold.
-        method: One of `METHODS`.
         headers: As a client made them; those of one connection are left out.
-        body: What is sent.
-        route: How to connect; None makes a new one.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -263,7 +256,6 @@ class Body:
     """A body that grows up to a bound, after decompression."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        """Take the value of Content-Encoding."""
         self._encoding = encoding.strip().lower()
         self._unpacker: zlib._Decompress | None = None
         self._max_bytes = max_bytes

@@ -116,7 +116,6 @@ class Exchange:
                 raise NetError("protocol-error", "the answer ends too early")
 
     async def _next(self) -> h11.Event | None:
-        """Return the next event; None at the end of the connection."""
         try:
             while True:
                 event = self._h11.next_event()
@@ -200,7 +199,6 @@ class Incoming:
 
     @staticmethod
     def headers(request: h11.Request) -> Headers:
-        """Return the headers that go on."""
         raw = request.headers.raw_items()
         found = tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw)
         return tuple(header for header in end_to_end(found) if header[0].lower() not in _NOT_ON)

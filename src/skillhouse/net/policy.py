@@ -43,7 +43,6 @@ class HostRule:
         return target.host == self.host
 
     def allows(self, target: Target, method: str) -> bool:
-        """Whether this method may be used there."""
         return self.covers(target) and (self.methods is None or method in self.methods)
 
     def __str__(self) -> str:
@@ -150,7 +149,6 @@ class NetPolicy:
             raise NetError("address-refused", f"not a network to allow: {error}") from error
 
     def allows(self, target: Target, method: str) -> bool:
-        """Whether a rule lets this method go to this origin; the address is another question."""
         return any(rule.allows(target, method) for rule in self.hosts)
 
     def granted(self, target: Target, method: str) -> NetPolicy:

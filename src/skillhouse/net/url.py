@@ -36,7 +36,6 @@ class Target:
 
     @property
     def is_address(self) -> bool:
-        """Whether the host is an address and no name."""
         return ":" in self.host or self.host.rpartition(".")[2].isdigit()
 
     @property

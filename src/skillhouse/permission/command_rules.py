@@ -54,13 +54,9 @@ class Ruling:
 class CommandRules(Protocol):
     """Rules that can be asked about a command."""
 
-    def denies(self, argv: tuple[str, ...]) -> str:
-        """Return the rule that denies a command, or nothing."""
-        ...
+    def denies(self, argv: tuple[str, ...]) -> str: ...
 
-    def rule(self, argv: tuple[str, ...]) -> Ruling:
-        """Return what all rules together say."""
-        ...
+    def rule(self, argv: tuple[str, ...]) -> Ruling: ...
 
 
 class ArgumentRules:

@@ -127,7 +127,6 @@ def explain(
 def _deciding(
     layers: Sequence[Layer], verdicts: Sequence[int | None], default: Effect
 ) -> int | None:
-    """Return the place of the layer that decides, or None when the default does."""
     matched = [at for at, verdict in enumerate(verdicts) if verdict is not None]
     # INVARIANT: deny is looked for in every layer before the nearest one answers, so that no
     # grant and no project can lift what another layer forbids.
@@ -154,7 +153,6 @@ def _decision(
 
 
 def _verdict(layer: Layer, permission: Permission) -> int | None:
-    """Return the place of the rule that counts in `layer`, or None when it does not speak."""
     places = range(len(layer.rules))
     for index in places if layer.match == "first" else reversed(places):
         if _applies(layer, layer.rules[index], permission):

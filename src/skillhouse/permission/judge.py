@@ -22,7 +22,7 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.raw import UnreadableError
+from skillhouse.permission.raw_line import UnreadableError
 from skillhouse.permission.simple import CommandJudge
 
 BYTES_MAX = 8_192
@@ -65,7 +65,7 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
     if fault:
         return _refused(fault)
     # The grammar is loaded when a line is judged, not with the package.
-    from skillhouse.permission.reading import read_line  # noqa: PLC0415
+    from skillhouse.permission.line_parser import read_line  # noqa: PLC0415
 
     try:
         reading = read_line(line)

@@ -64,8 +64,6 @@ def grammar(
     Args:
         short: Letters; `:` after one says that it takes a value.
         long: Names between blanks; `=` after one says that it takes a value, `=?` that it may.
-        numbers: Whether `-5` is an option.
-        permutes: Whether options may stand behind operands.
     """
     letters = [sign for sign in short if sign != ":"]
     with_value = {before for before, sign in itertools.pairwise(short) if sign == ":"}

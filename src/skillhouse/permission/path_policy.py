@@ -73,7 +73,6 @@ class PathPolicy:
         """Return what is said about writing to a path, and why.
 
         Args:
-            path: Path as written.
             covered: Whether a rule allows the program that writes; a redirection has none.
         """
         if path in DEVICES:

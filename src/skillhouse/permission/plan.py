@@ -55,7 +55,6 @@ class CommandPlan:
     pipelines: tuple[Pipeline, ...]
 
     def commands(self) -> Iterator[SimpleCommand]:
-        """Yield the simple commands in their order."""
         for pipeline in self.pipelines:
             yield from pipeline.commands
 

@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from skillhouse.permission.git_use import git_use
+from skillhouse.permission.git import git_use
 from skillhouse.permission.options import Grammar, ScannedOptions, Use, grammar, scan
 from skillhouse.permission.wrappers import unwrapped
 

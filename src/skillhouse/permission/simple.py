@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
-from skillhouse.permission.git_use import git_paths
+from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.programs import use_of
-from skillhouse.permission.raw import RawCommand, RawRedirect, Word
+from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
 Remark = tuple[Effect, str]
@@ -52,7 +52,6 @@ class CommandJudge:
         """Judge a command of a plan.
 
         Args:
-            raw: The command as written.
             can_enter: Whether a `cd` here surely happens before all that follows.
         """
         if raw.words[0].text == "command" and raw.words[1:] and raw.words[1].text[:1] != "-":
@@ -214,7 +213,6 @@ def _shown(argv: Sequence[str]) -> str:
 
 
 def _path_candidates(word: str) -> Iterator[str]:
-    """Yield the parts of a word that may be a path."""
     if "://" in word and not word.casefold().startswith("file:"):
         return
     if not word.startswith("-"):

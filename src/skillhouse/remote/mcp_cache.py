@@ -43,7 +43,6 @@ class McpCache:
     """A directory of our own, outside every place where skills are looked for."""
 
     def __init__(self, root: Path) -> None:
-        """Take the directory; it is made when something is stored."""
         self.root = root
 
     def refuse_roots(self, roots: Iterable[Path]) -> None:
@@ -61,7 +60,6 @@ class McpCache:
                 )
 
     def place(self, skill: McpSkill) -> Path:
-        """Return the directory of one state of a skill."""
         address = hashlib.sha256(skill.uri.encode()).hexdigest()[:24]
         state = skill.binding.rpartition(":")[2][:24]
         return self.root / skill.label / _SKILLS / address / state

@@ -142,7 +142,6 @@ class McpHost:
         return None if entry is None else entry.binding
 
     def refuse_roots(self, roots: Iterable[Path]) -> None:
-        """Do as `McpCache.refuse_roots`."""
         self._cache.refuse_roots(roots)
 
     def files(self, skill: Skill) -> tuple[str, ...] | None:
@@ -195,7 +194,6 @@ class McpHost:
         return data
 
     def forget(self, label: str) -> None:
-        """Remove all that is stored of a server."""
         self._cache.forget(label)
 
     def _server(self, label: str) -> McpServer:

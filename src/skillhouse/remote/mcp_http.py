@@ -44,7 +44,6 @@ async def bounded_http(
     Args:
         server: Named by the operator: its own origin may be reached, and nothing else.
         policy: Whose private networks, secrets and rules for plain http hold.
-        route: How to connect; the system's means when None.
 
     Raises:
         NetError: plain http to another machine that no rule of the policy allows.

@@ -34,9 +34,7 @@ class Peer(Protocol):
         """Return the entries of `skills/list`, all pages, as they came."""
         ...
 
-    async def get_skill(self, uri: str) -> Any:
-        """Return the entry of `skills/get`, as it came."""
-        ...
+    async def get_skill(self, uri: str) -> Any: ...
 
     async def read(self, uri: str) -> bytes:
         """Return the bytes at an address, whatever they are."""
@@ -60,10 +58,8 @@ async def connected(
     """Connect to a server that offers skills.
 
     Args:
-        server: Which.
         transport: Another way there than by HTTP under the policy or by a subprocess.
         policy: What may be reached besides the server's own address, if that is public.
-        route: How to connect; the system's means when None.
 
     Raises:
         MissingExtraError: the packages of the extra `mcp` are not installed.

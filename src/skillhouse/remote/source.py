@@ -143,8 +143,6 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> RemoteListing:
     """Return what an index offers; a bad entry costs no other.
 
     Args:
-        source: Whose index it is.
-        data: The body of the answer.
         url: Where it came from in the end; relative addresses are relative to it.
 
     Raises:

@@ -4,6 +4,15 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, KeyKind, Limit, Terms, Vault, limit_text, terms_from
 from skillhouse.signer.keystore import KEYSTORE_FILE, read_vault
 from skillhouse.signer.lifecycle import STATE_FILE, KeyEvent, SessionKey, SessionKeys
+from skillhouse.signer.movement import (
+    COINS,
+    Movement,
+    Spend,
+    amount_text,
+    decimal_amount,
+    message_movement,
+    movement_of,
+)
 from skillhouse.signer.process import PasswordSource, SignerProcess
 from skillhouse.signer.request import (
     Signature,
@@ -12,15 +21,6 @@ from skillhouse.signer.request import (
     message_text,
     new_request,
     with_approval,
-)
-from skillhouse.signer.spending import (
-    COINS,
-    Movement,
-    Spend,
-    amount_text,
-    decimal_amount,
-    message_movement,
-    movement_of,
 )
 from skillhouse.signer.transaction import (
     Transaction,

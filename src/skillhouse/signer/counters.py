@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from skillhouse.floor import Moment
 from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, Limit
-from skillhouse.signer.spending import Movement, amount_text
+from skillhouse.signer.movement import Movement, amount_text
 
 HOUR_MS = 3_600_000
 WINDOW_HOURS = 24

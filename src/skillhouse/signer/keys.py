@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from skillhouse.signer.errors import SignerError
-from skillhouse.signer.spending import amount_text, checked_currency, smallest
+from skillhouse.signer.movement import amount_text, checked_currency, smallest
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 """Names of keys: no blank, so that a resource of the policy stays one word per part."""
@@ -68,7 +68,6 @@ class KeyInfo:
 
     @property
     def expires_ms(self) -> int:
-        """When a session key ends."""
         return self.created_ms + self.session_seconds * 1000
 
 

@@ -46,7 +46,6 @@ class SessionKeys:
     """The session keys and the life-cycle log, for looking and for stopping; needs no password."""
 
     def __init__(self, state: Path, *, clock: Clock = system_clock) -> None:
-        """Take the state database."""
         self._state = state
         self._clock = clock
 
@@ -123,7 +122,6 @@ class SessionKeys:
 
 
 def begin_session(connection: sqlite3.Connection, key: KeyInfo) -> None:
-    """Let a session key sign."""
     connection.execute(
         "INSERT INTO session_key VALUES (?, ?, ?, ?, NULL, '')",
         (key.id, key.name, key.created_ms, key.expires_ms),

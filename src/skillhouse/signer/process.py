@@ -96,7 +96,6 @@ class SignerProcess:
             state: The state database, which counts what was spent.
             password: Where the password comes from; asked at the terminal when None.
             imported: Descriptor that holds a private key to import; asked when None.
-            environment: The variables of this process.
             cost: log2 of scrypt's N for a keystore that is made.
         """
         self.keystore = keystore
@@ -112,7 +111,6 @@ class SignerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
         return self._process.pid if self._process else None
 
     async def sign(self, request: SignRequest) -> Signature:
@@ -148,7 +146,6 @@ class SignerProcess:
         return (await self._ask("rotate", Named(name=name), KeyList)).keys[0]
 
     async def set_terms(self, name: str, terms: Terms) -> KeyInfo:
-        """Put other terms on a key."""
         return (await self._ask("terms", Named(name=name, terms=terms), KeyList)).keys[0]
 
     async def remove_key(self, name: str) -> KeyInfo:

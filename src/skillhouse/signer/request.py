@@ -109,7 +109,6 @@ def new_request(key: KeyInfo, kind: str, payload: bytes, now_ms: int) -> SignReq
 
 
 def with_approval(request: SignRequest, approved: Digest, approval: str = "") -> SignRequest:
-    """Return the request with what was agreed to."""
     return SignRequest(
         id=request.id,
         key=request.key,

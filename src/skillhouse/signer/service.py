@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import Clock, system_clock
-from skillhouse.signer import keystore, lifecycle, unlocking
+from skillhouse.signer import keystore, lifecycle, unlock
 from skillhouse.signer.counters import accept_clock, check_terms, count, gather_future, trusted_now
 from skillhouse.signer.crypto import (
     key_id,
@@ -29,8 +29,8 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import KeyList, Named, NewKey, Opening
 from skillhouse.signer.keys import KeyInfo, KeyKind, checked_name
 from skillhouse.signer.keystore import OpenKeystore
+from skillhouse.signer.movement import Movement, message_movement, movement_of
 from skillhouse.signer.request import Signature, SignRequest, check_request, message_text
-from skillhouse.signer.spending import Movement, message_movement, movement_of
 from skillhouse.signer.transaction import Transaction, decode_transaction
 from skillhouse.store import STATE, Store
 
@@ -104,7 +104,6 @@ class Service:
         return KeyList(keys=(made,))
 
     def remove(self, named: Named) -> KeyList:
-        """Forget a key for good."""
         with self._changing() as (store, connection, now_ms):
             key = store.vault.get(named.name)
             lifecycle.end_session(connection, key.id, now_ms, "removed")
@@ -113,7 +112,6 @@ class Service:
         return KeyList(keys=(key,))
 
     def terms(self, named: Named) -> KeyList:
-        """Put other terms on a key."""
         if named.terms is None:
             raise SignerError("limit", "expected the new terms")
         with self._changing() as (store, connection, now_ms):
@@ -233,35 +231,35 @@ class Service:
     def _made(self) -> OpenKeystore:
         store_id = secrets.token_hex(16)
         if self._source == "keyring":
-            ring = unlocking.system_keyring()
-            secret = unlocking.keyring_secret(ring, store_id, create=True)
+            ring = unlock.system_keyring()
+            secret = unlock.keyring_secret(ring, store_id, create=True)
             return keystore.new_keystore(secret, "keyring", store_id, cost=self._cost)
         if self._source == "descriptor":
             secret = self._secret("password", store_id)
-            unlocking.check_new(secret)
+            unlock.check_new(secret)
         else:
-            secret = unlocking.new_password()
+            secret = unlock.new_password()
         return keystore.new_keystore(secret, "password", store_id, cost=self._cost)
 
     def _secret(self, lock: str, store_id: str) -> bytes:
         if lock == "keyring":
-            return unlocking.keyring_secret(unlocking.system_keyring(), store_id)
+            return unlock.keyring_secret(unlock.system_keyring(), store_id)
         if self._descriptors.password is not None:
             descriptor, self._descriptors = (
                 self._descriptors.password,
                 dataclasses.replace(self._descriptors, password=None),
             )
-            return unlocking.read_descriptor(descriptor)
+            return unlock.read_descriptor(descriptor)
         if self._source == "terminal":
-            return unlocking.ask_password("password of the keystore: ")
+            return unlock.ask_password("password of the keystore: ")
         raise SignerError("no-password", "no password came; name a descriptor or a variable")
 
     def _imported(self, kind: KeyKind) -> bytes:
         descriptor = self._descriptors.imported
         if descriptor is None:
-            return secret_from(kind, unlocking.ask_password("private key, 64 hex digits: "))
+            return secret_from(kind, unlock.ask_password("private key, 64 hex digits: "))
         self._descriptors = dataclasses.replace(self._descriptors, imported=None)
-        return secret_from(kind, unlocking.read_descriptor(descriptor))
+        return secret_from(kind, unlock.read_descriptor(descriptor))
 
     def _opened(self) -> OpenKeystore:
         if self._store is None:

@@ -45,12 +45,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import SkillContent as SkillContent
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
-    from skillhouse.skill.naming import validate_name as validate_name
-    from skillhouse.skill.parsing import HEAD_BYTES as HEAD_BYTES
-    from skillhouse.skill.parsing import Metadata as Metadata
-    from skillhouse.skill.parsing import parse as parse
-    from skillhouse.skill.parsing import read_metadata as read_metadata
-    from skillhouse.skill.parsing import skill_text as skill_text
+    from skillhouse.skill.names import validate_name as validate_name
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
@@ -66,6 +61,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_file import read_profile as read_profile
     from skillhouse.skill.profile_lookup import load_profile as load_profile
     from skillhouse.skill.profile_lookup import profile_names as profile_names
+    from skillhouse.skill.skill_file import HEAD_BYTES as HEAD_BYTES
+    from skillhouse.skill.skill_file import Metadata as Metadata
+    from skillhouse.skill.skill_file import parse as parse
+    from skillhouse.skill.skill_file import read_metadata as read_metadata
+    from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding

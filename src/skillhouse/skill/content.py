@@ -8,8 +8,8 @@ from pathlib import Path
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
 from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import DEFAULT_PROFILE
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 RESOURCES_MAX = 50

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from skillhouse.skill.model import ParsePolicy
-from skillhouse.skill.parsing import parse
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import split_head
 from skillhouse.skill.yaml_events import mapping_of
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
-from skillhouse.skill.naming import name_findings
+from skillhouse.skill.names import name_findings
 from skillhouse.skill.source import Finding
 from skillhouse.skill.yaml_text import key_line
 
@@ -42,11 +42,6 @@ def read_fields(
     A fatal finding means that the skill cannot be used; the texts are then as good as they get.
 
     Args:
-        fields: The mapping of the block.
-        directory: Name of the directory that holds the file.
-        block: The block, for the lines of the findings.
-        findings: Where to add what is wrong.
-        policy: What designs and clients differ on.
         body: Gives the body, for a description that is missing; asked only then.
     """
     problems: list[_Problem] = []

@@ -18,8 +18,8 @@ from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.index import SkillIndex
 from skillhouse.skill.model import Skill, SkillContent
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import Extensions
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 from skillhouse.skill.yaml_text import key_line
 
@@ -291,7 +291,6 @@ def matches_glob(pattern: str, relative: str) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _segments(pattern: str) -> tuple[tuple[re.Pattern[str] | None, ...], ...]:
-    """Return each alternative as its segments; None is `**`."""
     found = []
     for alternative in _expanded(pattern) or ():
         text = f"{alternative}**" if alternative.endswith("/") else alternative

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
+from skillhouse.skill.manifest_code import read_javascript, read_python
 from skillhouse.skill.manifest_fields import RawManifest, read_fields
 from skillhouse.skill.manifest_model import (
     JAVASCRIPT_FILE,
@@ -22,9 +23,8 @@ from skillhouse.skill.manifest_model import (
     ManifestResult,
     SkillManifest,
 )
-from skillhouse.skill.manifest_python import read_javascript, read_python
 from skillhouse.skill.model import SKILL_FILE
-from skillhouse.skill.parsing import placed
+from skillhouse.skill.skill_file import placed
 from skillhouse.skill.source import FileRefusedError, Finding, decoded
 
 DIRECTORIES_MAX = 2_000
@@ -203,7 +203,6 @@ def _text(directory: Path, file: str) -> str:
 
 
 def _nothing(directory: Path, silent: list[str]) -> ManifestResult:
-    """Return the result for a directory in which no file claims to be a manifest."""
     if (directory / SKILL_FILE).is_file():
         return ManifestResult(directory=directory, manifest=None)
     if not silent:

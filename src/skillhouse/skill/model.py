@@ -148,7 +148,6 @@ class Skill:
 
     @property
     def location(self) -> Path:
-        """The SKILL.md."""
         return Path(self.file)
 
     @property

@@ -68,7 +68,6 @@ class Filling:
         names: Sequence[str] = (),
         positions_from: int = 0,
     ) -> None:
-        """Take what `substitute` takes."""
         self._arguments = arguments
         self._words = _split(arguments)
         self._settings = {"CLAUDE_SKILL_DIR": str(directory), "CLAUDE_SESSION_ID": session}
@@ -156,7 +155,6 @@ def substitute(
     those that are given are added at the end.
 
     Args:
-        body: The text.
         arguments: What the person wrote after the skill's name.
         directory: For `${CLAUDE_SKILL_DIR}`.
         session: For `${CLAUDE_SESSION_ID}`.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.repair import repaired
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, split_head
 from skillhouse.skill.yaml_text import key_lines
 

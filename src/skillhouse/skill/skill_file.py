@@ -19,7 +19,7 @@ from skillhouse.skill.model import (
     ParseResult,
     Skill,
 )
-from skillhouse.skill.naming import validate_name
+from skillhouse.skill.names import validate_name
 from skillhouse.skill.repair import Repair, field_at, repaired
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
@@ -61,10 +61,7 @@ def parse(
     """Read the bytes of a SKILL.md; never raises for what the bytes hold.
 
     Args:
-        data: The whole file.
         directory: Name of the directory that holds the file.
-        path: The file, for the skill and the diagnostics.
-        policy: What designs and clients differ on.
 
     Returns:
         The skill, or None when a finding is an error (vectors/frontmatter.jsonl).
@@ -180,7 +177,6 @@ def _mapping(
 
 
 def _named(refusal: FileRefusedError, block: str) -> FileRefusedError:
-    """Return the refusal of a block with the field that it is about."""
     code, message, line, _ = refusal.finding
     field = None if line is None else field_at(block, line)
     return FileRefusedError(code, f"{_code(field)}: {message}" if field else message, line)
@@ -202,7 +198,6 @@ def _repair_finding(repair: Repair) -> Finding:
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics of the file at `path`."""
     return tuple(
         Diagnostic(
             code=finding.code,
@@ -229,10 +224,7 @@ def read_metadata(
     that a policy may take a missing description from the body.
 
     Args:
-        handle: Descriptor at the start of the file.
-        size: The file's size in bytes, from `fstat`.
         directory: Name of the directory that holds the file.
-        policy: What designs and clients differ on.
 
     Returns:
         None in place of the metadata when a finding is fatal.

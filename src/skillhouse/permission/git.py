@@ -40,7 +40,6 @@ _LOG = (
 
 
 def git_use(arguments: Sequence[str]) -> Use:
-    """Return what a git command would do."""
     at = 0
     while at < len(arguments) and arguments[at] in _GLOBAL:
         at += 1
@@ -156,6 +155,5 @@ def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _secret_that_fits(pattern: str) -> str:
-    """Return the name of a secret that a pattern matches, or nothing."""
     last = pattern.rpartition("/")[2].casefold()
     return next((n for n in _EXAMPLES if is_secret(n) and fnmatch.fnmatchcase(n, last)), "")

@@ -70,7 +70,6 @@ class Movement:
         return tuple(dict.fromkeys(s.recipient for s in self.spends if s.recipient != "fee"))
 
     def totals(self) -> dict[str, int]:
-        """Return the sum of each currency."""
         sums: dict[str, int] = {}
         for spend in self.spends:
             sums[spend.currency] = sums.get(spend.currency, 0) + spend.amount
@@ -103,7 +102,6 @@ def movement_of(transaction: Transaction) -> Movement:
 
 
 def message_movement() -> Movement:
-    """Return what a message costs."""
     spend = Spend(currency=MESSAGE, amount=1, recipient="fee")
     return Movement(call="message", spends=(spend,), is_countable=True)
 

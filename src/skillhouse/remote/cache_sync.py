@@ -94,11 +94,6 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     A skill that cannot be fetched or checked stays as it was. Fetched files are outside every
     scanned root until they are checked.
 
-    Args:
-        source: The server.
-        cache: Directory of all sources.
-        fetch: The way to the network.
-
     Raises:
         RemoteError: the source has no index that can be read; nothing was changed.
         OSError: the cache cannot be written; nothing was changed.

@@ -13,7 +13,7 @@ import tree_sitter
 import tree_sitter_bash
 
 from skillhouse.permission.plan import Joined, RedirectKind
-from skillhouse.permission.raw import (
+from skillhouse.permission.raw_line import (
     NeedsShellError,
     RawCommand,
     RawRedirect,
