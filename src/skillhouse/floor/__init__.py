@@ -38,6 +38,7 @@ from skillhouse.floor.paths import (
     open_directory_beneath,
     read_beneath,
     read_regular,
+    write_atomically,
 )
 from skillhouse.floor.persistence import (
     DEPENDENCIES,
@@ -112,4 +113,5 @@ __all__ = [
     "trail",
     "tree_digest",
     "wire_name",
+    "write_atomically",
 ]

@@ -1,4 +1,4 @@
-"""Paths from outside: checked as text, then walked without leaving their base."""
+"""Paths from outside, checked as text and walked without leaving their base; and whole files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from skillhouse.floor.errors import ConfigError, PathError
 
@@ -200,8 +202,6 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""O_NONBLOCK: opening a FIFO that has no writer must not hang."""
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -219,7 +219,8 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
         OSError: it is not there or cannot be read.
     """
     try:
-        handle = os.open(path, _FLAGS)
+        # O_NONBLOCK: opening a FIFO that has no writer must not hang.
+        handle = os.open(path, os.O_RDONLY | _CLOEXEC | _NONBLOCK)
     except OSError:
         # A socket cannot be opened at all.
         if path.is_socket():
@@ -235,3 +236,35 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise ConfigError(f"expected at most {max_bytes} bytes", path=path)
     return data
+
+
+@contextlib.contextmanager
+def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) -> Iterator[BinaryIO]:
+    """Give a new file that replaces `path` at the end; after an error nothing has changed.
+
+    Args:
+        path: The file to make or replace; its directory exists. A link is replaced itself.
+        durable: Also wait until the disk has the file and its name.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    beside = path.with_name(f".{os.urandom(8).hex()}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    if durable:
+        directory = os.open(path.parent, os.O_RDONLY | _DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -7,10 +7,8 @@ set never gets the bytes of another.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -27,6 +25,7 @@ from skillhouse.floor import (
     file_stamp,
     make_private,
     read_beneath,
+    write_atomically,
 )
 from skillhouse.remote.mcp_entry import McpFile, McpSkill, read_entry
 from skillhouse.remote.source import RemoteError
@@ -84,7 +83,8 @@ class McpCache:
         """
         target = self.place(skill) / file.relative
         make_private(target.parent)
-        _replace(target, data, mode=0o400)
+        with write_atomically(target, mode=0o400) as stored:
+            stored.write(data)
         return target
 
     def listing(self, label: str) -> tuple[McpSkill, ...]:
@@ -128,7 +128,8 @@ class McpCache:
             }
             for skill in skills
         ]
-        _replace(place / _LISTING, encode(entries), mode=0o600)
+        with write_atomically(place / _LISTING) as listing:
+            listing.write(encode(entries))
         kept = {self.place(skill) for skill in skills}
         for address in _directories(place / _SKILLS):
             for state in _directories(address):
@@ -146,17 +147,3 @@ def _directories(place: Path) -> list[Path]:
             return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _replace(target: Path, data: bytes, *, mode: int) -> None:
-    """Write a new file beside `target` and put it in its place, whole or not at all."""
-    beside = target.with_name(f".{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from skillhouse.floor import Digest, canonical_json, digest
@@ -45,26 +45,21 @@ class SignRequest:
     @property
     def content(self) -> Digest:
         """Digest of what is signed and with which key: the same for every request for it."""
-        content = {
-            "key": self.key,
-            "key_id": self.key_id,
-            "payload_sha256": hashlib.sha256(self.payload).hexdigest(),
-            "type": self.type,
-        }
-        return digest(b"skillhouse-sign-content-1\n" + canonical_json(content))
+        return digest(b"skillhouse-sign-content-1\n" + canonical_json(self._content()))
 
     @property
     def binding(self) -> Digest:
         """Digest of all that is signed and by whom."""
-        content = {
-            "expires_ms": self.expires_ms,
-            "id": self.id,
+        whole = {**self._content(), "expires_ms": self.expires_ms, "id": self.id}
+        return digest(b"skillhouse-sign-1\n" + canonical_json(whole))
+
+    def _content(self) -> dict[str, str]:
+        return {
             "key": self.key,
             "key_id": self.key_id,
             "payload_sha256": hashlib.sha256(self.payload).hexdigest(),
             "type": self.type,
         }
-        return digest(b"skillhouse-sign-1\n" + canonical_json(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +104,7 @@ def new_request(key: KeyInfo, kind: str, payload: bytes, now_ms: int) -> SignReq
 
 
 def with_approval(request: SignRequest, approved: Digest, approval: str = "") -> SignRequest:
-    return SignRequest(
-        id=request.id,
-        key=request.key,
-        key_id=request.key_id,
-        type=request.type,
-        payload=request.payload,
-        expires_ms=request.expires_ms,
-        approved=approved,
-        approval=approval,
-    )
+    return replace(request, approved=approved, approval=approval)
 
 
 def check_request(request: SignRequest) -> None:
