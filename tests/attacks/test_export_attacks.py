@@ -17,7 +17,7 @@ import pytest
 
 from skillhouse.audit import AuditLog
 from skillhouse.floor import make_private
-from skillhouse.floor.digest import TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_FILES
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.client_config import ClientConfigs
 from skillhouse.runtime.export import (

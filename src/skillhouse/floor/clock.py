@@ -14,7 +14,7 @@ _PROCESS = secrets.token_hex(16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One look at both clocks, in milliseconds."""
+    """One reading of both clocks, in milliseconds."""
 
     wall_ms: int
     """Time since 1970, which anybody with the right to may set."""

@@ -17,7 +17,7 @@ from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES
 
 
 class PathClass(enum.StrEnum):
-    """What holds for changing a path, whatever rules say."""
+    """How changes of a path are treated, whatever rules say."""
 
     NEVER = "never"
     """No tool and no command writes it."""

@@ -48,22 +48,22 @@ class Span:
 
     @property
     def is_heard(self) -> bool:
-        """Whether it is worth working out what to say."""
+        """Whether attributes are recorded at all."""
         return False
 
     @property
     def traceparent(self) -> str:
-        """What others need to go on with this trace; empty where there is none."""
+        """The header that lets others continue this trace; empty where there is none."""
         return ""
 
     def set(self, attributes: Mapping[str, Value]) -> None:
-        """Say more; texts are cleaned and cut."""
+        """Add attributes; texts are cleaned and cut."""
 
     def rename(self, name: str) -> None:
-        """Call it otherwise, now that more is known."""
+        """Change its name, now that more is known."""
 
     def fail(self, code: str) -> None:
-        """Mark it as failed, under a code that says nothing of the content."""
+        """Mark it as failed, under a code that reveals nothing of the content."""
 
     def __enter__(self) -> Self:
         return self

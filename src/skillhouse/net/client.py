@@ -1,4 +1,4 @@
-"""`fetch`: one request under the policy, with its redirects, each judged like the first."""
+"""`fetch`: one request under the policy, with its redirects, each checked like the first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _USER_AGENT = ("User-Agent", "skillhouse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     url: str
@@ -231,7 +231,9 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
     try:
         target = parse_url(urljoin(before.url, head.get("location")))
     except (NetError, ValueError) as error:
-        raise NetError("redirect-refused", f"{before.url} leads astray: {error}") from error
+        raise NetError(
+            "redirect-refused", f"{before.url} redirects to a refused URL: {error}"
+        ) from error
     if before.scheme == "https" and target.scheme == "http":
         raise NetError("redirect-refused", f"{before.url} leads from https to http")
     method, body, headers = request.method, request.body, request.headers
@@ -248,7 +250,7 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
 
 
 ACCEPTED = "gzip, deflate"
-"""What we ask for and understand."""
+"""Encodings that we ask for and can decode."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 

@@ -18,7 +18,7 @@ CHUNK = 65_536
 _INTERIM_MAX = 8
 """Interim answers (1xx) before the real one."""
 
-# Of one connection and not of the request (RFC 9110 7.6.1), or ours to say.
+# Of one connection and not of the request (RFC 9110 7.6.1), or set by us.
 HOP_HEADERS = frozenset(
     "connection keep-alive proxy-connection proxy-authenticate proxy-authorization "
     "te trailer transfer-encoding upgrade".split()
@@ -214,7 +214,7 @@ class Incoming:
         return self._h11.trailing_data[0]
 
     async def answer(self, status: int, headers: Headers, chunks: AsyncIterator[bytes]) -> None:
-        """Pass an answer on; the connection ends with it."""
+        """Forward a response; the connection ends with it."""
         fields = [*headers, ("Connection", "close")]
         await self._send(h11.Response(status_code=status, headers=fields))
         async for chunk in chunks:
@@ -243,7 +243,7 @@ class Incoming:
 
 
 def text_answer(status: int, text: str) -> bytes:
-    """Return a whole answer that says what went wrong."""
+    """Return a complete response with the reason of a failure."""
     body = f"skillhouse: {text}\n".encode()
     head = (
         f"HTTP/1.1 {status} refused\r\nContent-Type: text/plain; charset=utf-8\r\n"

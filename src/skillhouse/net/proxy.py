@@ -103,7 +103,7 @@ class EgressProxy:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one short call
 
     async def _take(self, stream: SocketStream) -> None:
-        """Serve one connection; what goes wrong with it is its own matter."""
+        """Serve one connection; its errors affect no other."""
         async with self._places:
             try:
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
@@ -229,7 +229,7 @@ class EgressProxy:
 
 
 async def _relay(client: ByteStream, upstream: ByteStream) -> None:
-    """Carry bytes both ways until both sides have ended, or neither has spoken for long."""
+    """Copy bytes both ways until both sides have ended, or both were silent for too long."""
 
     async def carry(source: ByteStream, sink: ByteStream) -> None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):

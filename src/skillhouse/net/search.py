@@ -40,12 +40,12 @@ class SearchProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """What rules and the log call it."""
+        """Its name in rules and in the log."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What a request carries; secrets by their names."""
+        """Headers of a request; secrets by their names."""
         ...
 
     def url(self, query: str, count: int) -> str:

@@ -46,7 +46,7 @@ class Target:
 
     @property
     def origin(self) -> str:
-        """Scheme and authority: what rules speak about."""
+        """Scheme and authority, to which rules apply."""
         return f"{self.scheme}://{self.authority}"
 
     @property

@@ -1,4 +1,4 @@
-"""What rules say about one command, in the two forms that rules come in."""
+"""Applies rules to one command, in either of the two forms of rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommandRuleError(SkillhouseError):
 
 
 class Breadth(enum.IntEnum):
-    """How far the rules that allow a command speak of just this one."""
+    """How specifically the rules that allow a command name it."""
 
     NONE = 0
     PROGRAM = 1
@@ -41,7 +41,7 @@ class Breadth(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the rules say about one argv."""
+    """The result of the rules for one argv."""
 
     denied: str = ""
     """The rule that denies it; empty when none does."""

@@ -1,4 +1,4 @@
-"""What is denied about a command whatever else is said, also inside wrappers and scripts."""
+"""Denials that no rule lifts, also inside wrappers and scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
 class HardDenies:
-    """Looks for what denies a command."""
+    """Finds the reason to deny a command, if there is one."""
 
     def __init__(self, rules: CommandRules, places: PathPolicy) -> None:
         self._rules = rules

@@ -29,7 +29,7 @@ class Grammar:
 
 @dataclass(slots=True)
 class ScannedOptions:
-    """What a table says about some arguments."""
+    """Arguments taken apart by a table of options."""
 
     unknown: str
     """The first option that is not in the table, or is cut short; empty when all are known."""
@@ -42,7 +42,7 @@ class ScannedOptions:
 
 @dataclass(slots=True)
 class Use:
-    """What a command would do by its arguments."""
+    """The effects of a command, by its arguments."""
 
     concern: str = ""
     """Why a wildcard does not cover it; empty when it does."""

@@ -1,4 +1,4 @@
-"""Where the paths of a command lead, and what is said about reading and writing there."""
+"""Resolves the paths of a command and decides about reading and writing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "
 
 
 class PathPolicy:
-    """The directories that a command line may use without being asked about."""
+    """The directories that a command line may use without approval."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PathPolicy:
         return concern
 
     def reading(self, path: str) -> str:
-        """Return why reading is not taken for granted, or nothing."""
+        """Return why reading needs approval, or nothing."""
         if path in DEVICES or path == "-":
             return ""
         if path.startswith("~"):
@@ -62,7 +62,7 @@ class PathPolicy:
         return self.secret(path)
 
     def secret(self, path: str) -> str:
-        """Return that a path has a name of secrets, as written or where it leads, or nothing."""
+        """Return why a path may hold a secret, by its name as written or resolved, or nothing."""
         resolved = self.resolved(path)
         is_named = is_secret(path) or is_secret(self._below(resolved))
         if is_named and not self._is_open(resolved):
@@ -70,7 +70,7 @@ class PathPolicy:
         return ""
 
     def writing(self, path: str, *, covered: bool = False) -> tuple[Effect, str]:
-        """Return what is said about writing to a path, and why.
+        """Return the decision about writing to a path, and its reason.
 
         Args:
             covered: Whether a rule allows the program that writes; a redirection has none.
@@ -88,7 +88,7 @@ class PathPolicy:
         if self._inside(resolved, self._writable, here=covered):
             return Effect.ALLOW, ""
         if self._inside(resolved, ()):
-            return Effect.ASK, f"no place that may be written holds `{path[:80]}`"
+            return Effect.ASK, f"`{path[:80]}` is in no directory that may be written"
         return Effect.ASK, f"`{path[:80]}` is outside the current tree"
 
     def _below(self, resolved: str) -> str:

@@ -1,4 +1,4 @@
-"""What a judged command line does, as values: this is what a person approves and what then runs."""
+"""The plan of a judged command line, as values: a person approves it, and exactly it then runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirect:
-    """One descriptor of a command that leads elsewhere."""
+    """One redirected descriptor of a command."""
 
     descriptor: int
     kind: RedirectKind
@@ -39,7 +39,7 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Commands of which each reads what the one before writes."""
+    """Commands, each of which reads the output of the one before."""
 
     joined: Joined
     """On what the pipeline before must have done for this one to run; "" for whatever."""
@@ -48,7 +48,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPlan:
-    """A whole line, without anything that only a shell could make sense of."""
+    """A whole line that runs without a shell."""
 
     directory: str
     """Where it runs: absolute, or relative to where the line was given ("" for there)."""
@@ -106,7 +106,7 @@ def _command_value(command: SimpleCommand) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCommand:
-    """What was said about one simple command."""
+    """The verdict on one simple command."""
 
     argv: tuple[str, ...]
     """The words that rules are asked about: the inner command of a plain wrapper."""

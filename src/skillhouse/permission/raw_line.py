@@ -116,11 +116,11 @@ class _Decoder:
 
 
 class UnreadableError(Exception):
-    """The text is no shell line, or more than is looked at."""
+    """The text is not a shell line, or is over a bound."""
 
 
 class NeedsShellError(Exception):
-    """The line is sound, but says something that only a shell can do; the text says what."""
+    """The line is valid, but needs a shell; the text says for what."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class RawCommand:
 
 @dataclass(slots=True)
 class Reading:
-    """What a line says."""
+    """A parsed line."""
 
     pipelines: list[tuple[Joined, list[RawCommand]]]
     """The plan: each pipeline with "", "&&" or "||" before it; empty when a shell is needed."""

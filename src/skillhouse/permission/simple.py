@@ -22,7 +22,7 @@ Remark = tuple[Effect, str]
 
 @dataclass(slots=True)
 class SimpleVerdict:
-    """What is said about one simple command, and what it is in a plan."""
+    """The verdict on one simple command, and its place in a plan."""
 
     argv: tuple[str, ...]
     judged: JudgedCommand

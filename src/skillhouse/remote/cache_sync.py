@@ -1,4 +1,4 @@
-"""Brings what a source offers into the cache: fetched beside, checked, then swapped in at once."""
+"""Syncs a source into the cache: fetched beside it, checked, then swapped in at once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ or a larger one. Checking where an address leads is its part, not ours."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What a look at a source came to."""
+    """The result of a sync with a source."""
 
     source: RemoteSource
     added: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class McpCache:
             place = Path(os.path.realpath(root))
             if own.is_relative_to(place) or place.is_relative_to(own):
                 raise ConfigError(
-                    f"the cache of MCP skills `{own}` must lie outside the root `{place}`"
+                    f"the cache of MCP skills `{own}` must be outside the root `{place}`"
                 )
 
     def place(self, skill: McpSkill) -> Path:

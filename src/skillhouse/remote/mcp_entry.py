@@ -169,7 +169,7 @@ def _frontmatter(uri: str, value: Any) -> Mapping[str, Any]:
 
 def _files(uri: str, base: str, value: Any) -> tuple[McpFile, ...]:
     if value == "dynamic":
-        # SEP-2640 lets a host decline it: nothing could be verified, and no yes bound to it.
+        # SEP-2640 lets a host decline it: nothing could be verified, and no approval bound to it.
         raise RemoteError(f"`{uri}` passed over: its files are made on demand, without digests")
     if not isinstance(value, list):
         raise RemoteError(f"`{uri}` passed over: expected its files, got {value!r:.80}")

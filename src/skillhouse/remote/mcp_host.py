@@ -32,7 +32,7 @@ class VerificationError(RemoteError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReport:
-    """What asking a server came to."""
+    """The result of asking a server."""
 
     label: str
     added: tuple[str, ...] = ()

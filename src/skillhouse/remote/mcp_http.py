@@ -151,7 +151,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
                 with anyio.fail_after(SILENT_SECONDS):
                     part = await anext(self._chunks, None)
             except (NetError, TimeoutError) as error:
-                message = str(error) or f"the server said nothing for {SILENT_SECONDS:g} s"
+                message = str(error) or f"the server was silent for {SILENT_SECONDS:g} s"
                 raise httpx2.ReadError(message) from error
             if part is None:
                 return

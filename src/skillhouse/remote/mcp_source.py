@@ -188,7 +188,7 @@ class _SdkPeer:
 
 @contextmanager
 def _nowhere() -> Iterator[TextIO]:
-    """Give a file for what a server says on stderr, which is not ours to show."""
+    """Give a file that discards the stderr of a server."""
     with open(os.devnull, "w", encoding="utf-8") as file:
         yield file
 

@@ -133,7 +133,7 @@ class RemoteSkill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteListing:
-    """What a source offers, and what of its list was passed over."""
+    """The skills of a source, and the entries of its list that were skipped."""
 
     skills: tuple[RemoteSkill, ...]
     problems: tuple[str, ...] = ()

@@ -173,7 +173,7 @@ def trusted_now(connection: sqlite3.Connection, store_id: str, moment: Moment) -
 
 
 def accept_clock(connection: sqlite3.Connection, store_id: str, moment: Moment) -> None:
-    """Believe the clock from now on, for a new keystore or because a person says so."""
+    """Accept the clock from now on, for a new keystore or because a person says so."""
     connection.execute(
         "INSERT OR REPLACE INTO sign_clock VALUES (?, ?, ?, ?, ?)",
         (store_id, moment.boot, moment.wall_ms, moment.running_ms, moment.wall_ms),

@@ -1,4 +1,4 @@
-"""What is known of a key in the open: its public identity and the terms it signs under."""
+"""The public part of a key: its identity and the terms under which it signs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class KeyInfo:
 
     @property
     def is_session(self) -> bool:
-        """Whether the key lives for a session only and may sign without a person's yes."""
+        """Whether the key lives for a session only and may sign without a person's approval."""
         return self.session_seconds > 0
 
     @property

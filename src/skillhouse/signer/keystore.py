@@ -1,4 +1,4 @@
-"""The file that keys lie in: public parts in the open, secrets sealed, all of it authentic.
+"""The file of the keys: public parts in the open, secrets sealed, all of it authenticated.
 
 INVARIANT: the seal covers the open part too, so editing a limit breaks the seal.
 """

@@ -1,4 +1,4 @@
-"""The lives of keys: when each was made, ended, replaced, and who may still sign."""
+"""The life cycle of keys: when each was made, ended, replaced, and which may still sign."""
 
 from __future__ import annotations
 

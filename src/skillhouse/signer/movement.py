@@ -1,4 +1,4 @@
-"""What a transaction moves: recipients and amounts, from its bytes alone."""
+"""The recipients and amounts of a transaction, from its bytes alone."""
 
 from __future__ import annotations
 

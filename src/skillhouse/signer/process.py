@@ -153,7 +153,7 @@ class SignerProcess:
         return (await self._ask("remove", Named(name=name), KeyList)).keys[0]
 
     async def accept(self) -> None:
-        """Believe clock and counters as they are, because a person looked at them."""
+        """Accept clock and counters as they are, because a person checked them."""
         await self._ask("accept", Named(name=""), KeyList)
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class SignerProcess:
             raise
 
     def _password_descriptor(self) -> int | None:
-        """Return a descriptor to read the password from, which is ours to close."""
+        """Return a descriptor to read the password from, which the caller closes."""
         source = self._source
         if source.kind == "descriptor":
             try:

@@ -1,4 +1,4 @@
-"""What is asked of a signer and what it answers."""
+"""Requests to a signer and its answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignRequest:
-    """One thing to sign, bound to what a person was shown."""
+    """One thing to sign, bound to the content that a person saw."""
 
     id: str
     """32 hex digits; each is signed once."""
@@ -40,7 +40,7 @@ class SignRequest:
     approved: Digest
     """`binding` of what was shown and decided; another content is refused."""
     approval: str = ""
-    """Id of a person's yes to `approved`; empty when a policy let a session key sign."""
+    """Id of a person's approval of `approved`; empty when a policy let a session key sign."""
 
     @property
     def content(self) -> Digest:
@@ -64,7 +64,7 @@ class SignRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What was signed."""
+    """A signature, and the signed transaction if it is one."""
 
     key_id: str
     public_key: str
@@ -78,7 +78,7 @@ class Signature:
 
 
 class Signer(Protocol):
-    """Something that signs what was agreed to, and shows no key."""
+    """Signs approved requests and reveals no key."""
 
     async def sign(self, request: SignRequest) -> Signature:
         """Return the signature of exactly the request's content.
@@ -108,7 +108,7 @@ def with_approval(request: SignRequest, approved: Digest, approval: str = "") ->
 
 
 def check_request(request: SignRequest) -> None:
-    """Refuse a request that is not what was agreed to, or is none.
+    """Refuse a request that is malformed or differs from the approved content.
 
     Raises:
         SignerError: "binding".
@@ -118,7 +118,7 @@ def check_request(request: SignRequest) -> None:
     if request.binding != request.approved:
         raise SignerError(
             "binding",
-            "what is to be signed is not what was agreed to; ask again, nothing is signed",
+            "the content to sign is not the approved content; nothing was signed, ask again",
         )
 
 

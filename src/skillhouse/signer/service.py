@@ -1,7 +1,7 @@
-"""The signer itself: keeps the keys, and signs what passes every check; in its own process.
+"""The signer itself: keeps the keys and signs requests that pass every check, in its own process.
 
-It believes nothing that it can see for itself: it decodes the transaction again, holds it against
-what was agreed to, against the sealed terms, the session, the clock and the counters.
+It trusts nothing that it can check itself: it decodes the transaction again and compares it with
+the approved content, the sealed terms, the session, the clock and the counters.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Service:
         return KeyList(keys=(made,))
 
     def accept(self, named: Named) -> KeyList:
-        """Believe the clock and the counters as they are; a person has looked."""
+        """Accept the clock and the counters as they are; a person has checked them."""
         store = self._opened()
         moment = self._clock()
         with Store(self._state, STATE) as state, state.transaction() as connection:
@@ -252,7 +252,7 @@ class Service:
             return unlock.read_descriptor(descriptor)
         if self._source == "terminal":
             return unlock.ask_password("password of the keystore: ")
-        raise SignerError("no-password", "no password came; name a descriptor or a variable")
+        raise SignerError("no-password", "no password was given; name a descriptor or a variable")
 
     def _imported(self, kind: KeyKind) -> bytes:
         descriptor = self._descriptors.imported
@@ -308,5 +308,5 @@ def _use(connection: sqlite3.Connection, request: SignRequest, now_ms: int) -> N
     for token, until_ms in tokens:
         found = connection.execute("SELECT 1 FROM sign_used WHERE token = ?", (token,)).fetchone()
         if found:
-            raise SignerError("replayed", "this was signed already; a new yes is needed")
+            raise SignerError("replayed", "already signed; a new approval is needed")
         connection.execute("INSERT INTO sign_used VALUES (?, ?)", (token, until_ms))

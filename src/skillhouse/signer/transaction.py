@@ -1,4 +1,4 @@
-"""What a raw, unsigned EVM transaction says: decoded by us, never taken from a skill's words."""
+"""Decodes raw, unsigned EVM transactions, so that nothing is taken from a skill's claims."""
 
 from __future__ import annotations
 

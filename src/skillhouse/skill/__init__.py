@@ -1,7 +1,7 @@
-"""Says what a skill is: bytes in, values and diagnostics out.
+"""Reads skills: bytes in, values and diagnostics out.
 
-The face loads each name when it is first used, because a warm start reads no SKILL.md. No file is
-named as a public name is: the module would take the name's place.
+Each name is loaded when it is first used, because a warm start reads no SKILL.md. No file has the
+name of a public name: the module would replace it.
 """
 
 from typing import TYPE_CHECKING

@@ -148,7 +148,11 @@ def _metadata(value: Any, problems: list[_Problem]) -> None:
 def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
     if not isinstance(value, str) or ("," in value and "," in _BRACKETED.sub("", value)):
         problems.append(
-            _Problem("allowed-tools", "allowed-tools-form", "expected tools separated by blanks")
+            _Problem(
+                "allowed-tools",
+                "allowed-tools-form",
+                "`allowed-tools` must be a space-separated string, for example `Read Write`",
+            )
         )
 
 

@@ -46,7 +46,7 @@ _FLAGS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenText:
-    """What a person does not see of a text."""
+    """The hidden characters of a text."""
 
     kinds: tuple[tuple[str, int], ...]
     """What it is, as a noun, with its number; the most frequent first."""

@@ -42,7 +42,7 @@ _JOIN = " - "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What a frontmatter says about who starts the skill, as far as a profile heeds it."""
+    """What a frontmatter says about who starts the skill, as far as a profile uses it."""
 
     model_invocable: bool = True
     """False: only a person starts it; the model neither sees nor loads it."""

@@ -86,7 +86,7 @@ def split_tools(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsePolicy:
-    """How `parse` treats what designs and clients differ on."""
+    """How `parse` treats points on which designs and clients differ."""
 
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
@@ -163,7 +163,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillContent:
-    """What activation hands over: the body, and which other files there are."""
+    """The result of activation: the body, and the list of the other files."""
 
     skill: Skill
     text: str

@@ -207,7 +207,7 @@ DEFAULT_TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """What Claude Code adds to the format; off unless a profile or the user turns it on."""
+    """Claude Code's extensions of the format; off unless a profile or the user turns them on."""
 
     invocation: bool = False
     """`disable-model-invocation` and `user-invocable` are heeded."""

@@ -44,7 +44,7 @@ _NO_BLOCK = frozenset({"frontmatter-missing", "frontmatter-unclosed"})
 
 
 class Metadata(NamedTuple):
-    """What the head of a file says; `findings` with a fatal one mean that it is no skill."""
+    """The metadata in the head of a file; with a fatal finding it is not a skill."""
 
     name: str
     description: str

@@ -41,7 +41,7 @@ class SubstitutionError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """What a body wants run before the model sees the text."""
+    """A command in a body that is to run before the model sees the text."""
 
     start: int
     end: int
@@ -107,7 +107,7 @@ class Filling:
         return tuple(_MARK.sub(lambda found: values[int(found[1])], word) for word in words)
 
     def rest(self) -> str:
-        """Return what goes at the end: the arguments, where no place took any."""
+        """Return the text for the end: the arguments, where no place took any."""
         if self.is_used or not self._arguments:
             return ""
         return f"\n\nARGUMENTS: {self._arguments}\n"

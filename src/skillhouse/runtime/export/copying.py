@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import TreeError, is_utf8, tree_digest
-from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 from skillhouse.runtime.export.values import ExportError
 
 DIRECTORIES_MAX = TREE_MAX_FILES

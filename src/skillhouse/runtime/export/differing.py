@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillhouse.floor import PathError, digest, is_utf8, read_beneath
-from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 
 TEXT_MAX = 256 * 1024
 """Bytes of a file beyond which it is only said to differ, because comparing takes long."""
