@@ -30,7 +30,7 @@ from skillhouse.clients.exports.folders import resolved
 from skillhouse.clients.exports.install import FolderHandle
 from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.floor import make_private
-from skillhouse.floor.digest import TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_FILES
 from skillhouse.frontends.cli.exporting import exporter_of
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile

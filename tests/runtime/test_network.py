@@ -236,7 +236,7 @@ def test_a_house_that_reaches_nothing_loads_no_network(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from skillhouse.runtime import Skillhouse\n"
         "house = Skillhouse(); house.call_sync('list', {'path': '.'}); house.close()\n"
         "print([m for m in ('ssrfguard', 'h11', 'skillhouse.net.policy',"
-        " 'skillhouse.remote.syncing') if m in sys.modules])"
+        " 'skillhouse.remote.cache_sync') if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

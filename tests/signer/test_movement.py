@@ -1,4 +1,4 @@
-"""Tests of signer/spending.py and of limits in signer/keys.py."""
+"""Tests of signer/movement.py and of limits in signer/keys.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skillhouse.signer import (
     movement_of,
     terms_from,
 )
-from skillhouse.signer.spending import smallest, whole
+from skillhouse.signer.movement import smallest, whole
 from tests.signer.places import ALICE, BOB, ETH, FEE, TOKEN, payment, token_call
 
 COIN, TOKENS = "eip155:1", f"eip155:1/erc20:{TOKEN}"

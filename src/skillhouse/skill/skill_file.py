@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skillhouse.floor import Diagnostic, Severity, encode
+from skillhouse.floor import Diagnostic, Severity, SkillError, encode
 from skillhouse.skill.fields import read_fields
 from skillhouse.skill.hidden import find_hidden, hidden_text
 from skillhouse.skill.model import (
@@ -16,12 +19,17 @@ from skillhouse.skill.model import (
     ParseResult,
     Skill,
 )
+from skillhouse.skill.names import validate_name
 from skillhouse.skill.repair import Repair, field_at, repaired
 from skillhouse.skill.source import (
+    FRONTMATTER_MAX,
+    SKILL_FILE_MAX,
     FileRefusedError,
     Finding,
+    IncompleteError,
     SourceHead,
     check_size,
+    cut_head,
     decoded,
     normalise,
     split_head,
@@ -36,7 +44,7 @@ _NO_BLOCK = frozenset({"frontmatter-missing", "frontmatter-unclosed"})
 
 
 class Metadata(NamedTuple):
-    """What the head of a file says; `findings` with a fatal one mean that it is no skill."""
+    """The metadata in the head of a file; with a fatal finding it is not a skill."""
 
     name: str
     description: str
@@ -53,10 +61,7 @@ def parse(
     """Read the bytes of a SKILL.md; never raises for what the bytes hold.
 
     Args:
-        data: The whole file.
-        directory: Name of the directory the file lies in.
-        path: The file, for the skill and the diagnostics.
-        policy: What designs and clients differ on.
+        directory: Name of the directory that holds the file.
 
     Returns:
         The skill, or None when a finding is an error (vectors/frontmatter.jsonl).
@@ -172,7 +177,6 @@ def _mapping(
 
 
 def _named(refusal: FileRefusedError, block: str) -> FileRefusedError:
-    """Return the refusal of a block with the field that it is about."""
     code, message, line, _ = refusal.finding
     field = None if line is None else field_at(block, line)
     return FileRefusedError(code, f"{_code(field)}: {message}" if field else message, line)
@@ -194,7 +198,6 @@ def _repair_finding(repair: Repair) -> Finding:
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:
-    """Return the findings as diagnostics of the file at `path`."""
     return tuple(
         Diagnostic(
             code=finding.code,
@@ -205,3 +208,106 @@ def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]
         )
         for finding in findings
     )
+
+
+HEAD_BYTES = 4_096
+"""Bytes of the first read; 99 in 100 published frontmatters end before it (standard.md 7.3)."""
+
+
+def read_metadata(
+    handle: int, size: int, directory: str, policy: ParsePolicy
+) -> tuple[Metadata | None, list[Finding]]:
+    """Return what the frontmatter of an open regular file says, and what was found in the head.
+
+    The head ends with the closing line; what follows it is neither read nor judged, except
+    that no more than `HEAD_BYTES` bytes are looked at for one when there is no frontmatter, and
+    that a policy may take a missing description from the body.
+
+    Args:
+        directory: Name of the directory that holds the file.
+
+    Returns:
+        None in place of the metadata when a finding is fatal.
+    """
+    findings: list[Finding] = []
+    try:
+        check_size(size, findings)
+        data = os.read(handle, HEAD_BYTES)
+        complete = len(data) < HEAD_BYTES
+        try:
+            block = _block(data, policy, findings, complete=complete)
+        except IncompleteError:
+            data, complete = data + _rest(handle), True
+            block = _block(data, policy, findings, complete=True)
+        body: Callable[[], str] = str
+        if policy.missing_description == "body":
+            body = partial(_body, handle, data, policy, complete=complete)
+        found = read_block(block, directory, policy, findings, body)
+    except FileRefusedError as refusal:
+        findings.append(refusal.finding)
+        return None, findings
+    if findings and any(finding.fatal for finding in findings):
+        return None, findings
+    return found, findings
+
+
+def _block(
+    data: bytes, policy: ParsePolicy, findings: list[Finding], *, complete: bool
+) -> str | None:
+    """Return the text between the fences; None where there are none and need not be."""
+    fence = data.find(b"\n---\n", 3) if data.startswith(b"---\n") else -1
+    if fence == data.find(b"\n---", 3) and fence >= 0:
+        raw = data[4 : fence + 1]
+        if raw.isascii() and b"\r" not in raw and b"\0" not in raw and fence <= FRONTMATTER_MAX:
+            # The common case in one go: plain fences around ASCII with LF.
+            return raw.decode()
+    return head_of(normalise(cut_head(data, complete=complete), findings), policy, findings)[0]
+
+
+def _body(handle: int, data: bytes, policy: ParsePolicy, *, complete: bool) -> str:
+    """Return the text after the fences, the rest of the file read if `data` is not complete."""
+    whole = normalise(data if complete else data + _rest(handle), [])
+    return decoded(whole[head_of(whole, policy, [])[1] :])
+
+
+def _rest(handle: int) -> bytes:
+    """Return what follows the first read, never much more than a SKILL.md may hold."""
+    chunks = []
+    left = SKILL_FILE_MAX
+    while left > 0 and (chunk := os.read(handle, left)):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
+
+
+_TEMPLATE = "---\nname: {name}\ndescription: {description}\n---\n\n{instructions}\n"
+"""As published (S004-74); a description that YAML would read otherwise is quoted."""
+
+
+def skill_text(name: str, description: str, instructions: str) -> str:
+    """Return the text of a SKILL.md with these fields and this body.
+
+    Raises:
+        SkillError: the name or description breaks the specification, or the text would not read
+            back as it was given.
+    """
+    for found in validate_name(name, directory=name):
+        raise SkillError(found.code, _place(name), found.message)
+    # JSON text is YAML text: every escape of the one is an escape of the other.
+    for written in (description, json.dumps(description, ensure_ascii=False)):
+        text = _TEMPLATE.format(
+            name=name, description=written, instructions=instructions.rstrip("\n")
+        )
+        result = parse(text.encode("utf-8", "surrogatepass"), directory=name)
+        read: Skill | None = result.skill
+        if read is not None and read.description == description.strip() and not result.diagnostics:
+            return text
+    worst = max(result.diagnostics, key=lambda found: found.severity == "error", default=None)
+    if worst is None:
+        message = "the description does not read back as it was given"
+        raise SkillError("description-unwritable", _place(name), message)
+    raise SkillError(worst.code, _place(name), worst.message)
+
+
+def _place(name: str) -> Path:
+    return Path(name, SKILL_FILE)

@@ -1,9 +1,11 @@
-"""One word of a shell line as the text that a program would get, or nothing."""
+"""A command line as it is written: taken apart, and not yet judged."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from skillhouse.permission.plan import Joined, RedirectKind
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")
 _BRACKET = re.compile(r"\[!?[A-Za-z0-9_.-]+\]")
@@ -18,7 +20,7 @@ class Word:
 
     text: str
     pattern: str = ""
-    """As a file name pattern, when it has wildcards: what is literal stands in brackets."""
+    """As a file name pattern, when it has wildcards: literal characters are in brackets."""
     tilde: bool = False
     """Whether it begins with a home directory that is not known here."""
 
@@ -111,3 +113,45 @@ class _Decoder:
         else:
             self._literal(sign)
         return at + 1
+
+
+class UnreadableError(Exception):
+    """The text is not a shell line, or is over a bound."""
+
+
+class NeedsShellError(Exception):
+    """The line is valid, but needs a shell; the text says for what."""
+
+
+@dataclass(slots=True)
+class RawRedirect:
+    """A redirection as written."""
+
+    descriptor: int
+    kind: RedirectKind
+    target: Word | str
+    """A path, or the text of a here-document or the number of a descriptor."""
+    both: bool = False
+    """Whether the other output goes with it."""
+
+
+@dataclass(slots=True)
+class RawCommand:
+    """A simple command as written; words that take a shell stand as their source."""
+
+    words: list[Word]
+    assignments: list[tuple[str, str]] = field(default_factory=list)
+    redirects: list[RawRedirect] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Reading:
+    """A parsed line."""
+
+    pipelines: list[tuple[Joined, list[RawCommand]]]
+    """The plan: each pipeline with "", "&&" or "||" before it; empty when a shell is needed."""
+    commands: list[RawCommand]
+    """Every simple command, also those in substitutions and branches."""
+    shell_reason: str = ""
+    calls_itself: bool = False
+    """Whether a function starts itself in a pipeline or beside itself."""

@@ -1,4 +1,4 @@
-"""Tests of signer/unlocking.py."""
+"""Tests of signer/unlock.py."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from skillhouse.signer import KeyKind, SignerError
-from skillhouse.signer import unlocking as room
+from skillhouse.signer import KeyKind, SignerError, unlock
 from skillhouse.signer.frames import NewKey, Opening
 from skillhouse.signer.keys import Terms
 from skillhouse.signer.service import Service
-from skillhouse.signer.unlocking import PASSWORD_MAX, checked_keyring, read_descriptor
+from skillhouse.signer.unlock import PASSWORD_MAX, checked_keyring, read_descriptor
 from tests.signer.places import COST, FakeClock, filled
 
 
@@ -65,14 +64,14 @@ def test_the_installed_library_is_refused_where_the_system_has_no_keyring(
     fail = pytest.importorskip("keyring.backends.fail")
     monkeypatch.setattr(keyring.core, "_keyring_backend", fail.Keyring())
     with pytest.raises(SignerError, match=r"got `keyring.backends.fail`"):
-        room.system_keyring()
+        unlock.system_keyring()
 
 
 def test_a_keystore_opens_with_the_systems_keyring_and_not_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring = Ring("keyring.backends.SecretService")
-    monkeypatch.setattr(room, "system_keyring", lambda: checked_keyring(ring))
+    monkeypatch.setattr(unlock, "system_keyring", lambda: checked_keyring(ring))
     opening = Opening(
         keystore=str(tmp_path / "keys.json"),
         state=str(tmp_path / "state.sqlite3"),

@@ -1,4 +1,4 @@
-"""What a transaction moves: recipients and amounts, from its bytes alone."""
+"""The recipients and amounts of a transaction, from its bytes alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SELECTORS = {
     bytes.fromhex("23b872dd"): ("transferFrom", ("address", "address", "amount")),
     bytes.fromhex("095ea7b3"): ("approve", ("address", "amount")),
 }
-"""The calls of ERC-20 that move tokens or let somebody move them."""
+"""The calls of ERC-20 that move tokens or allow another account to move them."""
 
 _CURRENCY = re.compile(r"message|eip155:[1-9][0-9]{0,19}(/erc20:0x[0-9a-f]{40})?")
 
@@ -70,7 +70,6 @@ class Movement:
         return tuple(dict.fromkeys(s.recipient for s in self.spends if s.recipient != "fee"))
 
     def totals(self) -> dict[str, int]:
-        """Return the sum of each currency."""
         sums: dict[str, int] = {}
         for spend in self.spends:
             sums[spend.currency] = sums.get(spend.currency, 0) + spend.amount
@@ -103,7 +102,6 @@ def movement_of(transaction: Transaction) -> Movement:
 
 
 def message_movement() -> Movement:
-    """Return what a message costs."""
     spend = Spend(currency=MESSAGE, amount=1, recipient="fee")
     return Movement(call="message", spends=(spend,), is_countable=True)
 

@@ -1,4 +1,4 @@
-"""Tests of floor/digest.py; the vectors of trees are described in vectors/tree_digest.md."""
+"""Tests of floor/digests.py; the vectors of trees are described in vectors/tree_digest.md."""
 
 from __future__ import annotations
 

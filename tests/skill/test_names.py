@@ -1,14 +1,16 @@
-"""Tests of skill/naming.py: the strict rule for names."""
+"""Tests of skill/names.py: the vectors and laws of names."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.skill import validate_name
+from tests.vectorfile import vectors
 
 
 def codes(name: str, directory: str) -> list[str]:
@@ -47,3 +49,11 @@ def test_the_rule_is_that_of_the_specification(name: str) -> None:
         and "--" not in name
     )
     assert (codes(name, name) == []) is valid
+
+
+@pytest.mark.req("S003-5", "S003-6", "S003-7", "S003-8", "S003-9")
+@pytest.mark.parametrize(("given", "expect"), vectors("names"))
+def test_a_name_is_judged_as_its_vector_says(given: dict[str, Any], expect: dict[str, Any]) -> None:
+    found = validate_name(given["name"], directory=given["directory"])
+    assert sorted(diagnostic.code for diagnostic in found) == expect["codes"]
+    assert (not found) is expect["valid"]

@@ -1,4 +1,4 @@
-"""Tests of remote/syncing.py."""
+"""Tests of remote/cache_sync.py."""
 
 from __future__ import annotations
 

@@ -13,14 +13,15 @@ import tree_sitter
 import tree_sitter_bash
 
 from skillhouse.permission.plan import Joined, RedirectKind
-from skillhouse.permission.raw import (
+from skillhouse.permission.raw_line import (
     NeedsShellError,
     RawCommand,
     RawRedirect,
     Reading,
     UnreadableError,
+    Word,
+    decode_word,
 )
-from skillhouse.permission.words import Word, decode_word
 
 COMMANDS_MAX = 64
 """Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
@@ -321,7 +322,7 @@ def _nodes(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
 
 
 def _loose_words(node: tree_sitter.Node, builder: _PlanBuilder) -> list[Word]:
-    """Return the words of a command; one that a shell would expand stands as its source."""
+    """Return the words of a command; one that a shell would expand is its source."""
     words = []
     for child in node.children:
         if child.type in ("variable_assignment", "file_redirect", "file_descriptor"):

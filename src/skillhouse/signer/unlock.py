@@ -30,17 +30,11 @@ _SAFE_BACKENDS = (
 class Keyring(Protocol):
     """What we use of the package `keyring`."""
 
-    def get_keyring(self) -> Any:
-        """Return the backend in use."""
-        ...
+    def get_keyring(self) -> Any: ...
 
-    def get_password(self, service: str, username: str) -> str | None:
-        """Return a secret."""
-        ...
+    def get_password(self, service: str, username: str) -> str | None: ...
 
-    def set_password(self, service: str, username: str, password: str) -> None:
-        """Keep a secret."""
-        ...
+    def set_password(self, service: str, username: str, password: str) -> None: ...
 
 
 def read_descriptor(descriptor: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Tests of skill/parsing.py with source.py and fields.py: bytes to a skill and findings."""
+"""Tests of skill/skill_file.py with source.py and fields.py: bytes to a skill and findings."""
 
 from __future__ import annotations
 

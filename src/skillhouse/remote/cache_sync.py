@@ -1,4 +1,4 @@
-"""Brings what a source offers into the cache: fetched beside, checked, then swapped in at once."""
+"""Syncs a source into the cache: fetched beside it, checked, then swapped in at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.floor import SkillhouseError, encode, make_private
+from skillhouse.floor import SkillhouseError, decode, encode, make_private
 from skillhouse.floor.lock import try_lock
 from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
 from skillhouse.remote.source import (
@@ -24,8 +24,33 @@ from skillhouse.remote.source import (
     RemoteSource,
     read_listing,
 )
-from skillhouse.remote.versions import CURRENT, SKILLS, VERSIONS, cache_place, cached
 from skillhouse.skill import SKILL_FILE
+
+SKILLS = "skills"
+VERSIONS = "versions"
+CURRENT = "current"
+
+
+def cache_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the directory of a source; two sources never share one."""
+    key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
+    return cache / key[:32]
+
+
+def skills_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the root below which a source's skills are found; it may not exist yet."""
+    return cache_place(cache, source) / CURRENT / SKILLS
+
+
+def cached(cache: Path, source: RemoteSource) -> Mapping[str, str]:
+    """Return the version of each of a source's skills in the cache; none when there is no cache
+    that holds."""
+    try:
+        data = (cache_place(cache, source) / CURRENT / VERSIONS).read_bytes()
+        return decode(data, dict[str, str])
+    except (OSError, SkillhouseError):
+        return {}
+
 
 INDEX_MAX = 1024 * 1024
 """Bytes of an index."""
@@ -52,7 +77,7 @@ or a larger one. Checking where an address leads is its part, not ours."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What a look at a source came to."""
+    """The result of a sync with a source."""
 
     source: RemoteSource
     added: tuple[str, ...] = ()
@@ -66,13 +91,8 @@ class SyncReport:
 async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
     """Bring the cache up to date with a source: all skills in one swap, or nothing.
 
-    A skill that cannot be had or checked stays as it was. What is fetched lies outside every
-    scanned root until it is checked.
-
-    Args:
-        source: The server.
-        cache: Directory of all sources.
-        fetch: The way to the network.
+    A skill that cannot be fetched or checked stays as it was. Fetched files are outside every
+    scanned root until they are checked.
 
     Raises:
         RemoteError: the source has no index that can be read; nothing was changed.
