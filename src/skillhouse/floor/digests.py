@@ -82,8 +82,8 @@ def _files(directory: Path, prefix: str, depth: int) -> Iterator[tuple[Path, str
     """Yield (path, relative path) of each file; what is not one is refused."""
     if depth > TREE_MAX_DEPTH:
         raise TreeError("tree-too-deep", directory, f"deeper than {TREE_MAX_DEPTH} directories")
-    with os.scandir(directory) as found:
-        for item in found:
+    with os.scandir(directory) as entries:
+        for item in entries:
             relative = prefix + item.name
             path = Path(item.path)
             info = item.stat(follow_symlinks=False)

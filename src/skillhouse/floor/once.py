@@ -37,5 +37,5 @@ class once(Generic[T]):  # noqa: N801 - a decorator, as `property` is.
         with locks.setdefault(self._name, threading.RLock()):
             if self._name not in values:
                 values[self._name] = self._make(owner)
-            found: T = values[self._name]
-            return found
+            value: T = values[self._name]
+            return value

@@ -51,18 +51,18 @@ class Looks:
         try:
             return self._found[path]
         except KeyError:
-            found = self._found[path] = _look(path)
-            return found
+            fact = self._found[path] = _look(path)
+            return fact
 
     def hold(self) -> bool:
         """Whether every path is now as it was, in all that `file_problem` and `trail` go by.
 
         Never where a group can write: who is in it is not known from the files.
         """
-        for path, found in self._found.items():
-            if found is not None and found[0].st_mode & 0o022 == 0o020:
+        for path, fact in self._found.items():
+            if fact is not None and fact[0].st_mode & 0o022 == 0o020:
                 return False
-            if _facts(_look(path)) != _facts(found):
+            if _facts(_look(path)) != _facts(fact):
                 return False
         return True
 
@@ -75,10 +75,10 @@ def _look(path: str) -> tuple[os.stat_result, str] | None:
         return None
 
 
-def _facts(found: tuple[os.stat_result, str] | None) -> tuple[object, ...]:
-    if found is None:
+def _facts(fact: tuple[os.stat_result, str] | None) -> tuple[object, ...]:
+    if fact is None:
         return ()
-    info, target = found
+    info, target = fact
     # The names of a directory change its count of links.
     names = 0 if stat.S_ISDIR(info.st_mode) else info.st_nlink
     return info.st_mode, info.st_dev, info.st_ino, info.st_uid, info.st_gid, names, target
@@ -104,11 +104,11 @@ def trail(path: str | Path, looks: Looks | None = None) -> Trail:
         if name in ("", ".", ".."):
             continue
         place = f"{current}/{name}"
-        found = look(place)
-        if found is None:
+        fact = look(place)
+        if fact is None:
             current = place
             continue
-        info, target = found
+        info, target = fact
         steps.append((place, info))
         if not target or links == LINKS_MAX:
             current = place
@@ -132,7 +132,7 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
         return ""
     looks = looks or Looks()
     way = trail(path, looks)
-    if secret and (found := looks.at(str(path))) and stat.S_ISLNK(found[0].st_mode):
+    if secret and (fact := looks.at(str(path))) and stat.S_ISLNK(fact[0].st_mode):
         return f"it is a link; {_own_file(path)}"
     problem = _way_problem(way, secret=secret, directory=os.path.dirname(way.real))
     if problem or way.steps[-1][0] != way.real:

@@ -208,13 +208,13 @@ class PersistentPaths:
         return found
 
     def is_never(self, relative: str) -> bool:
-        found = self.group(relative)
-        return found is not None and found.path_class is _NEVER
+        group = self.group(relative)
+        return group is not None and group.path_class is _NEVER
 
     def is_asked(self, relative: str) -> bool:
         """Whether a person is asked each time."""
-        found = self.group(relative)
-        return found is not None and found.path_class is _ASKED
+        group = self.group(relative)
+        return group is not None and group.path_class is _ASKED
 
 
 def named(patterns: tuple[str, ...], relative: str) -> bool:

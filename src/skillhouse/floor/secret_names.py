@@ -162,8 +162,8 @@ def is_secret(path: str) -> bool:
     >>> is_secret(".env.example"), is_secret("id_rsa.pub"), is_secret(".docker/config.json")
     (False, False, True)
     """
-    found = _SECRET.finditer(_EMPTY.sub("/", path.casefold()))
-    return any(_PUBLIC.fullmatch(one[0].rpartition("/")[2]) is None for one in found)
+    matches = _SECRET.finditer(_EMPTY.sub("/", path.casefold()))
+    return any(_PUBLIC.fullmatch(one[0].rpartition("/")[2]) is None for one in matches)
 
 
 PROTECTED_NAMES = (

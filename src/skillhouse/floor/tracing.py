@@ -208,10 +208,10 @@ def _is_heard() -> bool:
 
 
 def _written(span: Any) -> str:
-    found = span.get_span_context()
-    if not found.is_valid:
+    ids = span.get_span_context()
+    if not ids.is_valid:
         return ""
-    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+    return f"00-{ids.trace_id:032x}-{ids.span_id:016x}-{int(ids.trace_flags):02x}"
 
 
 def _around(parent: str) -> Context | None:
@@ -226,8 +226,8 @@ def _around(parent: str) -> Context | None:
         # Whoever brought it, such as the MCP SDK, has opened a span of its own already.
         return None
     sampled = trace.TraceFlags(flags)
-    found = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
-    return trace.set_span_in_context(trace.NonRecordingSpan(found)) if found.is_valid else None
+    ids = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
+    return trace.set_span_in_context(trace.NonRecordingSpan(ids)) if ids.is_valid else None
 
 
 def _sent(value: Value) -> Value:

@@ -83,7 +83,7 @@ def _fits(part: str, text: str) -> bool:
     return part == text or (
         "?" in part
         and len(part) == len(text)
-        and all(wanted in ("?", found) for wanted, found in zip(part, text, strict=True))
+        and all(wanted in ("?", character) for wanted, character in zip(part, text, strict=True))
     )
 
 
@@ -91,8 +91,8 @@ def _find(part: str, text: str, at: int, end: int) -> int:
     """Return the first place of `part` in `text[at:end]`, or -1."""
     if "?" not in part:
         return text.find(part, at, end)
-    found = re.compile(".".join(map(re.escape, part.split("?"))), re.DOTALL).search(text, at, end)
-    return -1 if found is None else found.start()
+    match = re.compile(".".join(map(re.escape, part.split("?"))), re.DOTALL).search(text, at, end)
+    return -1 if match is None else match.start()
 
 
 def covers(wide: str, narrow: str) -> bool:

@@ -112,12 +112,12 @@ def _traits(request: _Request) -> Mapping[str, str | int]:
 
 
 def _checked(headers: Mapping[str, str]) -> Headers:
-    found = {name.lower() for name in headers}
-    if taken := sorted(found & _OURS):
+    names = {name.lower() for name in headers}
+    if taken := sorted(names & _OURS):
         raise NetError("request-refused", f"the header `{taken[0]}` is not the caller's to set")
-    if len(found) != len(headers):
+    if len(names) != len(headers):
         raise NetError("request-refused", "expected each header once")
-    agent = () if "user-agent" in found else (_USER_AGENT,)
+    agent = () if "user-agent" in names else (_USER_AGENT,)
     return (*headers.items(), *agent, ("Accept-Encoding", ACCEPTED))
 
 

@@ -183,25 +183,25 @@ class Incoming:
         """
         if self._h11.they_are_waiting_for_100_continue:
             await self._send(h11.InformationalResponse(status_code=100, headers=[]))
-        found = bytearray()
+        body = bytearray()
         try:
             with anyio.fail_after(self._limits.seconds):
                 while isinstance(event := await self._next(), h11.Data):
-                    found += event.data
-                    if len(found) > self._limits.request_bytes:
+                    body += event.data
+                    if len(body) > self._limits.request_bytes:
                         most = self._limits.request_bytes
                         raise NetError("request-refused", f"a body of more than {most} bytes")
         except TimeoutError as error:
             raise NetError("timeout", "the request has no end") from error
         if not isinstance(event, h11.EndOfMessage):
             raise NetError("protocol-error", "the request ends too early")
-        return bytes(found)
+        return bytes(body)
 
     @staticmethod
     def headers(request: h11.Request) -> Headers:
         raw = request.headers.raw_items()
-        found = tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw)
-        return tuple(header for header in end_to_end(found) if header[0].lower() not in _NOT_ON)
+        headers = tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw)
+        return tuple(header for header in end_to_end(headers) if header[0].lower() not in _NOT_ON)
 
     @classmethod
     def fields(cls, request: h11.Request, body: bytes) -> tuple[bytes, ...]:

@@ -277,11 +277,11 @@ class _Cursor:
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        if len(found) < count:
+        taken = self._data[self._at : self._at + count]
+        if len(taken) < count:
             raise NetError("protocol-error", "the greeting of the tunnel is cut")
         self._at += count
-        return found
+        return taken
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "big")

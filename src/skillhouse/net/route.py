@@ -24,8 +24,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
     """Ask the system's resolver, in a thread."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+    answers = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 class Route:
@@ -47,19 +47,19 @@ class Route:
         Raises:
             NetError: "resolve-failed", "timeout" or "address-refused".
         """
-        found: Sequence[str] = (target.host,)
+        addresses: Sequence[str] = (target.host,)
         if not target.is_address:
             try:
                 with anyio.fail_after(policy.limits.connect_seconds):
-                    found = await self._resolve(target.host, target.port)
+                    addresses = await self._resolve(target.host, target.port)
             except TimeoutError as error:
                 raise NetError("timeout", f"no answer about the name {target.host}") from error
             except (OSError, UnicodeError) as error:
                 raise NetError("resolve-failed", f"no address for {target.host}") from error
-        if not found:
+        if not addresses:
             raise NetError("resolve-failed", f"no address for {target.host}")
-        policy.check_addresses(target.host, found)
-        return tuple(found)
+        policy.check_addresses(target.host, addresses)
+        return tuple(addresses)
 
     async def connect(
         self, target: Target, addresses: Sequence[str], limits: NetLimits, *, encrypted: bool

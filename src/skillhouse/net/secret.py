@@ -178,7 +178,7 @@ def _unquoted(part: bytes) -> bytes:
 @lru_cache(maxsize=64)
 def _needles(value: str) -> tuple[bytes, ...]:
     raw = value.encode()
-    found = {
+    needles = {
         raw,
         quote(value, safe="").encode(),
         json.dumps(value)[1:-1].encode(),
@@ -186,7 +186,7 @@ def _needles(value: str) -> tuple[bytes, ...]:
         value.encode("unicode_escape"),
         *_packed(raw),
     }
-    return tuple(sorted(needle.lower() for needle in found))
+    return tuple(sorted(needle.lower() for needle in needles))
 
 
 def _packed(raw: bytes) -> Iterator[bytes]:

@@ -87,26 +87,26 @@ def parse_url(text: str) -> Target:
         allowed_ports=frozenset((port,)), denied_networks=_NO_BLOCKS, max_url_length=URL_MAX
     )
     try:
-        found = reader.check_url(text)
+        checked = reader.check_url(text)
     except ssrfguard.SSRFGuardError as error:
         reason = getattr(error, "reason", "it cannot be read")
         raise NetError("url-refused", f"refused URL: {reason}") from error
-    if "[" in parts.netloc and ":" not in found.host:
+    if "[" in parts.netloc and ":" not in checked.host:
         raise NetError("url-refused", "expected an IPv6 address in brackets")
     path = quote(parts.path or "/", safe=_PATH_SAFE)
     if parts.query:
         path += "?" + quote(parts.query, safe=_PATH_SAFE)
-    return Target(scheme=scheme, host=_host(found), port=port, path=path)
+    return Target(scheme=scheme, host=_host(checked), port=port, path=path)
 
 
-def _host(found: ssrfguard.Target) -> str:
-    if found.address is not None:
-        if not found.host_as_written.isascii():
+def _host(checked: ssrfguard.Target) -> str:
+    if checked.address is not None:
+        if not checked.host_as_written.isascii():
             raise NetError(
-                "url-refused", f"expected an address in ASCII digits: {found.host_as_written}"
+                "url-refused", f"expected an address in ASCII digits: {checked.host_as_written}"
             )
-        return str(ip_address(found.host))
-    host = found.host.removesuffix(".")
+        return str(ip_address(checked.host))
+    host = checked.host.removesuffix(".")
     if _LAST_NUMBER.fullmatch(host):
         raise NetError("url-refused", f"expected a name or an address, got {host!r}")
     return host

@@ -117,9 +117,9 @@ class LayerRules:
 
     def rule(self, argv: tuple[str, ...]) -> Ruling:
         resource = command_resource(argv)
-        found = [pair for pair in self._rules if matches(pair[1].pattern, resource)]
+        matched = [pair for pair in self._rules if matches(pair[1].pattern, resource)]
         cover, literals, asked, is_granted = Breadth.NONE, 0, "", False
-        for layer, rule in found:
+        for layer, rule in matched:
             if rule.effect is Effect.ASK:
                 asked = asked or _said(layer, rule)
             elif rule.effect is Effect.ALLOW:
@@ -127,7 +127,7 @@ class LayerRules:
                 literals = max(literals, _literals(rule.pattern))
                 is_granted = is_granted or layer.name == GRANTS
         return Ruling(
-            denied=next((_said(at, r) for at, r in found if r.effect is Effect.DENY), ""),
+            denied=next((_said(at, r) for at, r in matched if r.effect is Effect.DENY), ""),
             asked="" if is_granted else asked,
             cover=cover,
             literals=literals,

@@ -50,15 +50,15 @@ def git_use(arguments: Sequence[str]) -> Use:
         concern = f"`git {arguments[at][:60]}` is not one of the sub-commands known as safe"
         return Use(concern=concern, unlisted=at == 0 and arguments[0][:1] != "-")
     rest = arguments[at + 1 :]
-    found = scan(rest, table)
-    if found.unknown:
-        message = f"the option `{found.unknown[:60]}` is not one of those known as safe"
+    scanned = scan(rest, table)
+    if scanned.unknown:
+        message = f"the option `{scanned.unknown[:60]}` is not one of those known as safe"
         return Use(concern=message)
-    operands = [rest[place] for place in found.operands]
+    operands = [rest[place] for place in scanned.operands]
     if any("::" in word for word in operands):
         return Use(concern="an address with `::` names a program")
     shift = at + 1
-    return Use(reads=[place + shift for place in found.operands], values=found.values)
+    return Use(reads=[place + shift for place in scanned.operands], values=scanned.values)
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
     >>> git_paths(["show", "HEAD:a/.env"]), git_paths(["log", "-p", "--", ":(top).e*"])[-1]
     (('a/.env',), '.env')
     """
-    found: list[str] = []
+    paths: list[str] = []
     for word in arguments[1:]:
         # `-L1,9:PATH` and `--source=REV:PATH`.
         text = word.partition("=")[2] or word if word.startswith("-") else word
@@ -150,8 +150,8 @@ def git_paths(arguments: Sequence[str]) -> tuple[str, ...]:
         if _WILD.search(text):
             text = _secret_that_fits(text) or text
         if text:
-            found.append(text)
-    return tuple(dict.fromkeys(found))
+            paths.append(text)
+    return tuple(dict.fromkeys(paths))
 
 
 def _secret_that_fits(pattern: str) -> str:

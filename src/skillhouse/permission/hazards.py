@@ -67,8 +67,8 @@ _OFF = frozenset("shutdown reboot halt poweroff telinit".split())
 def base_name(program: str) -> str:
     """Return the program that a path or version names: `/usr/bin/python3.11` is `python`."""
     name = program.rsplit("/", 1)[-1]
-    found = _VERSIONED.fullmatch(name)
-    return found[1] if found else "ld.so" if _LOADER.fullmatch(name) else name
+    versioned = _VERSIONED.fullmatch(name)
+    return versioned[1] if versioned else "ld.so" if _LOADER.fullmatch(name) else name
 
 
 def running(program: str) -> str:

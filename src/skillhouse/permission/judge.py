@@ -86,13 +86,13 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
     plan: list[tuple[str, ...]] = []
     entering = True
     for joined, raws in reading.pipelines:
-        found = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
-        for each in found:
+        verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
+        for each in verdicts:
             judged.add(each.judged, each.redirected)
             judged.remark(each.remarks)
             judged.shell = judged.shell or each.shell
             plan.append(each.argv)
-        commands = tuple(each.simple for each in found if each.simple is not None)
+        commands = tuple(each.simple for each in verdicts if each.simple is not None)
         if commands and entering and plan[0] != commands[0].argv and joined == "||":
             judged.shell = "`||` after `cd`"
         if commands:
@@ -107,9 +107,9 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
 
 def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> CommandVerdict:
     """Return the verdict on one program with its arguments, which no shell has read."""
-    found = CommandJudge(rules, places).words(tuple(argv))
+    command = CommandJudge(rules, places).words(tuple(argv))
     judged = _Verdicts()
-    judged.add(found, ())
+    judged.add(command, ())
     structure = CommandPlan(
         directory="",
         pipelines=(Pipeline(joined="", commands=(SimpleCommand(argv=tuple(argv)),)),),

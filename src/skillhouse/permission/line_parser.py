@@ -187,17 +187,17 @@ class _PlanBuilder:
 
     def _word(self, node: tree_sitter.Node) -> Word:
         source = self.text(node)
-        found = decode_word(source)
-        if found is None:
+        word = decode_word(source)
+        if word is None:
             raise NeedsShellError(f"`{source[:60]}` is expanded by a shell")
-        return found
+        return word
 
     def _assignment(self, node: tree_sitter.Node) -> tuple[str, str]:
         name, _, value = self.text(node).partition("=")
-        found = decode_word(value) if value else Word("")
-        if found is None or found.tilde or ":~" in value or not name.isidentifier():
+        decoded = decode_word(value) if value else Word("")
+        if decoded is None or decoded.tilde or ":~" in value or not name.isidentifier():
             raise NeedsShellError(f"the assignment of `{name}`")
-        return name, found.text
+        return name, decoded.text
 
     def _redirects(self, nodes: list[tree_sitter.Node], command: RawCommand) -> None:
         for node in nodes:
@@ -278,7 +278,7 @@ class _PlanBuilder:
 
 def _all_commands(root: tree_sitter.Node, builder: _PlanBuilder) -> list[RawCommand]:
     """Return every simple command anywhere in the tree, as far as it can be read."""
-    found = []
+    commands = []
     for node in _nodes(root):
         if node.type in ("command", "declaration_command", "unset_command"):
             words = _loose_words(node, builder)
@@ -286,16 +286,16 @@ def _all_commands(root: tree_sitter.Node, builder: _PlanBuilder) -> list[RawComm
             if parent is not None and parent.type == "redirected_statement":
                 for redirect in parent.children[1:]:
                     words += _loose_words(redirect, builder)[1:]
-            found.append(RawCommand(words, redirects=_loose_redirects(node, builder)))
+            commands.append(RawCommand(words, redirects=_loose_redirects(node, builder)))
         elif node.type == "redirected_statement" and node.children[0].type == "file_redirect":
-            found.append(RawCommand(_loose_words(node.children[0], builder)[1:]))
+            commands.append(RawCommand(_loose_words(node.children[0], builder)[1:]))
         elif node.type == "file_redirect":
-            found.append(RawCommand([], redirects=_loose_redirect(node, builder)))
-        if len(found) > 4 * COMMANDS_MAX:
+            commands.append(RawCommand([], redirects=_loose_redirect(node, builder)))
+        if len(commands) > 4 * COMMANDS_MAX:
             raise UnreadableError(f"more than {COMMANDS_MAX} commands")
-    if sum(1 for command in found if command.words) > COMMANDS_MAX:
+    if sum(1 for command in commands if command.words) > COMMANDS_MAX:
         raise UnreadableError(f"more than {COMMANDS_MAX} commands")
-    return found
+    return commands
 
 
 def _calls_itself(root: tree_sitter.Node, builder: _PlanBuilder) -> bool:
@@ -334,11 +334,11 @@ def _loose_words(node: tree_sitter.Node, builder: _PlanBuilder) -> list[Word]:
 
 
 def _loose_redirects(node: tree_sitter.Node, builder: _PlanBuilder) -> list[RawRedirect]:
-    found: list[RawRedirect] = []
+    redirects: list[RawRedirect] = []
     for child in node.children:
         if child.type == "file_redirect":
-            found += _loose_redirect(child, builder)
-    return found
+            redirects += _loose_redirect(child, builder)
+    return redirects
 
 
 def _loose_redirect(node: tree_sitter.Node, builder: _PlanBuilder) -> list[RawRedirect]:

@@ -54,10 +54,10 @@ def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
     ['rule-unreachable', 'rule-allows-all']
     """
     return tuple(
-        found
+        finding
         for layer in layers
         for index in range(len(layer.rules))
-        for found in _findings(layer, index)
+        for finding in _findings(layer, index)
     )
 
 

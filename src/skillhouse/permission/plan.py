@@ -60,10 +60,10 @@ class CommandPlan:
 
     def plain(self) -> tuple[str, ...] | None:
         """Return the argv of a plan that is one program and nothing else, or None."""
-        found = list(self.commands())
-        if len(found) != 1 or self.directory:
+        commands = list(self.commands())
+        if len(commands) != 1 or self.directory:
             return None
-        (only,) = found
+        (only,) = commands
         bare = not (only.patterns or only.environment or only.redirects or only.argv[0] == ":")
         return only.argv if bare else None
 
@@ -98,7 +98,7 @@ def _command_text(command: SimpleCommand) -> str:
 def _command_value(command: SimpleCommand) -> dict[str, Any]:
     return {
         "argv": list(command.argv),
-        "patterns": [list(found) for found in command.patterns],
+        "patterns": [list(pattern) for pattern in command.patterns],
         "environment": [list(pair) for pair in command.environment],
         "redirects": [[r.descriptor, r.kind, r.target] for r in command.redirects],
     }

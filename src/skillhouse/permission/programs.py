@@ -65,47 +65,47 @@ def _use_inside(argv: Sequence[str]) -> Use | None:
 
 
 def _use(arguments: Sequence[str], table: Grammar, operands: Operands) -> Use:
-    found = scan(arguments, table)
-    if found.unknown:
-        return Use(concern=f"the option `{found.unknown[:60]}` is not one of those known as safe")
-    use = operands(arguments, found)
-    use.values += found.values
+    scanned = scan(arguments, table)
+    if scanned.unknown:
+        return Use(concern=f"the option `{scanned.unknown[:60]}` is not one of those known as safe")
+    use = operands(arguments, scanned)
+    use.values += scanned.values
     return use
 
 
-def _text(arguments: Sequence[str], found: ScannedOptions) -> Use:
+def _text(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
     return Use()
 
 
-def _read(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    return Use(reads=list(found.operands))
+def _read(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    return Use(reads=list(scanned.operands))
 
 
-def _write(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    return Use(writes=list(found.operands))
+def _write(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    return Use(writes=list(scanned.operands))
 
 
-def _copy(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    return Use(reads=found.operands[:-1], writes=found.operands[-1:])
+def _copy(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    return Use(reads=scanned.operands[:-1], writes=scanned.operands[-1:])
 
 
-def _second(arguments: Sequence[str], found: ScannedOptions) -> Use:
+def _second(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
     """The second operand is written, as by uniq."""
-    return Use(reads=found.operands[:1], writes=found.operands[1:])
+    return Use(reads=scanned.operands[:1], writes=scanned.operands[1:])
 
 
-def _mode(arguments: Sequence[str], found: ScannedOptions) -> Use:
+def _mode(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
     """The first operand is no path, as the mode of chmod."""
-    return Use(writes=found.operands[1:])
+    return Use(writes=scanned.operands[1:])
 
 
-def _grep(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    skipped = 0 if found.seen & {"e", "regexp"} else 1
-    return Use(reads=found.operands[skipped:])
+def _grep(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    skipped = 0 if scanned.seen & {"e", "regexp"} else 1
+    return Use(reads=scanned.operands[skipped:])
 
 
-def _url(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    for place in found.operands:
+def _url(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    for place in scanned.operands:
         if not _WEB.match(arguments[place]):
             return Use(concern="an address that is not of the web")
     return Use()
@@ -118,16 +118,16 @@ _SED = re.compile(
 )
 
 
-def _sed(arguments: Sequence[str], found: ScannedOptions) -> Use:
+def _sed(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
     """One script of a few commands; the others read, write and run files."""
-    if not found.operands:
+    if not scanned.operands:
         return Use(concern="a sed script that is not given as the first operand")
-    script = arguments[found.operands[0]]
+    script = arguments[scanned.operands[0]]
     sign = re.search(r"s([/|,#])", script)
     plain = sign is None or script.count(sign[1], sign.start()) == 3 or script.startswith("/")
     if _SED.fullmatch(script) is None or not plain or script.count("/") > 5:
         return Use(concern="a sed script that is not one of the plain ones")
-    return Use(reads=found.operands[1:])
+    return Use(reads=scanned.operands[1:])
 
 
 def _test(arguments: Sequence[str]) -> Use:
@@ -317,8 +317,8 @@ def _tables() -> Mapping[str, tuple[Grammar, Operands]]:
     return tables
 
 
-def _no_operand(arguments: Sequence[str], found: ScannedOptions) -> Use:
-    return Use(concern="it would set what it shows" if found.operands else "")
+def _no_operand(arguments: Sequence[str], scanned: ScannedOptions) -> Use:
+    return Use(concern="it would set what it shows" if scanned.operands else "")
 
 
 _PLAIN = frozenset(

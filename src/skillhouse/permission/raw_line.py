@@ -100,10 +100,10 @@ class _Decoder:
         if sign in "*?":
             self._wild(sign)
         elif sign == "[":
-            found = _BRACKET.match(source, at)
-            if found is not None:
-                self._wild(found[0])
-                return found.end()
+            bracket = _BRACKET.match(source, at)
+            if bracket is not None:
+                self._wild(bracket[0])
+                return bracket.end()
             if "]" in source[at:]:
                 return -1
             self._literal(sign)

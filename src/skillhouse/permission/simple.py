@@ -58,27 +58,27 @@ class CommandJudge:
             # It is no program, and means: not a function or alias, of which we have none.
             raw.words = raw.words[1:]
         argv = tuple(word.text for word in raw.words)
-        found = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
+        verdict = SimpleVerdict(argv, self.words(argv, patterns=raw.words))
         if argv[0] in hazards.BUILTINS:
-            found.shell = f"`{argv[0]}` means something to a shell only"
+            verdict.shell = f"`{argv[0]}` means something to a shell only"
         for name, value in raw.assignments:
             is_refused, concern = environment_concern(name, value)
             if concern:
-                found.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
-        redirects = [self._redirect(redirect, found) for redirect in raw.redirects]
+                verdict.remarks.append((Effect.DENY if is_refused else Effect.ASK, concern))
+        redirects = [self._redirect(redirect, verdict) for redirect in raw.redirects]
         if any(word.tilde for word in raw.words):
-            found.shell = "`~` is expanded by a shell"
+            verdict.shell = "`~` is expanded by a shell"
         if argv[0] == "cd":
-            self._enter(raw, found, can_enter=can_enter)
-            return found
-        found.simple = SimpleCommand(
+            self._enter(raw, verdict, can_enter=can_enter)
+            return verdict
+        verdict.simple = SimpleCommand(
             argv=argv,
             patterns=tuple((at, word.pattern) for at, word in enumerate(raw.words) if word.pattern),
             environment=tuple(raw.assignments),
             redirects=tuple(one for pair in redirects for one in pair),
         )
-        self._patterns(raw.words, found)
-        return found
+        self._patterns(raw.words, verdict)
+        return verdict
 
     def words(
         self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
@@ -167,40 +167,40 @@ class CommandJudge:
                 return f"`{text[:80]}` is protected"
         return ""
 
-    def _redirect(self, raw: RawRedirect, found: SimpleVerdict) -> tuple[Redirect, ...]:
+    def _redirect(self, raw: RawRedirect, verdict: SimpleVerdict) -> tuple[Redirect, ...]:
         if isinstance(raw.target, str):
             return (Redirect(descriptor=raw.descriptor, kind=raw.kind, target=raw.target),)
         path = raw.target.text
         if raw.target.tilde:
-            found.shell = "`~` is expanded by a shell"
+            verdict.shell = "`~` is expanded by a shell"
         if raw.kind == "read":
             concern = self._places.reading(path)
             effect = Effect.ASK if concern else Effect.ALLOW
         else:
             effect, concern = self._places.writing(path)
         if concern:
-            found.redirected.append((effect, concern))
+            verdict.redirected.append((effect, concern))
         target = path if path in hazards.DEVICES else self._places.resolved(path)
         made = Redirect(descriptor=raw.descriptor, kind=raw.kind, target=target)
         if not raw.both:
             return (made,)
         return made, Redirect(descriptor=2, kind="copy", target="1")
 
-    def _enter(self, raw: RawCommand, found: SimpleVerdict, *, can_enter: bool) -> None:
+    def _enter(self, raw: RawCommand, verdict: SimpleVerdict, *, can_enter: bool) -> None:
         plain = len(raw.words) == 2 and not raw.redirects and not raw.assignments
         if not (plain and can_enter) or raw.words[1].pattern or raw.words[1].text[:1] in ("", "-"):
-            found.shell = "a `cd` that is not the first command, or not to one directory"
+            verdict.shell = "a `cd` that is not the first command, or not to one directory"
         elif concern := self._places.enter(raw.words[1].text):
-            found.remarks.append((Effect.ASK, concern))
+            verdict.remarks.append((Effect.ASK, concern))
 
-    def _patterns(self, words: Sequence[Word], found: SimpleVerdict) -> None:
+    def _patterns(self, words: Sequence[Word], verdict: SimpleVerdict) -> None:
         ended = False
         for at, word in enumerate(words):
             if word.pattern and at == 0:
-                found.remarks.append((Effect.ASK, "the program's name is a pattern"))
+                verdict.remarks.append((Effect.ASK, "the program's name is a pattern"))
             elif word.pattern and not ended and word.pattern[0] in "*?[-":
                 said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
-                found.remarks.append((Effect.ASK, said))
+                verdict.remarks.append((Effect.ASK, said))
             ended = ended or word.text == "--"
 
 

@@ -63,13 +63,13 @@ def unwrap(argv: Sequence[str]) -> Wrapped | None:
         return None
     table, skipped = known
     arguments = argv[1:]
-    found = scan(arguments, table)
-    if found.unknown:
+    scanned = scan(arguments, table)
+    if scanned.unknown:
         # What follows the first word that is no option, for what must never run.
         places = [at for at, word in enumerate(argv) if at and word[:1] != "-"]
         at = places[0] if places else len(argv)
-        return Wrapped(inner=tuple(argv[at:]), at=at, unknown=found.unknown)
-    rest = found.operands[skipped:]
+        return Wrapped(inner=tuple(argv[at:]), at=at, unknown=scanned.unknown)
+    rest = scanned.operands[skipped:]
     environment = []
     if argv[0] == "env":
         while rest and "=" in arguments[rest[0]]:

@@ -126,11 +126,11 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
 async def _listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
     for address in source.indexes:
         try:
-            found = await fetch(address, INDEX_MAX)
+            response = await fetch(address, INDEX_MAX)
         except SkillhouseError as error:
             raise RemoteError(f"cannot reach `{address}`: {error}") from error
-        if found.status == 200:
-            return read_listing(source, found.body, found.url)
+        if response.status == 200:
+            return read_listing(source, response.body, response.url)
     raise RemoteError(f"no index at {', '.join(f'`{one}`' for one in source.indexes)}")
 
 
@@ -217,18 +217,18 @@ def _write(file: Path, body: bytes) -> None:
 async def _body(artifact: Artifact, fetch: Fetch, left: int) -> bytes:
     limit = min(left, FILE_MAX if artifact.path else ARCHIVE_MAX)
     try:
-        found = await fetch(artifact.url, limit)
+        response = await fetch(artifact.url, limit)
     except SkillhouseError as error:
         raise RemoteError(f"cannot fetch `{artifact.url}`: {error}") from error
-    if found.status != 200:
-        raise RemoteError(f"status {found.status} at `{artifact.url}`")
-    if len(found.body) > limit:
+    if response.status != 200:
+        raise RemoteError(f"status {response.status} at `{artifact.url}`")
+    if len(response.body) > limit:
         raise RemoteError(f"expected at most {limit} bytes at `{artifact.url}`")
     # INVARIANT: nothing whose digest differs is written at all.
-    digest = f"sha256:{hashlib.sha256(found.body).hexdigest()}"
+    digest = f"sha256:{hashlib.sha256(response.body).hexdigest()}"
     if artifact.digest and artifact.digest != digest:
         raise RemoteError(f"expected {artifact.digest} at `{artifact.url}`, got {digest}")
-    return found.body
+    return response.body
 
 
 def _swap(place: Path, staging: Path) -> None:

@@ -189,8 +189,8 @@ def _files(uri: str, base: str, value: Any) -> tuple[McpFile, ...]:
 
 
 def _file(skill: str, base: str, value: Any) -> McpFile:
-    found = value if isinstance(value, dict) else {}
-    uri, digest, size = found.get("uri"), found.get("digest"), found.get("size")
+    fields = value if isinstance(value, dict) else {}
+    uri, digest, size = fields.get("uri"), fields.get("digest"), fields.get("size")
     if not isinstance(uri, str) or not _is_address(uri) or not uri.startswith(base):
         raise RemoteError(f"`{skill}` passed over: a file outside it: {str(uri)[:80]!r}")
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
@@ -236,13 +236,13 @@ def shown_names(skills: Iterable[McpSkill]) -> Mapping[tuple[str, str], str]:
     That is `label:name`, so that no server's skill takes another's name or that of one of this
     machine; where a server has the name twice, all of these are called by their paths instead.
     """
-    found = list(skills)
-    counts = Counter((skill.label, skill.name) for skill in found)
+    listed = list(skills)
+    counts = Counter((skill.label, skill.name) for skill in listed)
     return {
         (skill.label, skill.uri): (
             f"{skill.label}:{skill.name if counts[skill.label, skill.name] == 1 else skill.path}"
         )
-        for skill in found
+        for skill in listed
     }
 
 
@@ -252,10 +252,10 @@ def frontmatter_difference(data: bytes, skill: McpSkill) -> str:
     Servers read YAML with different libraries, so a value is the same when it is the text as it
     is written or what YAML 1.2 or 1.1 makes of a plain scalar.
     """
-    found = parse(data, directory=skill.name).skill
-    if found is None:
+    parsed = parse(data, directory=skill.name).skill
+    if parsed is None:
         return "the file is no skill"
-    written = found.frontmatter.fields
+    written = parsed.frontmatter.fields
     for key in sorted({*written, *skill.frontmatter}):
         if key not in written or key not in skill.frontmatter:
             return f"`{key}` is only in the {'entry' if key in skill.frontmatter else 'file'}"

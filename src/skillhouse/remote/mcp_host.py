@@ -79,20 +79,20 @@ class McpHost:
         before = {skill.uri: skill for skill in self._cache.listing(label)}
         problems: list[str] = []
         async with self._dial(server) as peer:
-            found = _read_all(label, await peer.list_skills(), problems)
-            for uri in before.keys() - found.keys():
+            listed = _read_all(label, await peer.list_skills(), problems)
+            for uri in before.keys() - listed.keys():
                 # A listing may be partial: that it is silent does not mean that it is gone.
                 try:
-                    found[uri] = _asked(label, uri, await peer.get_skill(uri))
+                    listed[uri] = _asked(label, uri, await peer.get_skill(uri))
                 except RemoteError as error:
                     problems.append(str(error))
-        self._cache.store(label, [found[uri] for uri in sorted(found)])
-        shared = found.keys() & before.keys()
+        self._cache.store(label, [listed[uri] for uri in sorted(listed)])
+        shared = listed.keys() & before.keys()
         return McpReport(
             label=label,
-            added=tuple(sorted(found.keys() - before.keys())),
-            changed=tuple(sorted(u for u in shared if found[u].binding != before[u].binding)),
-            removed=tuple(sorted(before.keys() - found.keys())),
+            added=tuple(sorted(listed.keys() - before.keys())),
+            changed=tuple(sorted(u for u in shared if listed[u].binding != before[u].binding)),
+            removed=tuple(sorted(before.keys() - listed.keys())),
             problems=tuple(problems),
         )
 
@@ -113,8 +113,8 @@ class McpHost:
         """Return what the servers said last, by label and address."""
         stamps = tuple(self._cache.stamp(label) for label in sorted(self._servers))
         if stamps != self._read[0] or not self._read[0]:
-            found = (self._cache.listing(label) for label in sorted(self._servers))
-            self._read = (stamps, tuple(skill for skills in found for skill in skills))
+            listings = (self._cache.listing(label) for label in sorted(self._servers))
+            self._read = (stamps, tuple(skill for skills in listings for skill in skills))
         return self._read[1]
 
     def skills(self) -> tuple[Skill, ...]:
@@ -124,13 +124,13 @@ class McpHost:
         """
         entries = self.entries()
         names = shown_names(entries)
-        found = []
+        skills = []
         for entry in entries:
             skill = self._listed(entry, names)
             # Kept for the life of this object: whoever acts on a skill uses this entry.
             self._held[skill.file] = entry
-            found.append(skill)
-        return tuple(found)
+            skills.append(skill)
+        return tuple(skills)
 
     def held(self, skill: Skill) -> McpSkill | None:
         """Return the entry that a skill was listed from; None for one of another origin."""
@@ -216,7 +216,7 @@ class McpHost:
 
 def _read_all(label: str, values: Sequence[object], problems: list[str]) -> dict[str, McpSkill]:
     """Return the usable entries by address; a bad one costs no other."""
-    found: dict[str, McpSkill] = {}
+    by_address: dict[str, McpSkill] = {}
     twice: set[str] = set()
     for value in values:
         try:
@@ -224,13 +224,13 @@ def _read_all(label: str, values: Sequence[object], problems: list[str]) -> dict
         except RemoteError as error:
             problems.append(str(error))
             continue
-        if skill.uri in found and found[skill.uri] != skill:
+        if skill.uri in by_address and by_address[skill.uri] != skill:
             twice.add(skill.uri)
-        found[skill.uri] = skill
+        by_address[skill.uri] = skill
     for uri in sorted(twice):
         problems.append(f"`{uri}` passed over: listed twice, and not alike")
-        del found[uri]
-    return found
+        del by_address[uri]
+    return by_address
 
 
 def _entry(label: str, value: object) -> McpSkill:

@@ -182,8 +182,8 @@ class _SdkPeer:
             answer = await self._client.session.send_request(request, TypeAdapter(dict[str, Any]))
         except (MCPError, ValidationError, anyio.ClosedResourceError) as error:
             raise RemoteError(f"`{self._label}` did not answer {method}: {_said(error)}") from error
-        found: Mapping[str, Any] = answer
-        return found
+        result: Mapping[str, Any] = answer
+        return result
 
 
 @contextmanager

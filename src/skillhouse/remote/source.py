@@ -200,10 +200,10 @@ def _described(name: str, entry: Mapping[str, Any], url: str) -> RemoteSkill:
         raise RemoteError(f"`{name}` passed over: no url")
     path = SKILL_FILE if kind == "skill-md" else ""
     # With a digest the bytes may lie on any server; which may be asked, the network policy says.
-    found = urljoin(url, target)
-    if urlsplit(found).scheme not in ("https", urlsplit(url).scheme):
-        raise RemoteError(f"`{name}` passed over: refused address `{found}`")
-    artifact = Artifact(url=found, path=path, digest=digest)
+    address = urljoin(url, target)
+    if urlsplit(address).scheme not in ("https", urlsplit(url).scheme):
+        raise RemoteError(f"`{name}` passed over: refused address `{address}`")
+    artifact = Artifact(url=address, path=path, digest=digest)
     return RemoteSkill(name=name, artifacts=(artifact,), version=digest)
 
 
@@ -246,10 +246,10 @@ def _safe_path(name: str, file: str) -> str:
 
 def _resolved(name: str, url: str, target: str) -> str:
     """Return an artifact's address, which stays with the server that listed it."""
-    found = urljoin(url, target)
-    if urlsplit(found)[:2] != urlsplit(url)[:2]:
-        raise RemoteError(f"`{name}` passed over: `{found}` is another server's")
-    return found
+    address = urljoin(url, target)
+    if urlsplit(address)[:2] != urlsplit(url)[:2]:
+        raise RemoteError(f"`{name}` passed over: `{address}` is another server's")
+    return address
 
 
 @dataclass(frozen=True, slots=True)

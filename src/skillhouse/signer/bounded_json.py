@@ -26,8 +26,8 @@ def load_shallow(data: bytes) -> Any:
     {'a': [1]}
     """
     depth = 0
-    for found in _BRACKET.finditer(data):
-        depth += 1 if found[0] in b"[{" else -1
+    for bracket in _BRACKET.finditer(data):
+        depth += 1 if bracket[0] in b"[{" else -1
         if depth > DEPTH_MAX:
             raise ValueError(f"nested deeper than {DEPTH_MAX}")
     return json.loads(data)

@@ -47,8 +47,8 @@ def secret_from(kind: KeyKind, text: bytes) -> bytes:
 def public_key(kind: KeyKind, secret: bytes) -> bytes:
     """Return the public key: 32 bytes, or 33 (compressed) of secp256k1."""
     if kind is KeyKind.ED25519:
-        found: bytes = _ed25519(secret).public_key().public_bytes_raw()
-        return found
+        key: bytes = _ed25519(secret).public_key().public_bytes_raw()
+        return key
     compressed: bytes = _account(secret)._key_obj.public_key.to_compressed_bytes()  # noqa: SLF001
     return compressed
 

@@ -120,14 +120,14 @@ def limit_from(text: str) -> Limit:
     if not currency or not day:
         raise SignerError("limit", f"expected CURRENCY=EACH/DAY as a limit, got: {text}")
     currency = checked_currency(currency)
-    found = Limit(
+    limit = Limit(
         currency=currency,
         per_transaction=smallest(currency, each),
         per_day=smallest(currency, day),
     )
-    if found.per_transaction > found.per_day:
+    if limit.per_transaction > limit.per_day:
         raise SignerError("limit", f"more at once than in a day: {text}")
-    return found
+    return limit
 
 
 def address_from(text: str) -> str:
@@ -136,10 +136,10 @@ def address_from(text: str) -> str:
     Raises:
         SignerError: "recipient": it is none.
     """
-    found = text.strip().lower()
-    if not re.fullmatch(r"0x[0-9a-f]{40}", found):
+    address = text.strip().lower()
+    if not re.fullmatch(r"0x[0-9a-f]{40}", address):
         raise SignerError("recipient", f"expected 0x and 40 hex digits as an address, got: {text}")
-    return found
+    return address
 
 
 def terms_from(
@@ -150,13 +150,13 @@ def terms_from(
     Raises:
         SignerError: a limit or an address has no such form.
     """
-    found = tuple(limit_from(text) for text in limits)
-    names = [limit.currency for limit in found]
+    parsed_limits = tuple(limit_from(text) for text in limits)
+    names = [limit.currency for limit in parsed_limits]
     for name in names:
         if names.count(name) > 1:
             raise SignerError("limit", f"expected one limit for `{name}`, got several")
     return Terms(
-        limits=found,
+        limits=parsed_limits,
         recipients=tuple(address_from(text) for text in recipients),
         contracts=tuple(address_from(text) for text in contracts),
     )

@@ -221,8 +221,8 @@ def _cipher(key: bytes) -> tuple[Any, type[Exception]]:
 
 
 def _plain(header: _Header) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(header)
-    return found
+    fields: dict[str, Any] = msgspec.to_builtins(header)
+    return fields
 
 
 def _aad(header: _Header) -> bytes:

@@ -78,8 +78,8 @@ class SessionKeys:
 
         The signer checks again, by a clock that cannot be set.
         """
-        found = [session for session in self.all() if session.name == name]
-        return found[-1].state if found else MISSING
+        named = [session for session in self.all() if session.name == name]
+        return named[-1].state if named else MISSING
 
     def revoke(self, name: str, reason: str) -> int:
         """End the session keys of this name at once; return how many ended."""

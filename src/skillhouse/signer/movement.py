@@ -172,14 +172,14 @@ def checked_currency(text: str) -> str:
     Raises:
         SignerError: "limit": it has no such form.
     """
-    found = text.strip().lower()
-    if not _CURRENCY.fullmatch(found):
+    currency = text.strip().lower()
+    if not _CURRENCY.fullmatch(currency):
         raise SignerError(
             "limit",
             "expected `eip155:CHAIN`, `eip155:CHAIN/erc20:0xADDRESS` or `message` "
             f"as a currency, got: {text}",
         )
-    return found
+    return currency
 
 
 def decimal_amount(currency: str, amount: int) -> Decimal:

@@ -306,7 +306,7 @@ def _use(connection: sqlite3.Connection, request: SignRequest, now_ms: int) -> N
         tokens.append((f"approval:{request.approval}", FOREVER_MS))
     connection.execute("DELETE FROM sign_used WHERE until_ms < ?", (now_ms,))
     for token, until_ms in tokens:
-        found = connection.execute("SELECT 1 FROM sign_used WHERE token = ?", (token,)).fetchone()
-        if found:
+        used = connection.execute("SELECT 1 FROM sign_used WHERE token = ?", (token,)).fetchone()
+        if used:
             raise SignerError("replayed", "already signed; a new approval is needed")
         connection.execute("INSERT INTO sign_used VALUES (?, ?)", (token, until_ms))

@@ -98,18 +98,18 @@ def decode_transaction(raw: bytes) -> Transaction:
     if not raw:
         raise unreadable("it is empty")
     if raw[0] >= 0xC0:
-        found = _legacy(_fields(raw))
+        transaction = _legacy(_fields(raw))
     elif raw[0] == ACCESS_LIST:
-        found = _access_list(_fields(raw[1:]))
+        transaction = _access_list(_fields(raw[1:]))
     elif raw[0] == DYNAMIC_FEE:
-        found = _dynamic_fee(_fields(raw[1:]))
+        transaction = _dynamic_fee(_fields(raw[1:]))
     else:
         what = _REFUSED.get(raw[0], f"of type {raw[0]}")
         raise unreadable(f"it is {what}; types 0 (EIP-155), 1 and 2 are signed here")
     # INVARIANT: what was decoded means exactly the bytes that will be signed.
-    if found.unsigned() != raw:
+    if transaction.unsigned() != raw:
         raise unreadable("its encoding is not canonical")
-    return found
+    return transaction
 
 
 def _fields(body: bytes) -> tuple[Item, ...]:
@@ -157,7 +157,7 @@ def _access_list(fields: tuple[Item, ...]) -> Transaction:
 def _dynamic_fee(fields: tuple[Item, ...]) -> Transaction:
     _expect(fields, 9)
     chain, nonce, tip, price, gas, to, value, data, entries = fields
-    found = Transaction(
+    transaction = Transaction(
         type=DYNAMIC_FEE,
         chain_id=_chain(chain),
         nonce=integer(nonce, "nonce", bits=NONCE_BITS),
@@ -169,9 +169,9 @@ def _dynamic_fee(fields: tuple[Item, ...]) -> Transaction:
         priority_fee=integer(tip, "priority fee"),
         access_list=_checked_entries(entries),
     )
-    if (found.priority_fee or 0) > found.gas_price:
+    if (transaction.priority_fee or 0) > transaction.gas_price:
         raise unreadable("its priority fee is greater than its whole fee (EIP-1559)")
-    return found
+    return transaction
 
 
 def _expect(fields: tuple[Item, ...], count: int) -> None:
@@ -237,7 +237,7 @@ def build_transaction(fields: Mapping[str, Any]) -> bytes:
     to = _hex_bytes(fields, "to")
     if to and len(to) != 20:
         raise _wrong("expected 0x and 40 hex digits as `to`")
-    found = Transaction(
+    transaction = Transaction(
         type=LEGACY if legacy else DYNAMIC_FEE,
         chain_id=_number(fields, "chain_id"),
         nonce=_number(fields, "nonce"),
@@ -248,7 +248,7 @@ def build_transaction(fields: Mapping[str, Any]) -> bytes:
         gas_price=_number(fields, "gas_price" if legacy else "max_fee_per_gas"),
         priority_fee=None if legacy else _number(fields, "max_priority_fee_per_gas", default=0),
     )
-    raw = found.unsigned()
+    raw = transaction.unsigned()
     decode_transaction(raw)
     return raw
 
@@ -262,10 +262,10 @@ def raw_bytes(text: str) -> bytes:
     >>> raw_bytes("0x01ff")
     b'\\x01\\xff'
     """
-    found = text.strip()
-    if not _HEX.fullmatch(found):
+    digits = text.strip()
+    if not _HEX.fullmatch(digits):
         raise _wrong("expected the unsigned transaction as hex digits")
-    return bytes.fromhex(found.removeprefix("0x"))
+    return bytes.fromhex(digits.removeprefix("0x"))
 
 
 def _number(fields: Mapping[str, Any], name: str, *, default: int | None = None) -> int:

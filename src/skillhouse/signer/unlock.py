@@ -47,10 +47,10 @@ def read_descriptor(descriptor: int) -> bytes:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         while len(data) <= PASSWORD_MAX and (chunk := file.read(PASSWORD_MAX + 1 - len(data))):
             data += chunk
-    found = data.removesuffix(b"\n").removesuffix(b"\r")
-    if not found or len(data) > PASSWORD_MAX:
+    secret = data.removesuffix(b"\n").removesuffix(b"\r")
+    if not secret or len(data) > PASSWORD_MAX:
         raise SignerError("no-password", f"expected 1 to {PASSWORD_MAX} bytes on the descriptor")
-    return found
+    return secret
 
 
 def ask_password(prompt: str) -> bytes:
@@ -136,7 +136,7 @@ def keyring_secret(keyring: Keyring, store_id: str, *, create: bool = False) -> 
     """
     if create:
         keyring.set_password(SERVICE, store_id, secrets.token_hex(32))
-    found = keyring.get_password(SERVICE, store_id)
-    if not found:
+    password = keyring.get_password(SERVICE, store_id)
+    if not password:
         raise SignerError("no-password", "the OS keyring has no secret for this keystore")
-    return found.encode()
+    return password.encode()

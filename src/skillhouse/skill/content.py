@@ -64,7 +64,7 @@ def _parsed(skill: Skill) -> tuple[ParseResult, Skill]:
     data = _read(skill)
     result = parse(data, directory=skill.directory.name, path=skill.location, policy=skill.policy)
     if result.skill is None:
-        refused = next(found for found in result.diagnostics if found.severity == "error")
+        refused = next(finding for finding in result.diagnostics if finding.severity == "error")
         raise SkillError(refused.code, skill.location, refused.message)
     return result, result.skill
 
@@ -107,7 +107,7 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
     resources; a directory that cannot be read is passed over. A file whose path is not printable
     is counted and not listed, for the list goes to a model line by line.
     """
-    found: list[str] = []
+    resources: list[str] = []
     pending = [""]
     seen = 0
     while pending and seen < RESOURCES_SCANNED_MAX:
@@ -121,8 +121,8 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
                         if entry.name not in DEFAULT_PROFILE.skipped_directories:
                             pending.append(relative + "/")
                     elif entry.is_file(follow_symlinks=False) and relative != SKILL_FILE:
-                        found.append(relative)
+                        resources.append(relative)
         except OSError:
             continue
-    listed = sorted(filter(str.isprintable, found), key=str.encode)[:limit]
-    return tuple(listed), len(found) - len(listed)
+    listed = sorted(filter(str.isprintable, resources), key=str.encode)[:limit]
+    return tuple(listed), len(resources) - len(listed)

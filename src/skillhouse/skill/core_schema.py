@@ -56,8 +56,8 @@ def core_value(text: str) -> Any:
         return text
     for pattern, meaning in _CORE:
         if pattern.fullmatch(text):
-            found = meaning(text)
-            return text if isinstance(found, float) and not math.isfinite(found) else found
+            value = meaning(text)
+            return text if isinstance(value, float) and not math.isfinite(value) else value
     return text
 
 

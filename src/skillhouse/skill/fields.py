@@ -66,10 +66,10 @@ def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Probl
     name = value
     if policy.replaced_characters:
         name = value.translate(dict.fromkeys(map(ord, policy.replaced_characters), "-"))
-    found = name_findings(name, directory)
-    if not found:
+    name_faults = name_findings(name, directory)
+    if not name_faults:
         return name
-    for code, message, _, _ in found:
+    for code, message, _, _ in name_faults:
         treatment = policy.name_mismatch if code == "name-mismatch" else policy.bad_name
         if treatment != "free":
             problems.append(_Problem("name", code, message, treatment == "skip"))

@@ -146,8 +146,8 @@ def handed_over(text: str) -> str:
     >>> handed_over("plain")
     'plain'
     """
-    found = hidden_text(text)
-    return text if found is None else f"{found.notice}\n{revealed(text)}"
+    hidden = hidden_text(text)
+    return text if hidden is None else f"{hidden.notice}\n{revealed(text)}"
 
 
 _OF_EMOJI = frozenset({"So", "Sm", "Sk", "Po", "Pd", "Nd"})

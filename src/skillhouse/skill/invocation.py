@@ -136,14 +136,14 @@ def relative_file(path: str, project: Path) -> str | None:
 
 
 def _wanted(extensions: Extensions) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
     if extensions.invocation:
-        found += (MODEL_FIELD, USER_FIELD)
+        wanted += (MODEL_FIELD, USER_FIELD)
     if extensions.invocation or extensions.substitution:
-        found += (HINT_FIELD,)
+        wanted += (HINT_FIELD,)
     if extensions.when_to_use:
-        found += (WHEN_FIELD,)
-    return (*found, PATHS_FIELD) if extensions.paths else found
+        wanted += (WHEN_FIELD,)
+    return (*wanted, PATHS_FIELD) if extensions.paths else wanted
 
 
 def _invocation(fields: Mapping[str, Any]) -> Invocation:
@@ -248,18 +248,18 @@ def split_globs(text: str) -> tuple[str, ...]:
     >>> split_globs("src/**, *.{ts,tsx}")
     ('src/**', '*.{ts,tsx}')
     """
-    found, depth, current = [], 0, ""
+    globs, depth, current = [], 0, ""
     for character in text + ",":
         depth = max(0, depth + (character == "{") - (character == "}"))
         if character == "," and depth == 0:
-            found.append(current.strip())
+            globs.append(current.strip())
             current = ""
         else:
             current += character
     if current:
         # A brace that is not closed: the pattern is literal, and matches only itself.
-        found.append(current.removesuffix(",").strip())
-    return tuple(glob for glob in found if glob)
+        globs.append(current.removesuffix(",").strip())
+    return tuple(glob for glob in globs if glob)
 
 
 def is_glob(pattern: str) -> bool:
@@ -291,7 +291,7 @@ def matches_glob(pattern: str, relative: str) -> bool:
 
 @lru_cache(maxsize=1_024)
 def _segments(pattern: str) -> tuple[tuple[re.Pattern[str] | None, ...], ...]:
-    found = []
+    alternatives = []
     for alternative in _expanded(pattern) or ():
         text = f"{alternative}**" if alternative.endswith("/") else alternative
         segments: list[re.Pattern[str] | None] = []
@@ -300,8 +300,8 @@ def _segments(pattern: str) -> tuple[tuple[re.Pattern[str] | None, ...], ...]:
                 segments.append(re.compile(fnmatch.translate(part)))
             elif not segments or segments[-1] is not None:
                 segments.append(None)
-        found.append(tuple(segments))
-    return tuple(found)
+        alternatives.append(tuple(segments))
+    return tuple(alternatives)
 
 
 def _fits(segments: tuple[re.Pattern[str] | None, ...], parts: tuple[str, ...]) -> bool:
@@ -320,15 +320,15 @@ def _fits(segments: tuple[re.Pattern[str] | None, ...], parts: tuple[str, ...]) 
 @lru_cache(maxsize=1_024)
 def _expanded(pattern: str) -> tuple[str, ...] | None:
     """Return the patterns without braces that this one expands to; None when they are too many."""
-    pending, found = [pattern], []
+    pending, expanded = [pattern], []
     while pending:
         current = pending.pop()
         braces = _BRACES.search(current)
         if braces is None:
-            found.append(current)
+            expanded.append(current)
         else:
             head, tail = current[: braces.start()], current[braces.end() :]
             pending += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
-        if len(pending) + len(found) > BRACES_MAX:
+        if len(pending) + len(expanded) > BRACES_MAX:
             return None
-    return tuple(found)
+    return tuple(expanded)

@@ -94,10 +94,10 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
         manifest, findings = _judged(place, written)
         if manifest is not None:
             say(place, "validated")
-    found = placed(findings, place / file)
+    diagnostics = placed(findings, place / file)
     for other, _, more in claims[1:]:
-        found += placed(more, place / other)
-    return ManifestResult(directory=place, manifest=manifest, diagnostics=found)
+        diagnostics += placed(more, place / other)
+    return ManifestResult(directory=place, manifest=manifest, diagnostics=diagnostics)
 
 
 def find_manifests(

@@ -118,25 +118,25 @@ def _line_of_long_key(text: str) -> int | None:
 def _author(project: Mapping[str, Any]) -> str:
     """Return the names in `authors` as one text; they are for show only."""
     authors = project.get("authors")
-    found = authors if isinstance(authors, list) else []
-    names = [one.get("name") for one in found if isinstance(one, dict)]
+    listed = authors if isinstance(authors, list) else []
+    names = [one.get("name") for one in listed if isinstance(one, dict)]
     return ", ".join(name for name in names if isinstance(name, str))
 
 
 def _license(project: Mapping[str, Any]) -> Any:
     """Return the licence's expression, or the text or file of its older form."""
-    found = project.get("license")
-    return found.get("text") or found.get("file") if isinstance(found, dict) else found
+    value = project.get("license")
+    return value.get("text") or value.get("file") if isinstance(value, dict) else value
 
 
 def _dependencies(project: Mapping[str, Any], written: RawManifest) -> tuple[str, ...]:
-    found = project.get("dependencies", [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    dependencies = project.get("dependencies", [])
+    if not isinstance(dependencies, list) or not all(isinstance(one, str) for one in dependencies):
         line = written.line_of(("project", "dependencies"))
         raise FileRefusedError(
             "manifest-type", "expected `dependencies` to be a list of texts", line
         )
-    return tuple(found)
+    return tuple(dependencies)
 
 
 FIELD = "owliabot"
@@ -207,10 +207,10 @@ def line_at(text: str, keys: Keys) -> int:
     """
     at = _past_blanks(text, 0)
     for key in keys:
-        found = _child(text, at, key)
-        if found is None:
+        child = _child(text, at, key)
+        if child is None:
             break
-        at = found
+        at = child
     return text.count("\n", 0, at) + 1
 
 

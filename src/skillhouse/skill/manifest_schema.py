@@ -225,13 +225,13 @@ def _check_pattern(pattern: str, keys: Keys) -> None:
 
 
 def _pointed(root: Any, ref: str, keys: Keys) -> Any:
-    found = root
+    value = root
     for part in ref.removeprefix("#/").split("/"):
         name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
         else:
             raise _RefusedSchemaError(keys, f"nothing is at {ref!r}")
-    return found
+    return value

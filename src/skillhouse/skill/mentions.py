@@ -35,13 +35,13 @@ def find_mentions(body: str, tools: frozenset[str] = frozenset()) -> tuple[Menti
     Shell blocks are fenced with `bash`, `sh`, `shell`, `zsh` or `console`; lines ending in a
     backslash are joined and comments left out; bodies of here-documents pass for commands.
     """
-    found: list[Mention] = []
+    mentions: list[Mention] = []
     seen: set[tuple[str, str]] = set()
 
     def add(kind: str, text: str, line: int) -> None:
-        if text and (kind, text) not in seen and len(found) < MENTIONS_MAX:
+        if text and (kind, text) not in seen and len(mentions) < MENTIONS_MAX:
             seen.add((kind, text))
-            found.append(Mention(kind=kind, text=text, line=line))
+            mentions.append(Mention(kind=kind, text=text, line=line))
 
     def add_command(text: str, line: int) -> None:
         command = _PROMPT.sub("", text.strip())
@@ -70,7 +70,7 @@ def find_mentions(body: str, tools: frozenset[str] = frozenset()) -> tuple[Menti
                     add("tool", inline[1].strip(), number)
     # A block may end with the body, and its last line in a backslash.
     add_command(pending, pending_line)
-    return tuple(found)
+    return tuple(mentions)
 
 
 def plain_words(command: str) -> tuple[str, ...] | None:

@@ -53,15 +53,15 @@ class Frontmatter:
     @property
     def allowed_tools(self) -> tuple[str, ...]:
         """What `allowed-tools` names, in any of its three forms; it never grants anything."""
-        found = self.fields.get("allowed-tools")
-        if isinstance(found, list):
-            texts = (item.strip() for item in found if isinstance(item, str))
+        value = self.fields.get("allowed-tools")
+        if isinstance(value, list):
+            texts = (item.strip() for item in value if isinstance(item, str))
             return tuple(text for text in texts if text)
-        return split_tools(found) if isinstance(found, str) else ()
+        return split_tools(value) if isinstance(value, str) else ()
 
     def _text(self, key: str) -> str | None:
-        found = self.fields.get(key)
-        return found if isinstance(found, str) and found else None
+        value = self.fields.get(key)
+        return value if isinstance(value, str) and value else None
 
 
 def split_tools(text: str) -> tuple[str, ...]:

@@ -40,6 +40,6 @@ def validate_name(name: str, *, directory: str) -> tuple[Diagnostic, ...]:
         name_findings(name, directory) if name else [Finding("name-missing", "the name is empty")]
     )
     return tuple(
-        Diagnostic(code=found.code, severity=Severity.ERROR, message=found.message)
-        for found in findings
+        Diagnostic(code=finding.code, severity=Severity.ERROR, message=finding.message)
+        for finding in findings
     )

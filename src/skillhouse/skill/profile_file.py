@@ -81,14 +81,14 @@ def _unknown(
 def line_of_key(text: str, keys: tuple[str, ...]) -> int:
     """Return the line of the value at `keys`, or of the nearest table above it that is found."""
     lines = text.splitlines()
-    found = 0
+    place = 0
     for at, key in enumerate(keys):
         if key.isdecimal():
             continue
         table = re.compile(rf"\s*\[+\s*(\w+\.)*{re.escape(key)}\s*\]|\s*\"?{re.escape(key)}\"?\s*=")
         # In an array of tables the nth header begins the nth item.
         skip = int(keys[at + 1]) if at + 1 < len(keys) and keys[at + 1].isdecimal() else 0
-        places = [n for n, line in enumerate(lines) if n >= found and table.match(line)]
+        places = [n for n, line in enumerate(lines) if n >= place and table.match(line)]
         if places:
-            found = places[min(skip, len(places) - 1)]
-    return found + 1
+            place = places[min(skip, len(places) - 1)]
+    return place + 1

@@ -74,7 +74,7 @@ def parse(
         text = decoded(data)
         block, end = head_of(data, policy, findings)
         body = data[end:].decode()
-        found = read_block(block, directory, policy, findings, lambda: body)
+        metadata = read_block(block, directory, policy, findings, lambda: body)
         findings += _hidden_findings(text, len(text) - len(body), findings)
         if policy.trim_body:
             body = body.strip()
@@ -84,12 +84,12 @@ def parse(
         if not any(finding.fatal for finding in findings):
             file = (path if path is not None else Path(directory, SKILL_FILE)).absolute()
             skill = Skill(
-                name=found.name,
-                description=found.description,
+                name=metadata.name,
+                description=metadata.description,
                 scope="explicit",
                 file=str(file),
                 root=str(file.parent),
-                packed_fields=encode(found.fields),
+                packed_fields=encode(metadata.fields),
                 policy=policy,
             )
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
@@ -100,7 +100,7 @@ def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[F
 
     A name or description with one is refused already.
     """
-    found = []
+    hidden_findings = []
     parts = [("body", body_at, len(text))]
     if not any(finding.code == "hidden-characters" for finding in findings):
         parts.insert(0, ("frontmatter", 0, body_at))
@@ -115,8 +115,8 @@ def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[F
             said = f"hidden {hidden.example} in the {part}"
         else:
             continue
-        found.append(Finding("hidden-characters", said, line))
-    return found
+        hidden_findings.append(Finding("hidden-characters", said, line))
+    return hidden_findings
 
 
 def head_of(
@@ -242,13 +242,13 @@ def read_metadata(
         body: Callable[[], str] = str
         if policy.missing_description == "body":
             body = partial(_body, handle, data, policy, complete=complete)
-        found = read_block(block, directory, policy, findings, body)
+        metadata = read_block(block, directory, policy, findings, body)
     except FileRefusedError as refusal:
         findings.append(refusal.finding)
         return None, findings
     if findings and any(finding.fatal for finding in findings):
         return None, findings
-    return found, findings
+    return metadata, findings
 
 
 def _block(
@@ -291,8 +291,8 @@ def skill_text(name: str, description: str, instructions: str) -> str:
         SkillError: the name or description breaks the specification, or the text would not read
             back as it was given.
     """
-    for found in validate_name(name, directory=name):
-        raise SkillError(found.code, _place(name), found.message)
+    for finding in validate_name(name, directory=name):
+        raise SkillError(finding.code, _place(name), finding.message)
     # JSON text is YAML text: every escape of the one is an escape of the other.
     for written in (description, json.dumps(description, ensure_ascii=False)):
         text = _TEMPLATE.format(
@@ -302,7 +302,7 @@ def skill_text(name: str, description: str, instructions: str) -> str:
         read: Skill | None = result.skill
         if read is not None and read.description == description.strip() and not result.diagnostics:
             return text
-    worst = max(result.diagnostics, key=lambda found: found.severity == "error", default=None)
+    worst = max(result.diagnostics, key=lambda finding: finding.severity == "error", default=None)
     if worst is None:
         message = "the description does not read back as it was given"
         raise SkillError("description-unwritable", _place(name), message)

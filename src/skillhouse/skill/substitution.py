@@ -112,8 +112,8 @@ class Filling:
             return ""
         return f"\n\nARGUMENTS: {self._arguments}\n"
 
-    def _fill(self, found: re.Match[str]) -> str:
-        value = self._value(found)
+    def _fill(self, place: re.Match[str]) -> str:
+        value = self._value(place)
         self._filled += len(value)
         if self._filled > FILLED_MAX:
             raise SubstitutionError(
@@ -121,19 +121,19 @@ class Filling:
             )
         return value
 
-    def _value(self, found: re.Match[str]) -> str:
-        if found["setting"]:
-            return self._settings[found["setting"]]
-        if found["name"] and found["name"] not in self._named:
-            return found[0]
+    def _value(self, place: re.Match[str]) -> str:
+        if place["setting"]:
+            return self._settings[place["setting"]]
+        if place["name"] and place["name"] not in self._named:
+            return place[0]
         self.is_used = True
-        if found["all"]:
+        if place["all"]:
             return self._arguments
-        if found["name"]:
-            return self._named[found["name"]]
-        if found["index"]:
-            return self._word(int(found["index"]))
-        return self._word(int(found["position"]) - self._first)
+        if place["name"]:
+            return self._named[place["name"]]
+        if place["index"]:
+            return self._word(int(place["index"]))
+        return self._word(int(place["position"]) - self._first)
 
     def _word(self, at: int) -> str:
         return self._words[at] if 0 <= at < len(self._words) else ""
@@ -181,11 +181,11 @@ def substitute(
 
 def argument_names(fields: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names of the positional arguments that a frontmatter declares."""
-    found = fields.get("arguments")
-    if isinstance(found, str):
-        return tuple(found.split())
-    if isinstance(found, list):
-        return tuple(item for item in found if isinstance(item, str))
+    names = fields.get("arguments")
+    if isinstance(names, str):
+        return tuple(names.split())
+    if isinstance(names, list):
+        return tuple(item for item in names if isinstance(item, str))
     return ()
 
 
@@ -215,8 +215,8 @@ def find_commands(body: str) -> Iterator[CommandPlace]:
         elif match := _FENCE.match(line):
             fence = match[1]
         else:
-            for found in _INLINE.finditer(line):
-                yield CommandPlace(at + found.start(), at + found.end(), found[1].strip())
+            for inline in _INLINE.finditer(line):
+                yield CommandPlace(at + inline.start(), at + inline.end(), inline[1].strip())
         at = end + 1
 
 

@@ -53,16 +53,16 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
     result = parse(data, directory=place.resolve().name, path=file, policy=ParsePolicy())
     if not strict:
         return result.diagnostics
-    found = tuple(_stricter(finding) for finding in result.diagnostics)
+    diagnostics = tuple(_stricter(finding) for finding in result.diagnostics)
     if result.skill is None:
-        return found
+        return diagnostics
     block = split_head(result.text.encode()).block
-    if any(finding.code == "yaml-repaired" for finding in found):
+    if any(finding.code == "yaml-repaired" for finding in diagnostics):
         repair = repaired(block)
         block = repair.block if repair else block
     lines = key_lines(block)
     unknown = sorted(set(result.skill.frontmatter.fields) - SPECIFIED_FIELDS)
-    return found + tuple(
+    return diagnostics + tuple(
         Diagnostic(
             code="field-unknown",
             severity=Severity.INFO,

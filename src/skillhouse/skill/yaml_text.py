@@ -28,9 +28,9 @@ def read_mapping(block: str, *, fast: bool = True) -> dict[str, Any]:
         RefusedError: `yaml-error` when it does not parse, else the code of what is not allowed.
     """
     if fast and is_plain(block):
-        found = _rust(block)
-        if found is not None:
-            return found
+        plain = _rust(block)
+        if plain is not None:
+            return plain
     mapping: dict[str, Any] = _events().mapping_of(block)
     return mapping
 
@@ -84,17 +84,17 @@ _ODD_BLOCK_SCALAR = re.compile(r"(?<![^ \n])[>|][-+0-9]*[ ]*(?:#|\n(?![ ]+[^ \n]
 def _rust(block: str) -> dict[str, Any] | None:
     """Return the mapping if every leaf came back as text, else None."""
     try:
-        found = yaml_rs.loads(block, parse_datetime=False)
+        mapping = yaml_rs.loads(block, parse_datetime=False)
     except (ValueError, TypeError):
         # The events judge what is refused here: YAMLDecodeError is a ValueError, and a map as a key
         # that holds a list gives TypeError.
         return None
-    if type(found) is not dict:
+    if type(mapping) is not dict:
         return None
-    for key, value in found.items():
+    for key, value in mapping.items():
         if type(key) is not str or (type(value) is not str and not _is_text(value, 2)):
             return None
-    return found
+    return mapping
 
 
 def _is_text(value: Any, level: int) -> bool:
@@ -124,9 +124,9 @@ def key_line(block: str, key: str) -> int | None:
     `block` is one that `read_mapping` takes. The text is searched first, and the events are asked
     only when it does not say.
     """
-    found = list(re.finditer(rf"""(?m)^[{{ ]*["']?{re.escape(key)}["']?[ ]*:""", block))
-    if len(found) == 1:
-        return block.count("\n", 0, found[0].start()) + FIRST_LINE
+    places = list(re.finditer(rf"""(?m)^[{{ ]*["']?{re.escape(key)}["']?[ ]*:""", block))
+    if len(places) == 1:
+        return block.count("\n", 0, places[0].start()) + FIRST_LINE
     return key_lines(block).get(key)
 
 
