@@ -48,7 +48,7 @@ ASKED_AT_ONCE = 16
 
 
 class GoneError(SkillhouseError):
-    """The cell closed the connection before it answered."""
+    pass
 
 
 class CallChannel:

@@ -44,8 +44,6 @@ CPU_WEIGHT = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnvironment:
-    """Made once for all cells."""
-
     program: Path
     """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter that runs confine.py."""
     place: CgroupPlace | None
@@ -148,12 +146,10 @@ class CellGuard(ProcessGuard):
 
 
 class CgroupCellGuard(CgroupGuard, CellGuard):
-    """The kernel enforces the limits."""
+    pass
 
 
 class RlimitCellGuard(RlimitGuard, CellGuard):
-    """Checks often while calls run."""
-
     async def pause(self) -> None:
         await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
 

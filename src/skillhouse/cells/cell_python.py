@@ -140,7 +140,6 @@ class Cell:
         self.say({"ended": number, "status": os.waitstatus_to_exitcode(status)})
 
     def become(self, order: Any, given: list[int]) -> NoReturn:
-        """Turn this process, just forked, into the call; never returns."""
         code = 70
         try:
             self.confine(order, *given)
@@ -184,8 +183,6 @@ def drop_capabilities() -> None:
 
 
 class Link:
-    """The call's socket: frames of JSON-RPC, one request at a time."""
-
     def __init__(self) -> None:
         self.socket = _socket.socket(fileno=LINK)
         self.number = 0
@@ -230,8 +227,6 @@ class Link:
 
 
 class CapabilityError(Exception):
-    """The core refused a request, or failed."""
-
     def __init__(self, error: Any) -> None:
         super().__init__(error.get("message", ""))
         self.code = error.get("code")
@@ -256,8 +251,6 @@ class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it
 
 
 class Answer(Done):
-    """The response of a fetch: status, headers (by lower-case name) and body."""
-
     def __init__(self, value: Any) -> None:
         self.status = value["status"]
         self.headers = {name.lower(): text for name, text in value["headers"].items()}
@@ -304,7 +297,6 @@ class Context:
 
 
 def run_call(settings: Any) -> int:
-    """Serve the one request of this process and return its exit code."""
     link = Link()
     request = link.receive()
     number, params = request["id"], request["params"]
@@ -334,7 +326,7 @@ def run_call(settings: Any) -> int:
 
 
 class CallRefusedError(Exception):
-    """The skill does not offer the requested tool."""
+    pass
 
 
 def failure(error: BaseException) -> dict[str, Any]:

@@ -132,7 +132,6 @@ def _table(text: str, file: str) -> dict[str, Any]:
 
 
 def _entry(place: str, entry: Any) -> dict[str, Any]:
-    """Return the accepted fields of one package."""
     if not _PACKAGE_PLACE.fullmatch(place) or not isinstance(entry, dict) or entry.get("link"):
         message = f"expected a package from a registry, got {place[:120]!r}"
         raise SandboxError("dependencies-source", message)

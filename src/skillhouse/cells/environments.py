@@ -54,8 +54,6 @@ _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The exit of an installer."""
-
     code: int
     """Exit code; negative for a signal."""
     output: str
@@ -150,8 +148,6 @@ class EnvironmentRules:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Installed dependencies."""
-
     path: Path
     """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest
@@ -276,7 +272,6 @@ async def _cleaned(
     run: RunTool,
     rules: EnvironmentRules,
 ) -> dict[str, str]:
-    """Return the files that the installer gets, all of them written by us."""
     if manifest.language == "javascript":
         package, lock = clean_npm(texts.get("package.json", "{}"), texts["package-lock.json"])
         return {"package.json": package, "package-lock.json": lock}
@@ -309,7 +304,6 @@ async def _exported(
 
 
 async def _platform(manifest: SkillManifest, run: RunTool, rules: EnvironmentRules) -> str:
-    """Return what selects packages besides the lock."""
     if manifest.language == "javascript":
         return f"{sys.platform} {platform.machine()}"
     if rules.python == Path(sys.executable):

@@ -23,8 +23,6 @@ from skillhouse.sandbox.errors import SandboxError
 
 
 class InProcessAnswer:
-    """The response of a fetch, as in a cell."""
-
     def __init__(self, value: Mapping[str, Any]) -> None:
         self.status = int(value["status"])
         self.headers = {name.lower(): text for name, text in value["headers"].items()}
@@ -111,7 +109,6 @@ class InProcessRunner:
         return CellResult(kind="ok", value=value, seconds=seconds)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
-        """See `Executor.tool_names`."""
         return tuple(sorted(map(str, self._tools(spec))))
 
     async def reload(self, skill: str | None) -> None:
@@ -132,7 +129,6 @@ class InProcessRunner:
 
 
 def _load(spec: CellSpec) -> Any:
-    """Return the tools of a skill, imported under a name of its own."""
     base = os.fspath(spec.directory.resolve())
     for name, module in tuple(sys.modules.items()):
         # Modules of an older tree of this directory would be found first.

@@ -140,14 +140,11 @@ class NodeCell:
 
 
 class Worker:
-    """The process of one call."""
-
     def __init__(self, process: CellProcess) -> None:
         self.process = process
         self.link = process.start(socket.SOCK_STREAM)
 
     async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
-        """Return the kind and the message of a failed call."""
         process = self.process
         if outcome.kind == "crashed":
             # Its exit status, which comes soon, is the reason.

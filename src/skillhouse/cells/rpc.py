@@ -49,8 +49,6 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    """An error of the protocol or of a method."""
-
     def __init__(self, code: int, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.code = code
@@ -78,8 +76,6 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcResponse:
-    """A result or an error."""
-
     id: Any
     result: Any = None
     error: RpcError | None = None
@@ -230,14 +226,11 @@ def packed(value: Any) -> bytes:
 
 
 def framed(value: Any) -> bytes:
-    """Return a message with its length before it."""
     data = packed(value)
     return LENGTH.pack(len(data)) + data
 
 
 class Frames:
-    """Splits the bytes of a socket into messages."""
-
     def __init__(self, *, max_bytes: int = FRAME_BYTES) -> None:
         self._held = bytearray()
         self._max_bytes = max_bytes

@@ -218,7 +218,6 @@ async def _event(link: h11.Connection, stream: SocketStream) -> h11.Event:
 
 
 async def _body(link: h11.Connection, stream: SocketStream) -> bytes | None:
-    """Return the body, or None when it is too long."""
     if link.they_are_waiting_for_100_continue:
         go_on = h11.InformationalResponse(status_code=100, headers=[])
         await stream.send(link.send(go_on) or b"")
@@ -262,8 +261,6 @@ class NoAnswerError(RpcError):
 
 
 class RpcClient:
-    """The client of one server."""
-
     def __init__(self, url: str, token: str) -> None:
         """Use the server at `url` (http://HOST[:PORT]/rpc) with its bearer token.
 

@@ -29,8 +29,6 @@ from skillhouse.sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedTool:
-    """One tool of a skill that an executor serves."""
-
     name: str
     """Its name on the wire, `skill:tool`."""
     tool: str
@@ -56,8 +54,6 @@ class ServedTool:
 
 
 class SkillSource(Protocol):
-    """The tools that are served."""
-
     def tools(self) -> Sequence[ServedTool]: ...
 
     async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
@@ -86,9 +82,7 @@ class ServedCall:
 class Host(HostCalls, Protocol):
     """`HostCalls` that have to be flushed at the end of the call."""
 
-    async def ended(self) -> None:
-        """Send the rest."""
-        ...
+    async def ended(self) -> None: ...
 
 
 def executor_methods(
@@ -274,7 +268,6 @@ class RemoteHost:
         return content
 
     def log(self, text: str) -> None:
-        """Keep a line until the call ends."""
         if len(self._lines) < LOG_LINES:
             self._lines.append(text[:LINE_MAX])
 
@@ -282,7 +275,7 @@ class RemoteHost:
         """Drop it: the core does not report progress of such calls yet."""
 
     async def ended(self) -> None:
-        """Send the lines of the call's log to the core; the call does not fail if they are lost."""
+        # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
             await self._client.tell("core.log", lines)

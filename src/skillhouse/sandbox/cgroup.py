@@ -178,7 +178,6 @@ class Cage:
             raise SandboxError("cgroup-failed", f"cannot join a control group: {error}") from error
 
     def add(self, pid: int) -> None:
-        """Put the process into the group, before it starts others."""
         if self._version == 2:
             try:
                 _write(self._memory / "cgroup.procs", str(pid))
@@ -194,7 +193,6 @@ class Cage:
         return "processes" if _count(self._pids / "pids.events", "max") else ""
 
     def kill(self) -> None:
-        """Send SIGKILL to every process in the group."""
         _kill(self._directories)
 
     async def remove(self) -> None:

@@ -193,7 +193,6 @@ def _pin(found: CoveredPaths, place: str) -> None:
 
 
 def _is_below(place: str, masked: set[str]) -> bool:
-    """Whether a directory is one of `masked`, or inside one."""
     while masked and place:
         if place in masked:
             return True

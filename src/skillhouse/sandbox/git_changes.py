@@ -35,8 +35,6 @@ _LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitChanges:
-    """The files that a command would write."""
-
     names: tuple[str, ...] = ()
     """Relative to the workspace."""
     is_known: bool = True
@@ -181,7 +179,6 @@ class _Git:
         return found
 
     def _made_by(self, commits: Sequence[str]) -> set[str] | None:
-        """Return the files that some commits change."""
         found: set[str] = set()
         for given in commits:
             if ".." in given:
@@ -200,7 +197,6 @@ class _Git:
         return None if text is None else {name for name in text.split("\0") if name}
 
     def _ask(self, *arguments: str) -> str | None:
-        """Return what git prints; None where it fails."""
         program = shutil.which("bwrap")
         if program is None:
             return None

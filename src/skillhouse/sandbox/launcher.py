@@ -29,8 +29,6 @@ from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_
 
 
 class Launcher(Protocol):
-    """Runs commands in a sandbox."""
-
     level: SandboxLevel
 
     async def run(
@@ -132,12 +130,8 @@ class BubblewrapLauncher:
         texts = bubblewrap.etc_files(profile)
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
-            yield from ("--seccomp", str(descriptors["seccomp"]))
-            yield from ("--json-status-fd", str(descriptors["status"]))
-            if "block" in descriptors:
-                yield from ("--block-fd", str(descriptors["block"]))
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            yield from bubblewrap.options(profile, covers, cwd=cwd, files=files)
+            return bubblewrap.options(profile, covers, cwd=cwd, files=files)
 
         return Command(
             program=self._program,
@@ -180,7 +174,6 @@ def _check_argv(argv: Sequence[str]) -> None:
 
 
 def _resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
-    """Return the profile and the directory with real paths."""
     try:
         resolved = dataclasses.replace(
             profile,

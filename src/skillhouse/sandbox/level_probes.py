@@ -88,7 +88,6 @@ async def self_test(
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
-    """Run all probes concurrently and return their results by name."""
     probes: tuple[Probe, ...] = (_inside, _memory, _processes, _tree, *further)
     found: dict[str, str] = {}
     errors: list[Exception] = []
@@ -132,7 +131,6 @@ async def _collect(
 
 
 async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    """Run probe_script.py in a workspace with protected files."""
     workspace = place / "workspace"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
@@ -173,7 +171,6 @@ def _names(workspace: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]]:
-    """Yield the addresses of listeners on the host, and the socket that would get a datagram."""
     abstract = f"skillhouse-{secrets.token_hex(8)}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -229,7 +226,6 @@ async def _python(
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the output of our own Python in the sandbox."""
     prefix, program = own_python()
     profile = SandboxProfile(
         workspace,

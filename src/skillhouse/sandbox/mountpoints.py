@@ -58,7 +58,6 @@ class Stash:
         _make(path)
 
     def remove(self, path: str) -> None:
-        """Remove `path` if it is a placeholder."""
         # A program of the host may have put something into it, or removed it: it is not ours then.
         with contextlib.suppress(FileNotFoundError):
             if not is_placeholder(os.lstat(path)):

@@ -86,7 +86,6 @@ def become(command: Any, source: int, sink: int) -> int:
 
 
 def redirect(descriptor: int, kind: str, target: str) -> None:
-    """Make a descriptor lead elsewhere."""
     if kind == "copy":
         os.dup2(int(target), descriptor)
         return

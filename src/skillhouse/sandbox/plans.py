@@ -26,7 +26,6 @@ def plan_argv(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def plan_readable() -> tuple[Path, ...]:
-    """Return the directories that the runner needs beside the system's."""
     if _system_python() is not None:
         return ()
     return (own_python()[0],)

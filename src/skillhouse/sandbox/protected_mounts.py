@@ -18,7 +18,6 @@ import enum
 import fcntl
 import logging
 import os
-import shutil
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import fits, names_like
+from skillhouse.sandbox.repositories import remove
 from skillhouse.sandbox.survey import CoveredPaths
 
 LOCK_SECONDS = 10.0
@@ -50,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 
 class MountCover(enum.Enum):
-    """What is mounted over a protected path."""
-
     PIN = enum.auto()
     """Itself, writable: a directory that is a mount cannot be renamed away from under others."""
     READ_ONLY = enum.auto()
@@ -217,7 +215,6 @@ def _take_in(found: ProtectedMounts, census: Census, hidden: frozenset[str]) -> 
 
 
 def _miss(found: ProtectedMounts, path: str) -> None:
-    """Note a path that is not there, or that is a placeholder already."""
     if path not in found.covers:
         found.missing.append(path)
         found.covers[path] = MountCover.EMPTY_DIRECTORY
@@ -308,19 +305,12 @@ def _restore(found: ProtectedMounts) -> None:
     """Undo what no mount could prevent; nothing of the run lives at this moment."""
     for path, target in found.links.items():
         if not (os.path.islink(path) and os.readlink(path) == target):
-            _remove(path)
+            remove(path)
             os.symlink(target, path)
     for path in found.undone:
-        _remove(path)
+        remove(path)
     if found.bare and all(os.path.lexists(f"{found.workspace}/{name}") for name in BARE):
-        _remove(f"{found.workspace}/{BARE[0]}")
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+        remove(f"{found.workspace}/{BARE[0]}")
 
 
 def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:

@@ -68,8 +68,6 @@ class SandboxLevel(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The result of testing one guarantee of the sandbox."""
-
     name: str
     passed: bool
     detail: str = ""
@@ -78,8 +76,6 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
-    """The best level that this machine offers."""
-
     level: SandboxLevel
     reasons: tuple[str, ...] = ()
     """Why it is not a better one."""
@@ -100,8 +96,6 @@ def untested(status: SandboxStatus) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The facts that `detect` uses; tests pass their own."""
-
     system: str
     machine: str
     search_path: str
@@ -181,7 +175,6 @@ async def _version(program: Path) -> tuple[int, ...]:
 
 
 def _forbidden(sysctl: Path) -> str:
-    """Return the sysctl that forbids user namespaces, or ""."""
     for name, value in _SWITCHES.items():
         try:
             if (sysctl / name).read_text().strip() == value:

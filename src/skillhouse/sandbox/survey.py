@@ -34,8 +34,6 @@ class SurveyEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SurveyHit:
-    """One name that counts."""
-
     name: str
     kinds: tuple[str, ...]
     is_closed: bool
@@ -48,8 +46,6 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 
 @dataclass(slots=True)
 class Directory:
-    """One directory as it was read."""
-
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
     changed_ns: int
@@ -110,7 +106,6 @@ class Survey:
 
     @property
     def directories(self) -> Mapping[str, Directory]:
-        """The directories of the last walk, as it found them."""
         return self._directories
 
     def _known(self, root: str, place: str) -> Directory:
@@ -174,7 +169,6 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def read_entries(path: str) -> tuple[SurveyEntry, ...]:
-    """Return the names in a directory, sorted; none if it is closed or gone."""
     try:
         with os.scandir(path) as found:
             entries = [
