@@ -189,13 +189,13 @@ class Link:
         self.token = ""
 
     def exactly(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            chunk = self.socket.recv(min(size - len(found), 1 << 20))
+        data = bytearray()
+        while len(data) < size:
+            chunk = self.socket.recv(min(size - len(data), 1 << 20))
             if not chunk:
                 os._exit(0)  # The core no longer waits for this call.
-            found += chunk
-        return bytes(found)
+            data += chunk
+        return bytes(data)
 
     def receive(self) -> Any:
         (length,) = LENGTH.unpack(self.exactly(LENGTH.size))
@@ -276,10 +276,10 @@ class Context:
         self.meta = dict(context["meta"])
 
     def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
-        found = {**(options or {}), **more}
+        given = {**(options or {}), **more}
         names = ("method", "headers", "body")
-        asked = {name: found[name] for name in names if found.get(name) is not None}
-        return Answer(self._link.ask("core.fetch", {"url": url, **asked}))
+        request = {name: given[name] for name in names if given.get(name) is not None}
+        return Answer(self._link.ask("core.fetch", {"url": url, **request}))
 
     def sign(self, request: Any) -> Values:
         return Values(self._link.ask("core.sign", {"request": request}))
@@ -319,9 +319,9 @@ def run_call(settings: Any) -> int:
     try:
         link.send(answer)
     except (TypeError, ValueError, RecursionError) as error:
-        found = failure(error)
-        found["message"] = f"the result is not JSON: {found['message']}"
-        link.send({"jsonrpc": "2.0", "id": number, "error": found})
+        refusal = failure(error)
+        refusal["message"] = f"the result is not JSON: {refusal['message']}"
+        link.send({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
 
 

@@ -257,5 +257,5 @@ class ContainerCell(CellProcess):
         how, done = super().how(), self.completed
         if self.failure is not None or done is None or done.signal is not None:
             return how
-        said = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
-        return f"{how}: {said}" if said else how
+        output = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
+        return f"{how}: {output}" if output else how

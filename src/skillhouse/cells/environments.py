@@ -194,24 +194,24 @@ async def prepare(
         if manifest.dependencies and rules.shared is None and rules.host is None:
             raise _unlocked(manifest)
         return None
-    asked = await _cleaned(manifest, texts, cache, run, rules)
+    files = await _cleaned(manifest, texts, cache, run, rules)
     about = {
         "language": manifest.language,
-        "files": dict(sorted(asked.items())),
+        "files": dict(sorted(files.items())),
         "platform": await _platform(manifest, run, rules),
         "unhashed": rules.unhashed,
         "builds": rules.builds,
     }
-    found = digest(canonical_json(about))
-    key = found.removeprefix("sha256:")
+    environment_digest = digest(canonical_json(about))
+    key = environment_digest.removeprefix("sha256:")
     store = EnvironmentStore(cache)
     path = store.packages(key)
     if path is None:
         async with store.alone(key, seconds=rules.seconds):
             # Whoever held the lock before may have installed the very same.
-            path = store.packages(key) or await _install(manifest, store, key, asked, run, rules)
+            path = store.packages(key) or await _install(manifest, store, key, files, run, rules)
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
-    return Environment(path, found)
+    return Environment(path, environment_digest)
 
 
 def search_path(

@@ -151,8 +151,8 @@ class Worker:
             await process.end_when_closed()
         limit = process.limit()
         if limit and outcome.kind != "protocol":
-            said = f": {outcome.error}" if outcome.error else ""
-            return "resource-limit", f"the limit of {limit} was met{said}"
+            detail = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{detail}"
         if outcome.kind == "crashed":
             ended = process.completed
             aborted = ended is not None and ended.signal == signal.SIGABRT

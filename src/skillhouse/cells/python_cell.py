@@ -227,8 +227,8 @@ class PythonCell:
         if limit := self._process.limit():
             # The counters of the group stay as they are: the next call gets a new cell.
             self._spent = True
-            said = f": {outcome.error}" if outcome.error else ""
-            return "resource-limit", f"the limit of {limit} was met{said}"
+            detail = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{detail}"
         return outcome.kind, outcome.error or self._how(ending)
 
     def _how(self, ending: Ending) -> str:

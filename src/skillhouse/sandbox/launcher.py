@@ -93,7 +93,7 @@ class BubblewrapLauncher:
             covers: dict[str, MountCover] = {}
 
             async def prepare() -> None:
-                found = shield(
+                mounts = shield(
                     str(profile.workspace),
                     protected,
                     stash=self._stash,
@@ -101,7 +101,7 @@ class BubblewrapLauncher:
                     census=census,
                     below=profile.below,
                 )
-                covers.update((await shielded.enter_async_context(found)).covers)
+                covers.update((await shielded.enter_async_context(mounts)).covers)
 
             try:
                 run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)

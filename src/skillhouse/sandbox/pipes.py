@@ -107,8 +107,8 @@ class Pipes:
                 yield chunk
 
     def rest(self, name: str) -> bytes:
-        found = bytearray()
+        data = bytearray()
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._ours[name], CHUNK):
-                found += chunk
-        return bytes(found)
+                data += chunk
+        return bytes(data)

@@ -46,11 +46,11 @@ def interpreter() -> tuple[str, tuple[Path, ...]]:
 
 @functools.cache
 def _system_python() -> str | None:
-    found = shutil.which("python3", path=PROGRAM_PATH)
+    path = shutil.which("python3", path=PROGRAM_PATH)
     # A link to a file outside the system's directories does not work in the sandbox.
-    if found is None or not Path(found).resolve().is_relative_to("/usr"):
+    if path is None or not Path(path).resolve().is_relative_to("/usr"):
         return None
-    return found
+    return path
 
 
 @functools.cache

@@ -260,9 +260,9 @@ class Run:
         if code is None and not limit:
             # INVARIANT: without the report the program was not run, whatever bubblewrap's exit
             # code says, so this is never taken for an answer of the program.
-            said = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
-            said = " ".join(said.split()) or "no message"
-            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {said}")
+            message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
+            message = " ".join(message.split()) or "no message"
+            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,

@@ -77,12 +77,12 @@ def disarm(directory: str, *, depth: int = 0) -> str:
 
 
 def _repositories_below(directory: str) -> list[str]:
-    found = []
+    repositories = []
     for place, directories, files in os.walk(directory):
         if is_repository({*directories, *files}):
-            found.append(place)
+            repositories.append(place)
             directories.clear()
-    return found
+    return repositories
 
 
 def _without_hooks(path: str) -> list[str]:
@@ -128,9 +128,9 @@ def _filtered(text: str) -> tuple[str, list[str]]:
     section = ""
     for line in re.sub(r"\\\r?\n", "", text.removeprefix("\ufeff")).splitlines():
         rest = line
-        while (found := _SECTION.fullmatch(rest)) is not None:
-            section, rest = found[1].casefold(), found[3]
-            heading = f'[{found[1]} "{found[2]}"]' if found[2] is not None else f"[{found[1]}]"
+        while (header := _SECTION.fullmatch(rest)) is not None:
+            section, rest = header[1].casefold(), header[3]
+            heading = f'[{header[1]} "{header[2]}"]' if header[2] is not None else f"[{header[1]}]"
             if section.count(".") == 0:
                 kept.append(heading)
         rest = rest.strip()

@@ -155,8 +155,8 @@ async def detect(
 
 
 def find_program(around: Surroundings) -> Path | None:
-    found = shutil.which(PROGRAM, path=around.search_path)
-    return Path(found) if found else None
+    path = shutil.which(PROGRAM, path=around.search_path)
+    return Path(path) if path else None
 
 
 def _none(reason: str, hint: str) -> SandboxStatus:
@@ -170,8 +170,8 @@ async def _version(program: Path) -> tuple[int, ...]:
         )
     except OSError:
         return ()
-    found = re.search(rb"(\d+)\.(\d+)\.(\d+)", done.stdout)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(rb"(\d+)\.(\d+)\.(\d+)", done.stdout)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _forbidden(sysctl: Path) -> str:

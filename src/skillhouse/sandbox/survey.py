@@ -79,7 +79,7 @@ class Survey:
             key: Anything else that the results of `classify` depend on.
         """
         with self._lock:
-            found: list[tuple[str, tuple[SurveyHit, ...]]] = []
+            hits: list[tuple[str, tuple[SurveyHit, ...]]] = []
             kept: dict[str, Directory] = {}
             waiting = deque([""])
             entries = 0
@@ -90,11 +90,11 @@ class Survey:
                     _classify(known, place, classify, key)
                 entries += len(known.entries)
                 if known.hits:
-                    found.append((place, known.hits))
+                    hits.append((place, known.hits))
                 waiting += known.below
             self._directories = kept
             self.left = len(waiting)
-            return found
+            return hits
 
     def names_of(self, inodes: frozenset[int]) -> Iterator[str]:
         """Yield the paths, as of the last walk, of files with one of these inodes."""
@@ -170,10 +170,10 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 def read_entries(path: str) -> tuple[SurveyEntry, ...]:
     try:
-        with os.scandir(path) as found:
+        with os.scandir(path) as listing:
             entries = [
                 SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode(), e.is_symlink())
-                for e in found
+                for e in listing
             ]
     except OSError:
         return ()
