@@ -838,7 +838,7 @@ from pathlib import Path
 from skillhouse.sandbox import *
 from tests.cells.lab import Core, Lab, make
 place = Path({str(tmp_path)!r})
-status = SandboxStatus(level=Level({str(lab.status.level)!r}))
+status = SandboxStatus(level=SandboxLevel({str(lab.status.level)!r}))
 class Says(Core):
     def log(self, text):
         print(text, flush=True)

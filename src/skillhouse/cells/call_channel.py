@@ -48,7 +48,7 @@ ASKED_AT_ONCE = 16
 
 
 class GoneError(SkillhouseError):
-    """The cell closed the connection before it answered."""
+    pass
 
 
 class CallChannel:
@@ -150,30 +150,30 @@ class CallChannel:
             raise RpcError(INVALID_REQUEST, "something came after the answer")
         return answer
 
-    def _take(self, asked: RpcRequest) -> None:
-        if asked.is_notification:
+    def _take(self, request: RpcRequest) -> None:
+        if request.is_notification:
             # A notification has no reply, so its errors are dropped (JSON-RPC 2.0, 4.1).
             with contextlib.suppress(RpcError):
-                tell(self._host(asked), asked)
+                tell(self._host(request), request)
         elif len(self._tasks) >= ASKED_AT_ONCE:
             # No further task: the cell does not read our answers, or sends requests too fast.
             raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_AT_ONCE} requests at once")
         else:
-            self._do(self._answer(asked))
+            self._do(self._answer(request))
 
-    def _host(self, asked: RpcRequest) -> HostCalls:
-        if not isinstance(asked.params, dict):
+    def _host(self, request: RpcRequest) -> HostCalls:
+        if not isinstance(request.params, dict):
             raise RpcError(INVALID_PARAMS, "expected an object as params")
-        return self._capabilities.host(asked.params.get("capability"), expected=self._token)
+        return self._capabilities.host(request.params.get("capability"), expected=self._token)
 
-    async def _answer(self, asked: RpcRequest) -> None:
+    async def _answer(self, request: RpcRequest) -> None:
         try:
-            data = framed(result_value(asked.id, await answered(self._host(asked), asked)))
+            data = framed(result_value(request.id, await answered(self._host(request), request)))
         except RpcError as error:
-            data = framed(error_value(asked.id, error))
+            data = framed(error_value(request.id, error))
         except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
             failure = RpcError(INTERNAL_ERROR, "the core could not do it")
-            data = framed(error_value(asked.id, failure))
+            data = framed(error_value(request.id, failure))
         await self._send(data)
 
     async def _send(self, data: bytes) -> None:
@@ -220,15 +220,15 @@ def _fetch_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def tell(host: HostCalls, asked: RpcRequest) -> None:
+def tell(host: HostCalls, notification: RpcRequest) -> None:
     """Pass on a notification of a skill; an unknown one is ignored."""
-    text, fraction = asked.params.get("text", ""), asked.params.get("fraction")
+    text, fraction = notification.params.get("text", ""), notification.params.get("fraction")
     if not isinstance(text, str):
         return
-    if asked.method == "core.log":
+    if notification.method == "core.log":
         host.log(text)
     elif (
-        asked.method == "core.progress"
+        notification.method == "core.progress"
         and isinstance(fraction, int | float)
         and math.isfinite(fraction)
     ):

@@ -166,11 +166,11 @@ class Capabilities:
         Raises:
             RpcError: STALE_CAPABILITY, the call has ended, or is another one.
         """
-        found = self._tokens.get(token) if isinstance(token, str) else None
+        host_calls = self._tokens.get(token) if isinstance(token, str) else None
         mine = expected is None or hmac.compare_digest(str(token).encode(), expected.encode())
-        if found is None or not mine:
+        if host_calls is None or not mine:
             raise _stale()
-        return found
+        return host_calls
 
 
 def _stale() -> RpcError:

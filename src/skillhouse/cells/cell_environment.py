@@ -44,8 +44,6 @@ CPU_WEIGHT = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnvironment:
-    """Made once for all cells."""
-
     program: Path
     """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter that runs confine.py."""
     place: CgroupPlace | None
@@ -129,14 +127,16 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     The nearest directory comes first. Python gets the paths; Node searches `node_modules` in each
     directory above the skill, so the skill is nested as deep as there are shared packages.
     """
-    found = [path.resolve() for path in (spec.dependencies, *spec.shared) if path is not None]
+    directories = [path.resolve() for path in (spec.dependencies, *spec.shared) if path is not None]
     if len(spec.shared) > SHARED_MAX:
         message = f"expected at most {SHARED_MAX} directories of shared packages"
         raise SandboxError("place-refused", f"{message}, got {len(spec.shared)}")
     if spec.language == "python":
-        return SKILL_PLACE, tuple((path, f"/packages/{n}") for n, path in enumerate(found))
-    above = ["", "/skills", "/skills/skills"][: max(1, len(found))]
-    packages = zip(found, (f"{level}/node_modules" for level in reversed(above)), strict=False)
+        return SKILL_PLACE, tuple((path, f"/packages/{n}") for n, path in enumerate(directories))
+    above = ["", "/skills", "/skills/skills"][: max(1, len(directories))]
+    packages = zip(
+        directories, (f"{level}/node_modules" for level in reversed(above)), strict=False
+    )
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
@@ -148,12 +148,10 @@ class CellGuard(ProcessGuard):
 
 
 class CgroupCellGuard(CgroupGuard, CellGuard):
-    """The kernel enforces the limits."""
+    pass
 
 
 class RlimitCellGuard(RlimitGuard, CellGuard):
-    """Checks often while calls run."""
-
     async def pause(self) -> None:
         await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
 

@@ -62,7 +62,6 @@ SUPERUSER_HINT = "run the container as a user that is not the superuser, as `use
 
 
 def installed() -> tuple[Language, ...]:
-    """Return the languages that cells can be made for on this machine."""
     try:
         node_program()
     except SandboxError:
@@ -224,7 +223,6 @@ def _failures(result: CellResult) -> dict[str, str]:
 
 
 async def _running(mark: str) -> int:
-    """Return how many processes with `mark` there are once they had time to go."""
     until = time.monotonic() + GONE_SECONDS
     # No event reports the end of a process that is not our child.
     while (count := running(mark)) and time.monotonic() < until:  # noqa: ASYNC110

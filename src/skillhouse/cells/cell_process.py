@@ -79,8 +79,7 @@ class CellProcess(ABC):
         """Return the paths that a forking process needs."""
 
     @abstractmethod
-    def output_tail(self, max_bytes: int) -> bytes:
-        """Return the end of its output."""
+    def output_tail(self, max_bytes: int) -> bytes: ...
 
     @abstractmethod
     def begin_call(self) -> None:
@@ -102,7 +101,6 @@ class CellProcess(ABC):
         await self.end()
 
     def how(self) -> str:
-        """Return how it ended, for a message."""
         if self.failure is not None:
             return str(self.failure)
         if self.completed is None:
@@ -113,8 +111,6 @@ class CellProcess(ABC):
 
 
 class BubblewrapCell(CellProcess):
-    """A cell in namespaces of its own."""
-
     def _prepare(self) -> None:
         self._guard = self._environment.guard()
         self._task: asyncio.Task[None] | None = None
@@ -191,12 +187,8 @@ class BubblewrapCell(CellProcess):
         )
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
-            yield from ("--seccomp", str(descriptors["seccomp"]))
-            yield from ("--json-status-fd", str(descriptors["status"]))
-            if "block" in descriptors:
-                yield from ("--block-fd", str(descriptors["block"]))
             files = {path: descriptors[path] for path in texts}
-            yield from bubblewrap.cell_options(view, files=files)
+            return bubblewrap.cell_options(view, files=files)
 
         return Command(
             program=environment.program,
@@ -210,7 +202,6 @@ class BubblewrapCell(CellProcess):
         )
 
     def _argv(self, descriptor: int) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-        """Return program and arguments, and the directories it needs besides the system's."""
         if self._forks:
             program, readable = interpreter()
             return (program, "-I", "-S", SCRIPT_PLACE, str(descriptor)), readable

@@ -140,7 +140,6 @@ class Cell:
         self.say({"ended": number, "status": os.waitstatus_to_exitcode(status)})
 
     def become(self, order: Any, given: list[int]) -> NoReturn:
-        """Turn this process, just forked, into the call; never returns."""
         code = 70
         try:
             self.confine(order, *given)
@@ -184,21 +183,19 @@ def drop_capabilities() -> None:
 
 
 class Link:
-    """The call's socket: frames of JSON-RPC, one request at a time."""
-
     def __init__(self) -> None:
         self.socket = _socket.socket(fileno=LINK)
         self.number = 0
         self.token = ""
 
     def exactly(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            chunk = self.socket.recv(min(size - len(found), 1 << 20))
+        data = bytearray()
+        while len(data) < size:
+            chunk = self.socket.recv(min(size - len(data), 1 << 20))
             if not chunk:
                 os._exit(0)  # The core no longer waits for this call.
-            found += chunk
-        return bytes(found)
+            data += chunk
+        return bytes(data)
 
     def receive(self) -> Any:
         (length,) = LENGTH.unpack(self.exactly(LENGTH.size))
@@ -230,8 +227,6 @@ class Link:
 
 
 class CapabilityError(Exception):
-    """The core refused a request, or failed."""
-
     def __init__(self, error: Any) -> None:
         super().__init__(error.get("message", ""))
         self.code = error.get("code")
@@ -256,8 +251,6 @@ class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it
 
 
 class Answer(Done):
-    """The response of a fetch: status, headers (by lower-case name) and body."""
-
     def __init__(self, value: Any) -> None:
         self.status = value["status"]
         self.headers = {name.lower(): text for name, text in value["headers"].items()}
@@ -283,10 +276,10 @@ class Context:
         self.meta = dict(context["meta"])
 
     def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
-        found = {**(options or {}), **more}
+        given = {**(options or {}), **more}
         names = ("method", "headers", "body")
-        asked = {name: found[name] for name in names if found.get(name) is not None}
-        return Answer(self._link.ask("core.fetch", {"url": url, **asked}))
+        request = {name: given[name] for name in names if given.get(name) is not None}
+        return Answer(self._link.ask("core.fetch", {"url": url, **request}))
 
     def sign(self, request: Any) -> Values:
         return Values(self._link.ask("core.sign", {"request": request}))
@@ -304,7 +297,6 @@ class Context:
 
 
 def run_call(settings: Any) -> int:
-    """Serve the one request of this process and return its exit code."""
     link = Link()
     request = link.receive()
     number, params = request["id"], request["params"]
@@ -327,14 +319,14 @@ def run_call(settings: Any) -> int:
     try:
         link.send(answer)
     except (TypeError, ValueError, RecursionError) as error:
-        found = failure(error)
-        found["message"] = f"the result is not JSON: {found['message']}"
-        link.send({"jsonrpc": "2.0", "id": number, "error": found})
+        refusal = failure(error)
+        refusal["message"] = f"the result is not JSON: {refusal['message']}"
+        link.send({"jsonrpc": "2.0", "id": number, "error": refusal})
     return 0
 
 
 class CallRefusedError(Exception):
-    """The skill does not offer the requested tool."""
+    pass
 
 
 def failure(error: BaseException) -> dict[str, Any]:

@@ -42,15 +42,15 @@ class CodeSnapshots:
         try:
             # Links stay links, and the digest refuses them.
             shutil.copytree(spec.directory, tree, symlinks=True, ignore=_unbound(spec.directory))
-            found = tree_digest(tree)
+            digest = tree_digest(tree)
         except (OSError, shutil.Error, TreeError) as error:
             self.drop(tree)
             message = f"cannot copy the skill `{spec.skill}`: {str(error)[:200]}"
             raise SandboxError("skill-unreadable", message) from error
-        if found != spec.digest:
+        if digest != spec.digest:
             self.drop(tree)
             message = f"the skill `{spec.skill}` is not as it was: expected {spec.digest}"
-            raise SandboxError("skill-changed", f"{message}, got {found}")
+            raise SandboxError("skill-changed", f"{message}, got {digest}")
         return tree
 
     def drop(self, tree: Path) -> None:

@@ -103,7 +103,6 @@ def die_with(parent: int) -> None:
 
 
 def prepare(settings: Any) -> None:
-    """Set what applies to a cell and all of its calls."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(OOM_SCORE))
     die_with(settings["parent"])

@@ -55,8 +55,6 @@ def cell_process_for(
 
 
 class ContainerCell(CellProcess):
-    """A process that has confined itself, with its forks."""
-
     def _prepare(self) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="call-", dir=self._tree.parent))
         self._place = self._base / "tmp"
@@ -127,7 +125,6 @@ class ContainerCell(CellProcess):
         return ours
 
     def _settings_for(self, descriptor: int) -> str:
-        """Return what confine.py gets, as JSON."""
         limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
         readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
@@ -260,5 +257,5 @@ class ContainerCell(CellProcess):
         how, done = super().how(), self.completed
         if self.failure is not None or done is None or done.signal is not None:
             return how
-        said = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
-        return f"{how}: {said}" if said else how
+        output = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
+        return f"{how}: {output}" if output else how

@@ -55,7 +55,7 @@ def clean_requirements(text: str, *, unhashed: bool = False) -> str:
     Raises:
         SandboxError: a line is anything else; it names the line.
     """
-    found = []
+    requirements = []
     for number, line in _logical_lines(text):
         match = _REQUIREMENT.fullmatch(line)
         if match is None:
@@ -68,10 +68,10 @@ def clean_requirements(text: str, *, unhashed: bool = False) -> str:
         # One spelling each (PEP 503), so that equal locks give equal digests.
         project = re.sub(r"[-_.]+", "-", match["name"]).lower()
         name = project + f"{match['extras'] or ''}{match['specifier'] or ''}".replace(" ", "")
-        found.append(f"{name}{marker}{match['hashes']}\n")
-    if len(found) > PACKAGES_MAX:
+        requirements.append(f"{name}{marker}{match['hashes']}\n")
+    if len(requirements) > PACKAGES_MAX:
         raise SandboxError("dependencies-many", f"expected at most {PACKAGES_MAX} packages")
-    return "".join(sorted(found))
+    return "".join(sorted(requirements))
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
@@ -132,7 +132,6 @@ def _table(text: str, file: str) -> dict[str, Any]:
 
 
 def _entry(place: str, entry: Any) -> dict[str, Any]:
-    """Return the accepted fields of one package."""
     if not _PACKAGE_PLACE.fullmatch(place) or not isinstance(entry, dict) or entry.get("link"):
         message = f"expected a package from a registry, got {place[:120]!r}"
         raise SandboxError("dependencies-source", message)
@@ -149,24 +148,24 @@ def _entry(place: str, entry: Any) -> dict[str, Any]:
     version = entry.get("version")
     if not isinstance(version, str) or not _RANGE.fullmatch(version):
         raise SandboxError("dependencies-lock", f"expected `{place}` to have a version")
-    found: dict[str, Any] = {"version": version, **_ranges(place, entry)}
+    clean: dict[str, Any] = {"version": version, **_ranges(place, entry)}
     if integrity and not is_inside:
-        found["integrity"] = integrity
+        clean["integrity"] = integrity
     if isinstance(entry.get("name"), str) and _PACKAGE_NAME.fullmatch(entry["name"]):
-        found["name"] = entry["name"]
+        clean["name"] = entry["name"]
     for key in _FLAGS:
         if entry.get(key) is True:
-            found[key] = True
+            clean[key] = True
     for key in _LISTS:
         words = entry.get(key)
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            found[key] = words
-    return found
+            clean[key] = words
+    return clean
 
 
 def _ranges(place: str, entry: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the maps from names to ranges of versions; an address in one is refused."""
-    found = {}
+    ranges = {}
     for key in _RANGES:
         table = entry.get(key)
         if table is None:
@@ -179,5 +178,5 @@ def _ranges(place: str, entry: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             ):
                 message = f"expected versions of {name[:80]!r}, got {str(wanted)[:80]!r}"
                 raise SandboxError("dependencies-source", message)
-        found[key] = table
-    return found
+        ranges[key] = table
+    return ranges

@@ -205,7 +205,6 @@ def _sync(path: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a tree whose directories may be read-only."""
     for place, _, _ in os.walk(directory):
         os.chmod(place, 0o700)
     shutil.rmtree(directory, ignore_errors=False) if directory.exists() else None

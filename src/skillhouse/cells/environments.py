@@ -54,8 +54,6 @@ _PREFIXES = ("uv_", "pip_", "npm_config_")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The exit of an installer."""
-
     code: int
     """Exit code; negative for a signal."""
     output: str
@@ -150,8 +148,6 @@ class EnvironmentRules:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Installed dependencies."""
-
     path: Path
     """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest
@@ -198,24 +194,24 @@ async def prepare(
         if manifest.dependencies and rules.shared is None and rules.host is None:
             raise _unlocked(manifest)
         return None
-    asked = await _cleaned(manifest, texts, cache, run, rules)
+    files = await _cleaned(manifest, texts, cache, run, rules)
     about = {
         "language": manifest.language,
-        "files": dict(sorted(asked.items())),
+        "files": dict(sorted(files.items())),
         "platform": await _platform(manifest, run, rules),
         "unhashed": rules.unhashed,
         "builds": rules.builds,
     }
-    found = digest(canonical_json(about))
-    key = found.removeprefix("sha256:")
+    environment_digest = digest(canonical_json(about))
+    key = environment_digest.removeprefix("sha256:")
     store = EnvironmentStore(cache)
     path = store.packages(key)
     if path is None:
         async with store.alone(key, seconds=rules.seconds):
             # Whoever held the lock before may have installed the very same.
-            path = store.packages(key) or await _install(manifest, store, key, asked, run, rules)
+            path = store.packages(key) or await _install(manifest, store, key, files, run, rules)
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
-    return Environment(path, found)
+    return Environment(path, environment_digest)
 
 
 def search_path(
@@ -276,7 +272,6 @@ async def _cleaned(
     run: RunTool,
     rules: EnvironmentRules,
 ) -> dict[str, str]:
-    """Return the files that the installer gets, all of them written by us."""
     if manifest.language == "javascript":
         package, lock = clean_npm(texts.get("package.json", "{}"), texts["package-lock.json"])
         return {"package.json": package, "package-lock.json": lock}
@@ -309,7 +304,6 @@ async def _exported(
 
 
 async def _platform(manifest: SkillManifest, run: RunTool, rules: EnvironmentRules) -> str:
-    """Return what selects packages besides the lock."""
     if manifest.language == "javascript":
         return f"{sys.platform} {platform.machine()}"
     if rules.python == Path(sys.executable):

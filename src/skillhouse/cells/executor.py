@@ -54,8 +54,6 @@ _Key = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A cell and its use."""
-
     key: _Key
     skill: str
     cell: PythonCell | NodeCell
@@ -164,7 +162,6 @@ class Executor:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is any cell, or one that is being closed."""
         return bool(self._cells or self._retired or self._closings)
 
     async def end(self) -> None:
@@ -172,7 +169,6 @@ class Executor:
         await self.reload(None)
 
     async def close(self) -> None:
-        """Kill all cells, and return when they are gone."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -331,7 +327,6 @@ class Executor:
                 await anyio.to_thread.run_sync(self._snapshots.drop, held.tree)
 
     async def _sweep(self) -> None:
-        """Close cells that have been idle for long."""
         while True:
             await asyncio.sleep(max(0.05, self._idle_seconds / 4))
             oldest = time.monotonic() - self._idle_seconds

@@ -23,8 +23,6 @@ from skillhouse.sandbox.errors import SandboxError
 
 
 class InProcessAnswer:
-    """The response of a fetch, as in a cell."""
-
     def __init__(self, value: Mapping[str, Any]) -> None:
         self.status = int(value["status"])
         self.headers = {name.lower(): text for name, text in value["headers"].items()}
@@ -50,10 +48,10 @@ class InProcessContext:
         self._host = host
 
     async def fetch(self, url: str, options: Any = None, **more: Any) -> InProcessAnswer:
-        found = {**(options or {}), **more}
+        given = {**(options or {}), **more}
         names = ("method", "headers", "body")
-        asked = {name: found[name] for name in names if found.get(name) is not None}
-        return InProcessAnswer(await self._host.fetch({"url": url, **asked}))
+        request = {name: given[name] for name in names if given.get(name) is not None}
+        return InProcessAnswer(await self._host.fetch({"url": url, **request}))
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._host.sign(request)
@@ -103,15 +101,14 @@ class InProcessRunner:
                     value = await value
                 value = json.loads(packed(value))
         except Exception as error:  # noqa: BLE001 - the skill's own code, whatever it raises.
-            said = f"{type(error).__name__}: {error}"
-            return CellResult(kind="error", error=said, seconds=time.monotonic() - began)
+            message = f"{type(error).__name__}: {error}"
+            return CellResult(kind="error", error=message, seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
         if timer.cancelled_caught:
             return CellResult(kind="timeout", error=timeout_text(timeout), seconds=seconds)
         return CellResult(kind="ok", value=value, seconds=seconds)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
-        """See `Executor.tool_names`."""
         return tuple(sorted(map(str, self._tools(spec))))
 
     async def reload(self, skill: str | None) -> None:
@@ -132,7 +129,6 @@ class InProcessRunner:
 
 
 def _load(spec: CellSpec) -> Any:
-    """Return the tools of a skill, imported under a name of its own."""
     base = os.fspath(spec.directory.resolve())
     for name, module in tuple(sys.modules.items()):
         # Modules of an older tree of this directory would be found first.
@@ -140,15 +136,15 @@ def _load(spec: CellSpec) -> Any:
             del sys.modules[name]
     path = spec.directory / spec.entry
     name = f"skillhouse_skill_{spec.digest.partition(':')[2][:16]}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
         raise SandboxError("skill-failed", f"expected a Python file: {spec.entry}")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(module_spec)
     # Bytecode beside the code would change the tree, whose digest is trusted.
     kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, base)
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     except Exception as error:
         raise SandboxError("skill-failed", f"`{spec.skill}`: {error}") from error
     finally:

@@ -140,22 +140,19 @@ class NodeCell:
 
 
 class Worker:
-    """The process of one call."""
-
     def __init__(self, process: CellProcess) -> None:
         self.process = process
         self.link = process.start(socket.SOCK_STREAM)
 
     async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
-        """Return the kind and the message of a failed call."""
         process = self.process
         if outcome.kind == "crashed":
             # Its exit status, which comes soon, is the reason.
             await process.end_when_closed()
         limit = process.limit()
         if limit and outcome.kind != "protocol":
-            said = f": {outcome.error}" if outcome.error else ""
-            return "resource-limit", f"the limit of {limit} was met{said}"
+            detail = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{detail}"
         if outcome.kind == "crashed":
             ended = process.completed
             aborted = ended is not None and ended.signal == signal.SIGABRT

@@ -48,8 +48,6 @@ CPU_SLACK_SECONDS = 5
 
 @dataclass(slots=True)
 class Ending:
-    """The end of a call's process."""
-
     done: asyncio.Event = field(default_factory=asyncio.Event)
     status: int | None = None
     """Exit code, negative for a signal; None when it was not started or is unknown."""
@@ -91,7 +89,6 @@ class PythonCell:
         return self._process.how()
 
     async def start(self) -> bool:
-        """Start it; return whether it is ready."""
         self._control = self._process.start(socket.SOCK_SEQPACKET)
         settings = {
             "seccomp": self._environment.call_filter.hex(),
@@ -106,7 +103,6 @@ class PythonCell:
         return self._ready.is_set() and self.is_alive
 
     async def _listen(self, control: socket.socket) -> None:
-        """Read the cell's reports until it is gone."""
         try:
             while True:
                 await anyio.wait_readable(control)
@@ -202,7 +198,6 @@ class PythonCell:
         return output
 
     async def _finish(self, number: int, ending: Ending, *, is_answered: bool) -> None:
-        """Kill the processes of the call."""
         with contextlib.suppress(OSError):
             self._started().send(json.dumps({"kill": number}).encode())
         end = asyncio.get_running_loop().create_task(self._ended(number, ending))
@@ -225,7 +220,6 @@ class PythonCell:
             self.turns.release()
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
-        """Return the kind and the message of a call, from its answer and its process."""
         if outcome.kind == "ok" or outcome.kind == "protocol":
             return outcome.kind, outcome.error
         if output.is_over:
@@ -233,8 +227,8 @@ class PythonCell:
         if limit := self._process.limit():
             # The counters of the group stay as they are: the next call gets a new cell.
             self._spent = True
-            said = f": {outcome.error}" if outcome.error else ""
-            return "resource-limit", f"the limit of {limit} was met{said}"
+            detail = f": {outcome.error}" if outcome.error else ""
+            return "resource-limit", f"the limit of {limit} was met{detail}"
         return outcome.kind, outcome.error or self._how(ending)
 
     def _how(self, ending: Ending) -> str:

@@ -49,8 +49,6 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    """An error of the protocol or of a method."""
-
     def __init__(self, code: int, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.code = code
@@ -58,10 +56,10 @@ class RpcError(SkillhouseError):
         """Stable code for programs, for example "stale_capability"; "" for none."""
 
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"code": self.code, "message": str(self)}
+        error: dict[str, Any] = {"code": self.code, "message": str(self)}
         if self.reason:
-            found["data"] = {"reason": self.reason}
-        return found
+            error["data"] = {"reason": self.reason}
+        return error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +76,6 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcResponse:
-    """A result or an error."""
-
     id: Any
     result: Any = None
     error: RpcError | None = None
@@ -131,10 +127,10 @@ def _check_size(data: bytes) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a key appears twice in one object")
-    return found
+    return table
 
 
 def _no_constant(text: str) -> Any:
@@ -195,14 +191,14 @@ def _response(value: Mapping[str, Any], number: Any) -> RpcResponse:
     if isinstance(code, bool) or not isinstance(code, int) or not isinstance(text, str):
         raise RpcError(INVALID_REQUEST, "expected a number and a text in an error")
     reason = data.get("reason") if isinstance(data, dict) else ""
-    found = RpcError(code, text, reason=reason if isinstance(reason, str) else "")
-    return RpcResponse(id=number, error=found)
+    rpc_error = RpcError(code, text, reason=reason if isinstance(reason, str) else "")
+    return RpcResponse(id=number, error=rpc_error)
 
 
 def request_value(method: str, params: Any, *, id: Any = None) -> dict[str, Any]:  # noqa: A002
     """Return a request; without an id it is a notification."""
-    found = {"jsonrpc": "2.0", "method": method, "params": params}
-    return found if id is None else found | {"id": id}
+    request = {"jsonrpc": "2.0", "method": method, "params": params}
+    return request if id is None else request | {"id": id}
 
 
 def result_value(id: Any, result: Any) -> dict[str, Any]:  # noqa: A002
@@ -230,14 +226,11 @@ def packed(value: Any) -> bytes:
 
 
 def framed(value: Any) -> bytes:
-    """Return a message with its length before it."""
     data = packed(value)
     return LENGTH.pack(len(data)) + data
 
 
 class Frames:
-    """Splits the bytes of a socket into messages."""
-
     def __init__(self, *, max_bytes: int = FRAME_BYTES) -> None:
         self._held = bytearray()
         self._max_bytes = max_bytes
@@ -260,9 +253,9 @@ class Frames:
         end = LENGTH.size + length
         if len(self._held) < end:
             return None
-        found = bytes(self._held[LENGTH.size : end])
+        frame = bytes(self._held[LENGTH.size : end])
         del self._held[:end]
-        return found
+        return frame
 
     @property
     def is_empty(self) -> bool:
@@ -302,26 +295,26 @@ def _fitting(answer: Any) -> bytes:
 
 async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any] | None:
     try:
-        asked = message(value)
+        request = message(value)
     except RpcError as error:
         number = value.get("id") if isinstance(value, dict) else None
         is_plain = isinstance(number, str | int | float) and not isinstance(number, bool)
         return error_value(number if is_plain else None, error)
-    if not isinstance(asked, RpcRequest):
+    if not isinstance(request, RpcRequest):
         return error_value(None, RpcError(INVALID_REQUEST, "expected a request"))
     try:
-        answer = result_value(asked.id, await _run(asked, methods))
+        answer = result_value(request.id, await _run(request, methods))
     except RpcError as error:
-        answer = error_value(asked.id, error)
+        answer = error_value(request.id, error)
     except SkillhouseError as error:
-        answer = error_value(asked.id, RpcError(INTERNAL_ERROR, str(error)))
+        answer = error_value(request.id, RpcError(INTERNAL_ERROR, str(error)))
     except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
-        answer = error_value(asked.id, RpcError(INTERNAL_ERROR, "internal error"))
-    return None if asked.is_notification else answer
+        answer = error_value(request.id, RpcError(INTERNAL_ERROR, "internal error"))
+    return None if request.is_notification else answer
 
 
-async def _run(asked: RpcRequest, methods: Mapping[str, Method]) -> Any:
-    method = methods.get(asked.method)
+async def _run(request: RpcRequest, methods: Mapping[str, Method]) -> Any:
+    method = methods.get(request.method)
     if method is None:
-        raise RpcError(METHOD_NOT_FOUND, f"unknown method `{asked.method[:40]}`")
-    return await method(asked.params)
+        raise RpcError(METHOD_NOT_FOUND, f"unknown method `{request.method[:40]}`")
+    return await method(request.params)

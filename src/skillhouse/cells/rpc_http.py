@@ -122,8 +122,8 @@ class RpcServer:
             if status == 200:
                 self._strangers.pop(scope, None)
                 with anyio.fail_after(BODY_SECONDS):
-                    found = await _body(link, stream)
-                status, data = (413, b"") if found is None else (200, found)
+                    body = await _body(link, stream)
+                status, data = (413, b"") if body is None else (200, body)
         except TimeoutError:
             status = 408
         except (h11.RemoteProtocolError, anyio.EndOfStream):
@@ -218,16 +218,15 @@ async def _event(link: h11.Connection, stream: SocketStream) -> h11.Event:
 
 
 async def _body(link: h11.Connection, stream: SocketStream) -> bytes | None:
-    """Return the body, or None when it is too long."""
     if link.they_are_waiting_for_100_continue:
         go_on = h11.InformationalResponse(status_code=100, headers=[])
         await stream.send(link.send(go_on) or b"")
-    found = bytearray()
+    body = bytearray()
     while isinstance(event := await _event(link, stream), h11.Data):
-        found += event.data
-        if len(found) > FRAME_BYTES:
+        body += event.data
+        if len(body) > FRAME_BYTES:
             return None
-    return bytes(found)
+    return bytes(body)
 
 
 async def _send(link: h11.Connection, stream: SocketStream, status: int, body: bytes) -> None:
@@ -262,8 +261,6 @@ class NoAnswerError(RpcError):
 
 
 class RpcClient:
-    """The client of one server."""
-
     def __init__(self, url: str, token: str) -> None:
         """Use the server at `url` (http://HOST[:PORT]/rpc) with its bearer token.
 
@@ -346,7 +343,7 @@ class RpcClient:
             return await self._answer(link, stream)
 
     async def _answer(self, link: h11.Connection, stream: Any) -> tuple[int, bytes]:
-        status, found = 0, bytearray()
+        status, body = 0, bytearray()
         while True:
             event = link.next_event()
             if event is h11.NEED_DATA:
@@ -357,8 +354,8 @@ class RpcClient:
             elif isinstance(event, h11.Response):
                 status = event.status_code
             elif isinstance(event, h11.Data):
-                found += event.data
-                if len(found) > FRAME_BYTES:
+                body += event.data
+                if len(body) > FRAME_BYTES:
                     raise OSError("the answer is too long")
             elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
-                return status, bytes(found)
+                return status, bytes(body)

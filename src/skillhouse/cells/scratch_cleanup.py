@@ -17,36 +17,36 @@ _OPEN = 0o700
 
 def files_of(place: str) -> tuple[int, int]:
     """Return the number of files below a directory, and their bytes; counting ends at FILES_MAX."""
-    found = [0, 0]
+    totals = [0, 0]
     try:
         handle = _opened(place)
     except OSError:
         return (0, 0)
     try:
-        _count(handle, DEPTH_MAX, found)
+        _count(handle, DEPTH_MAX, totals)
     finally:
         os.close(handle)
-    return (found[0], found[1])
+    return (totals[0], totals[1])
 
 
-def _count(handle: int, depth: int, found: list[int]) -> None:
+def _count(handle: int, depth: int, totals: list[int]) -> None:
     if not depth:
-        found[0] = FILES_MAX + 1
+        totals[0] = FILES_MAX + 1
         return
     with os.scandir(handle) as entries:
         for entry in entries:
-            found[0] += 1
-            if found[0] > FILES_MAX:
+            totals[0] += 1
+            if totals[0] > FILES_MAX:
                 return
             try:
-                found[1] += entry.stat(follow_symlinks=False).st_blocks * 512
+                totals[1] += entry.stat(follow_symlinks=False).st_blocks * 512
                 if not entry.is_dir(follow_symlinks=False):
                     continue
                 below = _opened(entry.name, handle)
             except OSError:
                 continue  # It was removed meanwhile.
             try:
-                _count(below, depth - 1, found)
+                _count(below, depth - 1, totals)
             finally:
                 os.close(below)
 

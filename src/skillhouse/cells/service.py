@@ -29,8 +29,6 @@ from skillhouse.sandbox.errors import SandboxError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedTool:
-    """One tool of a skill that an executor serves."""
-
     name: str
     """Its name on the wire, `skill:tool`."""
     tool: str
@@ -56,8 +54,6 @@ class ServedTool:
 
 
 class SkillSource(Protocol):
-    """The tools that are served."""
-
     def tools(self) -> Sequence[ServedTool]: ...
 
     async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
@@ -86,9 +82,7 @@ class ServedCall:
 class Host(HostCalls, Protocol):
     """`HostCalls` that have to be flushed at the end of the call."""
 
-    async def ended(self) -> None:
-        """Send the rest."""
-        ...
+    async def ended(self) -> None: ...
 
 
 def executor_methods(
@@ -119,7 +113,7 @@ def executor_methods(
     async def execute(params: Any) -> Any:
         name, arguments, context = _execution(params)
         found = await find(name, context)
-        asked = host(context)
+        host_calls = host(context)
         try:
             done = await executor.execute(
                 cell_for(found, context, packages),
@@ -127,11 +121,11 @@ def executor_methods(
                 arguments,
                 meta=context.meta,
                 timeout=found.seconds,
-                host=asked,
+                host=host_calls,
             )
         except SandboxError as error:
             raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
-        await asked.ended()
+        await host_calls.ended()
         return wrap_result(done.value) if done.kind == "ok" else wrap_failure(done)
 
     async def listed(params: Any) -> Any:
@@ -149,9 +143,9 @@ def executor_methods(
         if not isinstance(params, dict) or not isinstance(params.get("skill"), str):
             raise RpcError(INVALID_PARAMS, "expected {skill, context}")
         context = _context(params.get("context", {}))
-        found = await find(params["skill"], context, is_skill=True)
+        tool = await find(params["skill"], context, is_skill=True)
         try:
-            return list(await executor.tool_names(cell_for(found, context, packages)))
+            return list(await executor.tool_names(cell_for(tool, context, packages)))
         except SandboxError as error:
             raise RpcError(UNAVAILABLE, str(error), reason=error.code) from error
 
@@ -167,27 +161,27 @@ def executor_methods(
     }
 
 
-def cell_for(found: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
+def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
     """Return the cell for a call.
 
     Raises:
         RpcError: INVALID_PARAMS, a variable that the skill does not declare; UNAVAILABLE, its
             packages are not here.
     """
-    if undeclared := context.env.keys() - set(found.env):
+    if undeclared := context.env.keys() - set(tool.env):
         name = min(undeclared)[:80]
-        raise RpcError(INVALID_PARAMS, f"`{found.spec.skill}` does not declare `{name}`")
+        raise RpcError(INVALID_PARAMS, f"`{tool.spec.skill}` does not declare `{name}`")
     place = None
     if context.packages:
         if packages is None:
-            message = f"`{found.spec.skill}` has dependencies, and this executor has no packages"
+            message = f"`{tool.spec.skill}` has dependencies, and this executor has no packages"
             raise RpcError(UNAVAILABLE, message)
         place = packages / context.packages / "packages"
         if not place.is_dir():
-            raise RpcError(UNAVAILABLE, f"the packages of `{found.spec.skill}` are not there")
+            raise RpcError(UNAVAILABLE, f"the packages of `{tool.spec.skill}` are not there")
     return replace(
-        found.spec,
-        digest=context.digest or found.spec.digest,
+        tool.spec,
+        digest=context.digest or tool.spec.digest,
         env=context.env,
         dependencies=place,
         permissions=f"{context.permissions} {' '.join(sorted(context.env))}",
@@ -233,12 +227,12 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
         async def run(params: Any) -> Any:
             if not isinstance(params, dict):
                 raise RpcError(INVALID_PARAMS, "expected an object as params")
-            asked = RpcRequest(method=name, params=params, id=None)
+            request = RpcRequest(method=name, params=params, id=None)
             with capabilities.asking(params.get("capability")) as host:
                 if name in ("core.log", "core.progress"):
-                    tell(host, asked)
+                    tell(host, request)
                     return {}
-                return await answered(host, asked)
+                return await answered(host, request)
 
         return run
 
@@ -274,7 +268,6 @@ class RemoteHost:
         return content
 
     def log(self, text: str) -> None:
-        """Keep a line until the call ends."""
         if len(self._lines) < LOG_LINES:
             self._lines.append(text[:LINE_MAX])
 
@@ -282,16 +275,16 @@ class RemoteHost:
         """Drop it: the core does not report progress of such calls yet."""
 
     async def ended(self) -> None:
-        """Send the lines of the call's log to the core; the call does not fail if they are lost."""
+        # The call does not fail if its log is lost.
         lines = [{"text": line, "capability": self._capability} for line in self._lines]
         with contextlib.suppress(RpcError):
             await self._client.tell("core.log", lines)
 
     async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = await self._client.ask(method, {**params, "capability": self._capability})
-        if not isinstance(found, dict):
+        reply = await self._client.ask(method, {**params, "capability": self._capability})
+        if not isinstance(reply, dict):
             raise RpcError(UNAVAILABLE, "the core answered something else")
-        return found
+        return reply
 
 
 class RemoteExecutor:

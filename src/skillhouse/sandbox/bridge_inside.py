@@ -90,8 +90,6 @@ def start(command: list[str], seccomp: bytes, library: ctypes.CDLL) -> None:
 
 
 class Way:
-    """One direction of a connection."""
-
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source = source
         self.sink = sink

@@ -57,16 +57,16 @@ def find_place(process: Path) -> CgroupPlace | None:
         groups = (process / "cgroup").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
-    found = dict(_own_directories(mounts, groups))
-    if unified := found.get(""):
+    own = dict(_own_directories(mounts, groups))
+    if unified := own.get(""):
         # A sibling is preferred: version 2 gives a group with processes no controlled children.
         for parent in (unified.parent, unified):
             if _controls(parent) and _writable(parent):
                 cpu = parent if _controls(parent, "cpu") else None
                 return CgroupPlace(version=2, memory=parent, pids=parent, cpu=cpu)
-    memory, pids = found.get("memory"), found.get("pids")
+    memory, pids = own.get("memory"), own.get("pids")
     if memory and pids and _writable(memory) and _writable(pids):
-        cpu = found.get("cpu")
+        cpu = own.get("cpu")
         cpu = cpu if cpu and _writable(cpu) else None
         return CgroupPlace(version=1, memory=memory, pids=pids, cpu=cpu)
     return None
@@ -178,7 +178,6 @@ class Cage:
             raise SandboxError("cgroup-failed", f"cannot join a control group: {error}") from error
 
     def add(self, pid: int) -> None:
-        """Put the process into the group, before it starts others."""
         if self._version == 2:
             try:
                 _write(self._memory / "cgroup.procs", str(pid))
@@ -194,7 +193,6 @@ class Cage:
         return "processes" if _count(self._pids / "pids.events", "max") else ""
 
     def kill(self) -> None:
-        """Send SIGKILL to every process in the group."""
         _kill(self._directories)
 
     async def remove(self) -> None:

@@ -86,7 +86,7 @@ def covered_paths(
     names = tuple(p for p in protected if "/" not in p)
     key = (names, rules.key, persistent)
     walked = survey.walk(workspace, _classifier(names, rules, persistent), key)
-    found = CoveredPaths(
+    covered = CoveredPaths(
         left=survey.left + _persistent_left(walked, opened),
         directories=survey.directories,
     )
@@ -96,13 +96,13 @@ def covered_paths(
         if not _is_below(place, masked):
             is_frozen = _is_below(place, frozen)
             for hit in hits:
-                _judge(found, (masked, frozen), place, hit, rules, is_frozen=is_frozen)
-    _add_other_names(found, workspace, survey)
-    beyond = len(found.paths) - PATHS_MAX
+                _judge(covered, (masked, frozen), place, hit, rules, is_frozen=is_frozen)
+    _add_other_names(covered, workspace, survey)
+    beyond = len(covered.paths) - PATHS_MAX
     if beyond > 0:
-        found.left += beyond
-        del found.paths[PATHS_MAX:]
-    return found
+        covered.left += beyond
+        del covered.paths[PATHS_MAX:]
+    return covered
 
 
 def _persistent_left(walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: Opened) -> int:
@@ -153,7 +153,7 @@ def _classifier(
 
 
 def _judge(
-    found: CoveredPaths,
+    result: CoveredPaths,
     covered: tuple[set[str], set[str]],
     place: str,
     hit: SurveyHit,
@@ -166,34 +166,33 @@ def _judge(
     is_about = "rule" in hit.kinds
     is_hidden = "secret" in hit.kinds
     if (is_hidden and rules.opens(path)) or rules.enters(path):
-        found.opened.add(path)
+        result.opened.add(path)
         is_hidden = False
     if is_hidden or (is_about and rules.masks(path)):
         masked.add(path)
-        found.paths.append((place, hit.name, True))
+        result.paths.append((place, hit.name, True))
         if (is_about and rules.pins(path)) or (is_hidden and not is_secret(hit.name)):
-            _pin(found, place)
+            _pin(result, place)
     elif is_frozen:
         return
     elif place and "tree" in hit.kinds:
-        found.paths += [(place, hit.name + below, False) for below in REPOSITORY]
+        result.paths += [(place, hit.name + below, False) for below in REPOSITORY]
     elif "protected" in hit.kinds or "file" in hit.kinds or (is_about and rules.freezes(path)):
         frozen.add(path)
         if place or is_about:
-            found.paths.append((place, hit.name, False))
+            result.paths.append((place, hit.name, False))
         if is_about and rules.pins(path):
-            _pin(found, place)
+            _pin(result, place)
 
 
-def _pin(found: CoveredPaths, place: str) -> None:
+def _pin(result: CoveredPaths, place: str) -> None:
     """Add a directory to the pinned ones, after those above it."""
     parts = place.split("/") if place else []
     above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-    found.pinned += [path for path in above if path not in found.pinned]
+    result.pinned += [path for path in above if path not in result.pinned]
 
 
 def _is_below(place: str, masked: set[str]) -> bool:
-    """Whether a directory is one of `masked`, or inside one."""
     while masked and place:
         if place in masked:
             return True
@@ -201,24 +200,28 @@ def _is_below(place: str, masked: set[str]) -> bool:
     return False
 
 
-def _add_other_names(found: CoveredPaths, workspace: str, survey: Survey) -> None:
+def _add_other_names(result: CoveredPaths, workspace: str, survey: Survey) -> None:
     """Hide the other hard links of hidden files."""
-    hidden = {f"{place}/{name}" if place else name for place, name, secret in found.paths if secret}
-    inodes = frozenset(_inodes_with_names(found, workspace, hidden))
+    hidden = {
+        f"{place}/{name}" if place else name for place, name, secret in result.paths if secret
+    }
+    inodes = frozenset(_inodes_with_names(result, workspace, hidden))
     for path in survey.names_of(inodes) if inodes else ():
         if path not in hidden and not _is_below(path, hidden):
             place, _, name = path.rpartition("/")
-            found.paths.append((place, name, True))
+            result.paths.append((place, name, True))
 
 
-def _inodes_with_names(found: CoveredPaths, workspace: str, hidden: Iterable[str]) -> Iterator[int]:
+def _inodes_with_names(
+    result: CoveredPaths, workspace: str, hidden: Iterable[str]
+) -> Iterator[int]:
     """Yield the inodes of the hidden files that have several names."""
     looked_at = 0
     for relative in hidden:
         for path in _files(f"{workspace}/{relative}"):
             looked_at += 1
             if looked_at > HIDDEN_FILES_MAX:
-                found.left += 1
+                result.left += 1
                 return
             try:
                 info = os.lstat(path)

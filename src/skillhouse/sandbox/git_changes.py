@@ -35,8 +35,6 @@ _LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitChanges:
-    """The files that a command would write."""
-
     names: tuple[str, ...] = ()
     """Relative to the workspace."""
     is_known: bool = True
@@ -112,11 +110,11 @@ class _Git:
             case "rm" | "mv":
                 if "--cached" in options:
                     return set()
-                found = self._listed("ls-files", "-z", "--full-name", "--", *operands, *paths)
+                names = self._listed("ls-files", "-z", "--full-name", "--", *operands, *paths)
                 return (
                     None
-                    if found is None
-                    else found | self._placed(operands if word == "mv" else ())
+                    if names is None
+                    else names | self._placed(operands if word == "mv" else ())
                 )
             case "apply" if options & {"--check", "--stat", "--numstat", "--summary"}:
                 return set()
@@ -148,8 +146,8 @@ class _Git:
 
     def _tree(self, word: str) -> str:
         word = "@{-1}" if word == "-" else word
-        found = self._ask("rev-parse", "--verify", "-q", "--end-of-options", f"{word}^{{commit}}")
-        return (found or "").strip()
+        commit = self._ask("rev-parse", "--verify", "-q", "--end-of-options", f"{word}^{{commit}}")
+        return (commit or "").strip()
 
     def _stashed(self, operands: tuple[str, ...], options: frozenset[str]) -> set[str] | None:
         kind = operands[0] if operands else "push"
@@ -158,17 +156,17 @@ class _Git:
         if kind in ("pop", "apply", "branch"):
             entry = operands[-1] if operands[1:] and kind != "branch" else "stash@{0}"
             entry = f"stash@{{{entry}}}" if entry.isdigit() else entry
-            found = self._against((entry,))
+            names = self._against((entry,))
             extra = self._listed("ls-tree", "-r", "-z", "--name-only", "--full-tree", f"{entry}^3")
-            return None if found is None else found | (extra or set())
-        found = self._against(("HEAD",))
-        if found is not None and options & {"-u", "-a", "--include-untracked", "--all"}:
-            found |= self._listed("ls-files", "-o", "-z", "--full-name") or set()
-        return found
+            return None if names is None else names | (extra or set())
+        names = self._against(("HEAD",))
+        if names is not None and options & {"-u", "-a", "--include-untracked", "--all"}:
+            names |= self._listed("ls-files", "-o", "-z", "--full-name") or set()
+        return names
 
     def _against(self, trees: Sequence[str], paths: Sequence[str] = ()) -> set[str] | None:
         """Return the files of the work tree, or of the index, that differ from some trees."""
-        found: set[str] = set()
+        changed: set[str] = set()
         for given in trees:
             tree = self._tree(given.rpartition("..")[2].lstrip(".") or "HEAD")
             if not tree:
@@ -177,12 +175,11 @@ class _Git:
                 names = self._listed("diff-index", "-z", "--name-only", *cached, tree, "--", *paths)
                 if names is None:
                     return None
-                found |= names
-        return found
+                changed |= names
+        return changed
 
     def _made_by(self, commits: Sequence[str]) -> set[str] | None:
-        """Return the files that some commits change."""
-        found: set[str] = set()
+        changed: set[str] = set()
         for given in commits:
             if ".." in given:
                 return None
@@ -192,15 +189,14 @@ class _Git:
             )
             if not isinstance(names, set):
                 return None
-            found |= names
-        return found
+            changed |= names
+        return changed
 
     def _listed(self, *arguments: str) -> set[str] | None:
         text = self._ask(*arguments)
         return None if text is None else {name for name in text.split("\0") if name}
 
     def _ask(self, *arguments: str) -> str | None:
-        """Return what git prints; None where it fails."""
         program = shutil.which("bwrap")
         if program is None:
             return None

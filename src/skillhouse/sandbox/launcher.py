@@ -29,8 +29,6 @@ from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_
 
 
 class Launcher(Protocol):
-    """Runs commands in a sandbox."""
-
     level: SandboxLevel
 
     async def run(
@@ -95,7 +93,7 @@ class BubblewrapLauncher:
             covers: dict[str, MountCover] = {}
 
             async def prepare() -> None:
-                found = shield(
+                mounts = shield(
                     str(profile.workspace),
                     protected,
                     stash=self._stash,
@@ -103,7 +101,7 @@ class BubblewrapLauncher:
                     census=census,
                     below=profile.below,
                 )
-                covers.update((await shielded.enter_async_context(found)).covers)
+                covers.update((await shielded.enter_async_context(mounts)).covers)
 
             try:
                 run = Run(self._command(argv, profile, covers, cwd), guard, profile.limits)
@@ -132,12 +130,8 @@ class BubblewrapLauncher:
         texts = bubblewrap.etc_files(profile)
 
         def options(descriptors: Mapping[str, int]) -> Iterable[str]:
-            yield from ("--seccomp", str(descriptors["seccomp"]))
-            yield from ("--json-status-fd", str(descriptors["status"]))
-            if "block" in descriptors:
-                yield from ("--block-fd", str(descriptors["block"]))
             files = {path: descriptors[path] for path in (*texts, *profile.sealed)}
-            yield from bubblewrap.options(profile, covers, cwd=cwd, files=files)
+            return bubblewrap.options(profile, covers, cwd=cwd, files=files)
 
         return Command(
             program=self._program,
@@ -180,7 +174,6 @@ def _check_argv(argv: Sequence[str]) -> None:
 
 
 def _resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
-    """Return the profile and the directory with real paths."""
     try:
         resolved = dataclasses.replace(
             profile,

@@ -88,17 +88,16 @@ async def self_test(
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
-    """Run all probes concurrently and return their results by name."""
     probes: tuple[Probe, ...] = (_inside, _memory, _processes, _tree, *further)
-    found: dict[str, str] = {}
+    failures: dict[str, str] = {}
     errors: list[Exception] = []
     with _places(len(probes)) as places:
         async with anyio.create_task_group() as tasks:
             for probe, place in zip(probes, places, strict=True):
-                tasks.start_soon(_collect, probe, launcher, place, found, errors)
+                tasks.start_soon(_collect, probe, launcher, place, failures, errors)
     if errors:
         raise errors[0]
-    return probe_results(found)
+    return probe_results(failures)
 
 
 def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
@@ -122,17 +121,16 @@ async def _collect(
     probe: Probe,
     launcher: Launcher,
     place: Path,
-    found: dict[str, str],
+    failures: dict[str, str],
     errors: list[Exception],
 ) -> None:
     try:
-        found.update(await probe(launcher, place))
+        failures.update(await probe(launcher, place))
     except (SandboxError, OSError, ValueError) as error:
         errors.append(error)
 
 
 async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    """Run probe_script.py in a workspace with protected files."""
     workspace = place / "workspace"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
@@ -144,7 +142,7 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
     with _listeners(workspace) as (told, datagrams):
         told |= {"canary": str(canary), "canary_name": canary.name, "outside": str(outside)}
         script = Path(__file__).with_name("probe_script.py").read_text(encoding="utf-8")
-        said = await _python(
+        output = await _python(
             launcher,
             workspace,
             script,
@@ -152,19 +150,19 @@ async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
             environment={"SKILLHOUSE_PROBE": "declared"},
         )
         try:
-            found = json.loads(said)
+            failures = json.loads(output)
         except ValueError:
-            return {"inside": f"no answer: {said[:200]!r}"}
+            return {"inside": f"no answer: {output[:200]!r}"}
         with contextlib.suppress(BlockingIOError):
             datagrams.recv(16)
-            found["udp_refused"] = "a datagram reached the host"
+            failures["udp_refused"] = "a datagram reached the host"
     if outside.exists():
-        found["outside_unwritable"] = "a file arrived beside the workspace"
+        failures["outside_unwritable"] = "a file arrived beside the workspace"
     if (workspace / "written").read_text() != "written":
-        found["workspace_writable"] = "nothing arrived in the workspace"
+        failures["workspace_writable"] = "nothing arrived in the workspace"
     if _names(workspace) - {"written", "host.sock"} != before:
-        found["protected_unwritable"] = "a protected path was made or left"
-    return dict(found)
+        failures["protected_unwritable"] = "a protected path was made or left"
+    return dict(failures)
 
 
 def _names(workspace: Path) -> set[str]:
@@ -173,7 +171,6 @@ def _names(workspace: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]]:
-    """Yield the addresses of listeners on the host, and the socket that would get a datagram."""
     abstract = f"skillhouse-{secrets.token_hex(8)}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -200,14 +197,14 @@ def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]
 
 async def _memory(launcher: Launcher, place: Path) -> Mapping[str, str]:
     limits = Limits(seconds=PROBE_SECONDS, memory_bytes=64 * MIB)
-    said = await _python(launcher, place, _MEMORY, limits=limits)
-    return {"memory_limited": "256 MiB with a limit of 64" if "survived" in said else ""}
+    output = await _python(launcher, place, _MEMORY, limits=limits)
+    return {"memory_limited": "256 MiB with a limit of 64" if "survived" in output else ""}
 
 
 async def _processes(launcher: Launcher, place: Path) -> Mapping[str, str]:
     limits = Limits(seconds=PROBE_SECONDS, processes=16)
-    said = await _python(launcher, place, _PROCESSES, limits=limits)
-    return {"processes_limited": "64 processes with a limit of 16" if "survived" in said else ""}
+    output = await _python(launcher, place, _PROCESSES, limits=limits)
+    return {"processes_limited": "64 processes with a limit of 16" if "survived" in output else ""}
 
 
 async def _tree(launcher: Launcher, place: Path) -> Mapping[str, str]:
@@ -229,7 +226,6 @@ async def _python(
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the output of our own Python in the sandbox."""
     prefix, program = own_python()
     profile = SandboxProfile(
         workspace,

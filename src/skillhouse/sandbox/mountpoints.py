@@ -58,7 +58,6 @@ class Stash:
         _make(path)
 
     def remove(self, path: str) -> None:
-        """Remove `path` if it is a placeholder."""
         # A program of the host may have put something into it, or removed it: it is not ours then.
         with contextlib.suppress(FileNotFoundError):
             if not is_placeholder(os.lstat(path)):
@@ -97,11 +96,11 @@ def _make(path: str) -> None:
 
 
 def _sweep(base: Path) -> None:
-    for found in base.glob("placeholders-*"):
-        owner = _STASH.fullmatch(found.name)
+    for stash in base.glob("placeholders-*"):
+        owner = _STASH.fullmatch(stash.name)
         if owner is not None and not Path("/proc", owner[1]).exists():
             # Only empty directories are removed: rmdir, never a whole tree.
             with contextlib.suppress(OSError):
-                for name in os.listdir(found):
-                    os.rmdir(found / name)
-                found.rmdir()
+                for name in os.listdir(stash):
+                    os.rmdir(stash / name)
+                stash.rmdir()

@@ -13,8 +13,6 @@ CHUNK = 65_536
 
 
 class Pipes:
-    """Pipes to and from one child process."""
-
     def __init__(self) -> None:
         self._ours: dict[str, int] = {}
         self._theirs: list[int] = []
@@ -57,7 +55,6 @@ class Pipes:
         return theirs
 
     def adopt(self, name: str, descriptor: int) -> int:
-        """Return a descriptor of ours that is closed with the others."""
         self._ours[name] = descriptor
         return descriptor
 
@@ -110,9 +107,8 @@ class Pipes:
                 yield chunk
 
     def rest(self, name: str) -> bytes:
-        """Return what can be read at once."""
-        found = bytearray()
+        data = bytearray()
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._ours[name], CHUNK):
-                found += chunk
-        return bytes(found)
+                data += chunk
+        return bytes(data)

@@ -86,7 +86,6 @@ def become(command: Any, source: int, sink: int) -> int:
 
 
 def redirect(descriptor: int, kind: str, target: str) -> None:
-    """Make a descriptor lead elsewhere."""
     if kind == "copy":
         os.dup2(int(target), descriptor)
         return
@@ -133,17 +132,17 @@ def expanded(argv: list[str], patterns: list[Any]) -> list[str]:
         return argv
     import glob  # noqa: PLC0415 - costs as much as starting Python, and few plans need it.
 
-    found = dict(patterns)
+    pattern_of = dict(patterns)
     words = []
     for place, word in enumerate(argv):
-        names = sorted(glob.glob(found[place])) if place in found else []
+        names = sorted(glob.glob(pattern_of[place])) if place in pattern_of else []
         words += names or [word]
     return words
 
 
 def _say(what: str, error: Exception) -> int:
-    said = getattr(error, "strerror", None) or str(error)
-    os.write(2, f"{what}: {said}\n".encode(errors="replace"))
+    reason = getattr(error, "strerror", None) or str(error)
+    os.write(2, f"{what}: {reason}\n".encode(errors="replace"))
     return FAILED
 
 

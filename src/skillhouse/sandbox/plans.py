@@ -26,7 +26,6 @@ def plan_argv(value: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def plan_readable() -> tuple[Path, ...]:
-    """Return the directories that the runner needs beside the system's."""
     if _system_python() is not None:
         return ()
     return (own_python()[0],)
@@ -47,11 +46,11 @@ def interpreter() -> tuple[str, tuple[Path, ...]]:
 
 @functools.cache
 def _system_python() -> str | None:
-    found = shutil.which("python3", path=PROGRAM_PATH)
+    path = shutil.which("python3", path=PROGRAM_PATH)
     # A link to a file outside the system's directories does not work in the sandbox.
-    if found is None or not Path(found).resolve().is_relative_to("/usr"):
+    if path is None or not Path(path).resolve().is_relative_to("/usr"):
         return None
-    return found
+    return path
 
 
 @functools.cache

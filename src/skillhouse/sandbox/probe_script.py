@@ -24,13 +24,13 @@ NAMES = {"PATH", "HOME", "LANG", "SKILLHOUSE_PROBE", "PWD", "LC_CTYPE"}
 
 def main() -> None:
     told = json.loads(sys.argv[1])
-    said = {}
+    results = {}
     for probe in PROBES:
         try:
-            said[probe.__name__] = probe(told)
+            results[probe.__name__] = probe(told)
         except Exception as error:  # noqa: BLE001 - a probe that cannot be made has not passed.
-            said[probe.__name__] = f"{type(error).__name__}: {error}"
-    print(json.dumps(said))
+            results[probe.__name__] = f"{type(error).__name__}: {error}"
+    print(json.dumps(results))
 
 
 def outside_unreadable(told: Any) -> str:

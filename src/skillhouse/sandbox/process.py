@@ -43,10 +43,10 @@ class Command:
     program: Path
     argv: Sequence[str]
     files: Mapping[str, bytes]
-    """Contents that it reads from descriptors, by the name under which `options` gets each."""
+    """Contents that it reads from descriptors, by the name under which `options` gets each; the
+    filter is "seccomp"."""
     options: Callable[[Mapping[str, int]], Iterable[str]]
-    """Makes the options from descriptors: those of `files`, "status" and, if it must wait for
-    inner limits, "block"."""
+    """Makes the options of what is inside from the descriptors of `files`."""
     inherited: tuple[int, ...] = ()
     """Descriptors that the program inherits; the caller closes its own copies."""
 
@@ -93,7 +93,7 @@ class Run:
                 if prepare is not None:
                     await prepare()
                 began = time.monotonic()
-                options = self._command.options(descriptors)
+                options = (*_own_options(descriptors), *self._command.options(descriptors))
                 self._options = os.fsencode("".join(f"{text}\0" for text in options))
                 with anyio.move_on_after(self._limits.seconds) as timer:
                     await self._attend(process, stdin)
@@ -108,7 +108,6 @@ class Run:
         return self._completed(time.monotonic() - began)
 
     def output_tail(self, max_bytes: int) -> bytes:
-        """Return the end of the output so far, both streams together."""
         for name, kept in self._output.items():
             if self._pipes.is_open(name):
                 with contextlib.suppress(BlockingIOError):
@@ -116,7 +115,6 @@ class Run:
         return bytes(self._output["stdout"] + self._output["stderr"])[-max_bytes:]
 
     def _spawn(self, *, is_fed: bool) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
-        """Return the process, and its descriptors by the names that the options know."""
         pipes, command = self._pipes, self._command
         passed = {name: pipes.filled(data) for name, data in command.files.items()}
         passed["status"] = pipes.from_child("status")
@@ -141,7 +139,6 @@ class Run:
         return process, passed
 
     async def _attend(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
-        """Set the limits, send the options, and read until it has ended."""
         self._guard.add(process.pid)
         for kind, value in self._guard.resource_limits.items():
             resource.prlimit(process.pid, kind, (value, value))
@@ -165,7 +162,6 @@ class Run:
             tasks.cancel_scope.cancel()
 
     async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        """Keep the output; more than the limit, of both streams together, ends the run."""
         kept = self._output[name]
         async for chunk in self._pipes.chunks(name):
             room = self._limits.output_bytes - sum(map(len, self._output.values()))
@@ -175,7 +171,6 @@ class Run:
                 return
 
     async def _follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Read bubblewrap's reports, and watch the first process inside once it exists."""
         async for chunk in self._pipes.chunks("status"):
             self._status += chunk
             if init := self._find_init():
@@ -223,7 +218,6 @@ class Run:
                 yield json.loads(line)
 
     async def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the remaining processes, and wait for their end."""
         ended = self._pipes.ours("process")
         if self._init is None and not self._pipes.is_open("options"):
             await self._await_init()
@@ -266,9 +260,9 @@ class Run:
         if code is None and not limit:
             # INVARIANT: without the report the program was not run, whatever bubblewrap's exit
             # code says, so this is never taken for an answer of the program.
-            said = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
-            said = " ".join(said.split()) or "no message"
-            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {said}")
+            message = bytes(self._output["stderr"][:200]).decode(errors="replace").strip()
+            message = " ".join(message.split()) or "no message"
+            raise SandboxError("sandbox-failed", f"bubblewrap did not start the program: {message}")
         is_signal = code is not None and SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_MAX
         return Completed(
             exit_code=None if is_signal else code,
@@ -284,6 +278,13 @@ class Run:
 
 _PROC = Path("/proc")
 _COMM = "bwrap"
+
+
+def _own_options(descriptors: Mapping[str, int]) -> Iterator[str]:
+    yield from ("--seccomp", str(descriptors["seccomp"]))
+    yield from ("--json-status-fd", str(descriptors["status"]))
+    if "block" in descriptors:
+        yield from ("--block-fd", str(descriptors["block"]))
 
 
 def kill_sandboxes(pid: int, shown_in: Path) -> int:

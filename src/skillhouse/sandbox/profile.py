@@ -39,7 +39,6 @@ def fits(pattern: str, name: str) -> bool:
 
 @functools.cache
 def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what matches each casefolded name that fits one of the patterns."""
     stars = ("[^.]*" if "." not in pattern else ".*" for pattern in patterns)
     texts = (re.escape(p).replace(r"\*", star) for p, star in zip(patterns, stars, strict=True))
     return re.compile("|".join(texts), re.DOTALL)

@@ -18,7 +18,6 @@ import enum
 import fcntl
 import logging
 import os
-import shutil
 import stat
 from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import fits, names_like
+from skillhouse.sandbox.repositories import remove
 from skillhouse.sandbox.survey import CoveredPaths
 
 LOCK_SECONDS = 10.0
@@ -50,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 
 class MountCover(enum.Enum):
-    """What is mounted over a protected path."""
-
     PIN = enum.auto()
     """Itself, writable: a directory that is a mount cannot be renamed away from under others."""
     READ_ONLY = enum.auto()
@@ -106,28 +104,28 @@ async def shield(
     handle = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         await _share(handle, workspace)
-        found = ProtectedMounts(workspace)
+        mounts = ProtectedMounts(workspace)
         try:
             try:
                 protected = tuple(protected)
                 below = below or covered_paths(workspace, protected)
-                _survey(found, protected, frozenset(hidden), below.opened)
-                _survey_below(found, below)
+                _survey(mounts, protected, frozenset(hidden), below.opened)
+                _survey_below(mounts, below)
                 if census is not None:
-                    _take_in(found, census, frozenset(hidden))
-                _drop_covered(found)
-                _place(found.missing, stash)
+                    _take_in(mounts, census, frozenset(hidden))
+                _drop_covered(mounts)
+                _place(mounts.missing, stash)
             except OSError as error:
                 message = f"cannot protect a path of the workspace: {error}"
                 raise SandboxError("protect-failed", message) from error
-            yield found
+            yield mounts
         finally:
-            _restore(found)
+            _restore(mounts)
             try:
                 if census is not None:
                     census.check()
             finally:
-                _tidy(handle, found.missing, stash)
+                _tidy(handle, mounts.missing, stash)
     finally:
         os.close(handle)
 
@@ -152,49 +150,49 @@ def _locked(handle: int, kind: int) -> bool:
 
 
 def _survey(
-    found: ProtectedMounts,
+    mounts: ProtectedMounts,
     protected: Iterable[str],
     hidden: frozenset[str],
     opened: Collection[str],
 ) -> None:
-    names = frozenset(os.listdir(found.workspace))
+    names = frozenset(os.listdir(mounts.workspace))
     patterns = (*protected, *sorted(hidden))
     any_of = names_like(tuple(pattern for pattern in patterns if "*" in pattern)).fullmatch
     like = sorted(name for name in names if any_of(name.casefold()))
     for pattern in patterns:
         if "*" in pattern:
             for name in (name for name in like if fits(pattern, name)):
-                _look(found, (name,), secret=is_secret(name) and name not in opened)
+                _look(mounts, (name,), secret=is_secret(name) and name not in opened)
             continue
         parts = tuple(pattern.split("/"))
         if parts[0] in names:
             secret = pattern in hidden or (is_secret(pattern) and pattern not in opened)
-            _look(found, parts, secret=secret)
+            _look(mounts, parts, secret=secret)
         else:
-            _miss(found, f"{found.workspace}/{parts[0]}")
+            _miss(mounts, f"{mounts.workspace}/{parts[0]}")
     for relative in UNDONE:
-        path = f"{found.workspace}/{relative}"
-        if os.path.dirname(path) in found.covers and not os.path.lexists(path):
-            found.undone.append(path)
-    found.bare = not names >= set(BARE)
+        path = f"{mounts.workspace}/{relative}"
+        if os.path.dirname(path) in mounts.covers and not os.path.lexists(path):
+            mounts.undone.append(path)
+    mounts.bare = not names >= set(BARE)
 
 
-def _survey_below(found: ProtectedMounts, below: CoveredPaths) -> None:
+def _survey_below(mounts: ProtectedMounts, below: CoveredPaths) -> None:
     for place in below.pinned:
-        found.covers.setdefault(f"{found.workspace}/{place}", MountCover.PIN)
+        mounts.covers.setdefault(f"{mounts.workspace}/{place}", MountCover.PIN)
     for place, name, secret in below.paths:
-        _look(found, tuple(name.split("/")), secret=secret, place=place)
+        _look(mounts, tuple(name.split("/")), secret=secret, place=place)
     if not below.is_all:
         # Whoever starts a run knows it before, and asks a person (tools/command.py).
-        logger.info("%d paths of `%s` are not covered", below.left, found.workspace)
+        logger.info("%d paths of `%s` are not covered", below.left, mounts.workspace)
 
 
-def _drop_covered(found: ProtectedMounts) -> None:
+def _drop_covered(mounts: ProtectedMounts) -> None:
     """Leave out paths in a hidden directory, and those in a read-only one."""
-    covers = found.covers
+    covers = mounts.covers
     for path, cover in tuple(covers.items()):
         above = path
-        while len(above := os.path.dirname(above)) >= len(found.workspace):
+        while len(above := os.path.dirname(above)) >= len(mounts.workspace):
             around = covers.get(above)
             is_frozen = around is MountCover.READ_ONLY and cover in (
                 MountCover.READ_ONLY,
@@ -205,67 +203,68 @@ def _drop_covered(found: ProtectedMounts) -> None:
                 break
 
 
-def _take_in(found: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
+def _take_in(mounts: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
     """Add the covers of what acts later, parents first, and take away those of what is opened."""
-    covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | found.covers
-    start = len(f"{found.workspace}/")
-    found.covers = {
+    covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | mounts.covers
+    start = len(f"{mounts.workspace}/")
+    mounts.covers = {
         path: cover
         for path, cover in sorted(covers.items())
         if path[start:] in hidden or not census.opened.frees(path[start:])
     }
 
 
-def _miss(found: ProtectedMounts, path: str) -> None:
-    """Note a path that is not there, or that is a placeholder already."""
-    if path not in found.covers:
-        found.missing.append(path)
-        found.covers[path] = MountCover.EMPTY_DIRECTORY
+def _miss(mounts: ProtectedMounts, path: str) -> None:
+    if path not in mounts.covers:
+        mounts.missing.append(path)
+        mounts.covers[path] = MountCover.EMPTY_DIRECTORY
 
 
-def _look(found: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place: str = "") -> None:
+def _look(
+    mounts: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place: str = ""
+) -> None:
     """Note the cover of one path; of a path whose parent is missing, that of the parent.
 
     Args:
-        found: Where it is noted.
+        mounts: Where it is noted.
         parts: The path's names, below `place`.
         secret: Whether it is hidden too.
         place: A directory of the workspace, which is not pinned: a mount on it would keep programs
             from renaming files into and out of it.
     """
-    path = f"{found.workspace}/{place}" if place else found.workspace
+    path = f"{mounts.workspace}/{place}" if place else mounts.workspace
     for number, part in enumerate(parts, start=1):
         path = f"{path}/{part}"
         try:
             info = os.lstat(path)
         except FileNotFoundError:
-            _miss(found, path)
+            _miss(mounts, path)
             return
         if is_placeholder(info):
             # Of a run that is under way, or of one that crashed.
-            _miss(found, path)
+            _miss(mounts, path)
             return
         if stat.S_ISLNK(info.st_mode):
-            _look_through(found, path, secret=secret)
+            _look_through(mounts, path, secret=secret)
             return
         if not stat.S_ISDIR(info.st_mode) or number == len(parts):
-            _cover(found, path, info.st_mode, secret=secret)
+            _cover(mounts, path, info.st_mode, secret=secret)
             return
-        found.covers.setdefault(path, MountCover.PIN)
+        mounts.covers.setdefault(path, MountCover.PIN)
 
 
-def _cover(found: ProtectedMounts, path: str, mode: int, *, secret: bool) -> None:
+def _cover(mounts: ProtectedMounts, path: str, mode: int, *, secret: bool) -> None:
     is_directory = stat.S_ISDIR(mode)
     if secret or not (is_directory or stat.S_ISREG(mode)):
         # A socket or a device is no configuration either, so it is hidden like a secret.
-        found.covers[path] = MountCover.CLOSED_DIRECTORY if is_directory else MountCover.EMPTY_FILE
-    elif found.covers.get(path) in (None, MountCover.PIN):
-        found.covers[path] = MountCover.READ_ONLY
+        mounts.covers[path] = MountCover.CLOSED_DIRECTORY if is_directory else MountCover.EMPTY_FILE
+    elif mounts.covers.get(path) in (None, MountCover.PIN):
+        mounts.covers[path] = MountCover.READ_ONLY
         if not is_directory and os.path.basename(path) == ".git":
-            _look_where_it_points(found, path)
+            _look_where_it_points(mounts, path)
 
 
-def _look_where_it_points(found: ProtectedMounts, path: str) -> None:
+def _look_where_it_points(mounts: ProtectedMounts, path: str) -> None:
     """Cover the repository that a `.git` file points to, if it is in the workspace.
 
     Its directories are pinned, so that nothing else can be put where the file points.
@@ -277,24 +276,24 @@ def _look_where_it_points(found: ProtectedMounts, path: str) -> None:
         is_there = os.path.isdir(target)
     except (OSError, ValueError):
         return
-    if not (text.startswith("gitdir:") and is_there and target.startswith(f"{found.workspace}/")):
+    if not (text.startswith("gitdir:") and is_there and target.startswith(f"{mounts.workspace}/")):
         return
-    parts = target[len(found.workspace) + 1 :].split("/")
+    parts = target[len(mounts.workspace) + 1 :].split("/")
     for number in range(1, len(parts) + 1):
-        found.covers.setdefault("/".join((found.workspace, *parts[:number])), MountCover.PIN)
+        mounts.covers.setdefault("/".join((mounts.workspace, *parts[:number])), MountCover.PIN)
     for name in REPOSITORY:
-        _look(found, (name[1:],), secret=False, place="/".join(parts))
+        _look(mounts, (name[1:],), secret=False, place="/".join(parts))
 
 
-def _look_through(found: ProtectedMounts, path: str, *, secret: bool) -> None:
+def _look_through(mounts: ProtectedMounts, path: str, *, secret: bool) -> None:
     """Note a symbolic link: nothing can be mounted over one, so it is put back afterwards.
 
     What it leads to within the workspace is covered like the path itself.
     """
-    found.links[path] = os.readlink(path)
+    mounts.links[path] = os.readlink(path)
     target = os.path.realpath(path)
-    if target.startswith(f"{found.workspace}/") and os.path.exists(target):
-        _cover(found, target, os.stat(target).st_mode, secret=secret)
+    if target.startswith(f"{mounts.workspace}/") and os.path.exists(target):
+        _cover(mounts, target, os.stat(target).st_mode, secret=secret)
 
 
 def _place(missing: Iterable[str], stash: Stash) -> None:
@@ -304,23 +303,16 @@ def _place(missing: Iterable[str], stash: Stash) -> None:
             stash.place(path)
 
 
-def _restore(found: ProtectedMounts) -> None:
+def _restore(mounts: ProtectedMounts) -> None:
     """Undo what no mount could prevent; nothing of the run lives at this moment."""
-    for path, target in found.links.items():
+    for path, target in mounts.links.items():
         if not (os.path.islink(path) and os.readlink(path) == target):
-            _remove(path)
+            remove(path)
             os.symlink(target, path)
-    for path in found.undone:
-        _remove(path)
-    if found.bare and all(os.path.lexists(f"{found.workspace}/{name}") for name in BARE):
-        _remove(f"{found.workspace}/{BARE[0]}")
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
+    for path in mounts.undone:
+        remove(path)
+    if mounts.bare and all(os.path.lexists(f"{mounts.workspace}/{name}") for name in BARE):
+        remove(f"{mounts.workspace}/{BARE[0]}")
 
 
 def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:

@@ -68,7 +68,7 @@ def disarm(directory: str, *, depth: int = 0) -> str:
         elif kind == "config":
             removed += _without_programs(path)
         else:
-            _remove(path)
+            remove(path)
             removed.append(name)
     if depth < DEPTH_MAX:
         for inner in _repositories_below(os.path.join(directory, "modules")):
@@ -77,23 +77,23 @@ def disarm(directory: str, *, depth: int = 0) -> str:
 
 
 def _repositories_below(directory: str) -> list[str]:
-    found = []
+    repositories = []
     for place, directories, files in os.walk(directory):
         if is_repository({*directories, *files}):
-            found.append(place)
+            repositories.append(place)
             directories.clear()
-    return found
+    return repositories
 
 
 def _without_hooks(path: str) -> list[str]:
     """Remove every hook but git's own samples, which it never runs."""
     if not stat.S_ISDIR(os.lstat(path).st_mode):
-        _remove(path)
+        remove(path)
         return ["hooks"]
     removed = []
     for name in sorted(os.listdir(path)):
         if not name.endswith(".sample"):
-            _remove(os.path.join(path, name))
+            remove(os.path.join(path, name))
             removed.append(f"hooks/{name}")
     return removed
 
@@ -105,7 +105,7 @@ def _without_programs(path: str) -> list[str]:
     if not removed:
         return []
     bare = str(os.path.basename(os.path.dirname(path)) != ".git").lower()
-    _remove(path)
+    remove(path)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(kept or DEFAULT_CONFIG.format(bare=bare))
@@ -128,9 +128,9 @@ def _filtered(text: str) -> tuple[str, list[str]]:
     section = ""
     for line in re.sub(r"\\\r?\n", "", text.removeprefix("\ufeff")).splitlines():
         rest = line
-        while (found := _SECTION.fullmatch(rest)) is not None:
-            section, rest = found[1].casefold(), found[3]
-            heading = f'[{found[1]} "{found[2]}"]' if found[2] is not None else f"[{found[1]}]"
+        while (header := _SECTION.fullmatch(rest)) is not None:
+            section, rest = header[1].casefold(), header[3]
+            heading = f'[{header[1]} "{header[2]}"]' if header[2] is not None else f"[{header[1]}]"
             if section.count(".") == 0:
                 kept.append(heading)
         rest = rest.strip()
@@ -145,8 +145,9 @@ def _filtered(text: str) -> tuple[str, list[str]]:
     return "".join(f"{line}\n" for line in kept), list(dict.fromkeys(removed))
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Remove a file, a link or a whole directory, if it exists."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
-    else:
+    elif os.path.lexists(path):
         os.unlink(path)

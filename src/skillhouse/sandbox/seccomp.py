@@ -301,7 +301,6 @@ def alone_program(machine: str) -> bytes:
 
 
 def _columns(machine: str) -> tuple[int, Mapping[str, int]]:
-    """Return a machine's column of the tables, and its numbers of the calls that are examined."""
     column = {name: place for place, name in enumerate(ARCHITECTURES)}[machine]
     return column, {name: row[column] for name, row in _EXAMINED.items()}
 
@@ -355,7 +354,6 @@ def _argument(place: int) -> _Instruction:
 
 
 def _first_argument(number: int, *tests: _Instruction) -> list[_Instruction]:
-    """Return a rule on the first argument of a call; after `tests`, refuse, then allow."""
     return _call(number, [_argument(0), *tests, _DENIED, _ALLOWED])
 
 

@@ -68,8 +68,6 @@ class SandboxLevel(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The result of testing one guarantee of the sandbox."""
-
     name: str
     passed: bool
     detail: str = ""
@@ -78,8 +76,6 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatus:
-    """The best level that this machine offers."""
-
     level: SandboxLevel
     reasons: tuple[str, ...] = ()
     """Why it is not a better one."""
@@ -100,8 +96,6 @@ def untested(status: SandboxStatus) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The facts that `detect` uses; tests pass their own."""
-
     system: str
     machine: str
     search_path: str
@@ -161,8 +155,8 @@ async def detect(
 
 
 def find_program(around: Surroundings) -> Path | None:
-    found = shutil.which(PROGRAM, path=around.search_path)
-    return Path(found) if found else None
+    path = shutil.which(PROGRAM, path=around.search_path)
+    return Path(path) if path else None
 
 
 def _none(reason: str, hint: str) -> SandboxStatus:
@@ -176,12 +170,11 @@ async def _version(program: Path) -> tuple[int, ...]:
         )
     except OSError:
         return ()
-    found = re.search(rb"(\d+)\.(\d+)\.(\d+)", done.stdout)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(rb"(\d+)\.(\d+)\.(\d+)", done.stdout)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _forbidden(sysctl: Path) -> str:
-    """Return the sysctl that forbids user namespaces, or ""."""
     for name, value in _SWITCHES.items():
         try:
             if (sysctl / name).read_text().strip() == value:

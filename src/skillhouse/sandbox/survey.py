@@ -34,8 +34,6 @@ class SurveyEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SurveyHit:
-    """One name that counts."""
-
     name: str
     kinds: tuple[str, ...]
     is_closed: bool
@@ -48,8 +46,6 @@ Classify = Callable[[str, SurveyEntry], SurveyHit | None]
 
 @dataclass(slots=True)
 class Directory:
-    """One directory as it was read."""
-
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
     changed_ns: int
@@ -83,7 +79,7 @@ class Survey:
             key: Anything else that the results of `classify` depend on.
         """
         with self._lock:
-            found: list[tuple[str, tuple[SurveyHit, ...]]] = []
+            hits: list[tuple[str, tuple[SurveyHit, ...]]] = []
             kept: dict[str, Directory] = {}
             waiting = deque([""])
             entries = 0
@@ -94,11 +90,11 @@ class Survey:
                     _classify(known, place, classify, key)
                 entries += len(known.entries)
                 if known.hits:
-                    found.append((place, known.hits))
+                    hits.append((place, known.hits))
                 waiting += known.below
             self._directories = kept
             self.left = len(waiting)
-            return found
+            return hits
 
     def names_of(self, inodes: frozenset[int]) -> Iterator[str]:
         """Yield the paths, as of the last walk, of files with one of these inodes."""
@@ -110,7 +106,6 @@ class Survey:
 
     @property
     def directories(self) -> Mapping[str, Directory]:
-        """The directories of the last walk, as it found them."""
         return self._directories
 
     def _known(self, root: str, place: str) -> Directory:
@@ -174,12 +169,11 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 
 def read_entries(path: str) -> tuple[SurveyEntry, ...]:
-    """Return the names in a directory, sorted; none if it is closed or gone."""
     try:
-        with os.scandir(path) as found:
+        with os.scandir(path) as listing:
             entries = [
                 SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode(), e.is_symlink())
-                for e in found
+                for e in listing
             ]
     except OSError:
         return ()
