@@ -112,7 +112,7 @@ class Pending(NamedTuple):
 
     milliseconds: int
     ts: str
-    told: EncodedRecord
+    encoded: EncodedRecord
     id: str = ""
     """Given while the record waits, so that its outcome can name it."""
 
