@@ -196,7 +196,7 @@ def test_a_tool_is_for_the_users_that_the_policy_lists(tmp_path: Path) -> None:
     with house_at(tmp_path, ALLOW) as house:
         assert house.call_sync(*WRITE).status == "ok"
         told = house.call_sync(*WRITE, user="robin")
-        assert (told.status, "for users whom the house works for" in told.content) == (
+        assert (told.status, "for users that it is assigned to" in told.content) == (
             "denied",
             True,
         )

@@ -195,8 +195,8 @@ class Channel(Protocol):
     async def ask(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Return the person's answer.
 
-        A bare `Answer` is one of the request's user on the request's own channel. None means that no
-        answer is possible here: the question stays open for another channel.
+        A bare `Answer` is one of the request's user on the request's own channel. None means that
+        no answer is possible here: the question stays open for another channel.
         """
         ...
 
