@@ -64,7 +64,6 @@ class ApprovalBroker:
         """Nothing is opened before the first question.
 
         Args:
-            state_directory: Directory of the state database.
             matches: Whether the pattern of a standing approval covers a resource.
             channels: Asked all at once; the first valid answer counts.
             clock: Seconds since 1970.
@@ -131,11 +130,9 @@ class ApprovalBroker:
         return (exact or list(found))[0]
 
     def pending(self) -> tuple[Approval, ...]:
-        """Return the open questions, oldest first."""
         return self._ledger.open_ones()
 
     def latest(self, limit: int = 50) -> tuple[Approval, ...]:
-        """Return questions of any state, newest first."""
         return self._ledger.latest(limit)
 
     def answer(
@@ -153,7 +150,6 @@ class ApprovalBroker:
         """Answer a question; the first valid answer counts.
 
         Args:
-            approval_id: The whole id.
             by: The user who answered, as the channel knows them.
             channel: Where they answered.
             nonce: That of the question, which proves that it was shown.
@@ -204,7 +200,6 @@ class ApprovalBroker:
         """Use an approval for its call, once.
 
         Args:
-            approval_id: The whole id.
             content_digest: Digest of the call as it is at the moment of use.
             session: The caller's `session_key`, which must be that of the question.
             client: Name of the client that calls.
@@ -290,7 +285,6 @@ class ApprovalBroker:
         return True
 
     def withdraw_all(self) -> None:
-        """End all open questions and unused approvals."""
         self._ledger.withdraw_all()
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
@@ -309,7 +303,6 @@ class ApprovalBroker:
         return tuple(g for g in found if not g.device or g.device in self._paired[1])
 
     def _lasting(self, request: ApprovalRequest, reply: Reply) -> tuple[Grant, ...]:
-        """Return the standing approvals that an answer grants."""
         if reply.answer not in (Answer.PROJECT, Answer.ALWAYS):
             return ()
         return self._grants(request, request.place if reply.answer is Answer.PROJECT else "", reply)
@@ -403,5 +396,5 @@ class ApprovalBroker:
 
 
 def _bytes(text: str) -> bytes:
-    """Return text of an untrusted source, which may hold half of a surrogate pair."""
+    """Encode untrusted text, which may hold half of a surrogate pair."""
     return text.encode("utf-8", "replace")

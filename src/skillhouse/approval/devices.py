@@ -113,7 +113,6 @@ class Devices:
         return device
 
     def all(self) -> tuple[Device, ...]:
-        """Return every device, oldest first."""
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:

@@ -119,7 +119,6 @@ class GrantStore:
         self._path = state_directory / STATE_FILE
 
     def stamp(self) -> tuple[int, ...]:
-        """Do as `file_stamp`, for the state file."""
         return file_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:

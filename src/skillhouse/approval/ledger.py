@@ -133,8 +133,6 @@ class Ledger:
         """Use an approval for its call, once; return whether that was possible.
 
         Args:
-            approval_id: The whole id.
-            content_digest: Digest of the call.
             session: The caller's `session_key`.
             is_owner: Whether the caller's connection is the one that asked, or its successor.
         """
@@ -196,7 +194,6 @@ class Ledger:
         return next(iter(self._select("WHERE id = ?", approval_id)), None)
 
     def beginning(self, prefix: str) -> tuple[Approval, ...]:
-        """Return the questions whose ids begin with `prefix`."""
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY rowid", len(prefix), prefix)
 
     def repeated(
@@ -240,7 +237,6 @@ class Ledger:
         return found[0].closed_ms
 
     def paired(self) -> frozenset[str]:
-        """Return the ids of the paired devices."""
         if not self._path.exists():
             return frozenset()
         with pooled(self._path, STATE) as store:

@@ -178,7 +178,6 @@ async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> b
 
 
 def outcome_of(found: Approval) -> ApprovalOutcome:
-    """Return the outcome of a question after it was asked."""
     if found.state is ApprovalState.APPROVED:
         return ApprovalOutcome(status="approved", reason="", approval=found)
     if found.state is ApprovalState.OPEN:

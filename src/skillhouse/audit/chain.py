@@ -121,7 +121,6 @@ class ChainFile:
         raise AuditError("log-replaced", "the audit log is replaced all the time", self.path)
 
     def end(self) -> None:
-        """Release the lock."""
         if self._handle != -1:
             unlock(self._handle)
 
@@ -251,7 +250,6 @@ class ChainFile:
             self._head.write(replace(head, durable=tail.seq), self.keys)
 
     def close(self) -> None:
-        """Close the files; the next `begin` opens them again."""
         self._head.close()
         self._close_log()
 

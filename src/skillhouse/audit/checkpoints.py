@@ -50,7 +50,6 @@ def default_directory(log: Path) -> Path:
 
 
 def checkpoint_line(checkpoint: Checkpoint, keys: LogKeys) -> bytes:
-    """Return the sealed line of a checkpoint."""
     body = (
         f'{{"seq":{checkpoint.seq},"hash":"{checkpoint.hash}","ts":"{checkpoint.ts}",'
         f'"prev":"{checkpoint.prev}"'
@@ -136,7 +135,6 @@ class CheckpointFile:
             sync_directory(self._directory)
 
     def _last(self, handle: int, path: Path, keys: LogKeys) -> tuple[Checkpoint | None, int]:
-        """Return the last whole checkpoint and where it ends."""
         size = os.fstat(handle).st_size
         start = max(0, size - 2 * _MAX_CHECKPOINT)
         data = read_at(handle, start, size - start)

@@ -118,7 +118,6 @@ class Pending(NamedTuple):
 
 
 def to_stderr(text: str) -> None:
-    """Write a line for people."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

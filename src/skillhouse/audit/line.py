@@ -148,7 +148,6 @@ def unsealed(encoded: EncodedRecord, *, record_id: str, ts: str) -> AuditRecord:
 
 
 def id_of(line: bytes) -> str:
-    """Return the id of the record on a line."""
     return line[7:33].decode()
 
 
@@ -301,7 +300,6 @@ def _permission(permission: DecidedPermission, known: KnownSecrets) -> DecidedPe
 
 
 def _cleaned(parts: Any, known: KnownSecrets) -> dict[str, Any]:
-    """Return the fields of a confirmation or transaction, with texts cleaned."""
     found = {}
     for each in fields(parts):
         value = getattr(parts, each.name)

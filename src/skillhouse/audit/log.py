@@ -119,7 +119,6 @@ class AuditLog:
 
     @property
     def buffered(self) -> int:
-        """Records waiting in memory."""
         return len(self._buffer)
 
     @property
@@ -134,7 +133,6 @@ class AuditLog:
         return tuple(each for each in found if each)
 
     def preview(self, arguments: Mapping[str, object]) -> dict[str, object]:
-        """Return arguments as a record holds them: without secrets, and cut."""
         return redacted(arguments, known=self._known_secrets())
 
     def clean(self, text: str) -> str:
@@ -154,11 +152,7 @@ class AuditLog:
         return record_of(self._append(draft, durable=durable))
 
     def write(self, draft: AuditDraft, *, durable: bool) -> str:
-        """Do as `append`, but return only the id, which is faster.
-
-        Raises:
-            AuditError: nothing was recorded, and what needs the record must not happen.
-        """
+        """Do as `append`, but return only the id, which is faster."""
         return id_of(self._append(draft, durable=durable))
 
     def _append(self, draft: AuditDraft, *, durable: bool) -> bytes:
@@ -204,11 +198,7 @@ class AuditLog:
         self._write_waiting(seconds=locks.LOCK_SECONDS)
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
-        """Return what the log holds and where it was changed; see `verify_log`.
-
-        Raises:
-            AuditError: a file cannot be opened, or is a link.
-        """
+        """Do as `verify_log` for this log."""
         return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
 
     def close(self) -> None:

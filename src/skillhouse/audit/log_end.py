@@ -92,7 +92,6 @@ class HeadFile:
         )
 
     def known(self) -> LogHead:
-        """Return the last head that this process wrote."""
         return self._known[1]
 
     def data(self, *, new_log: bool) -> bytes:

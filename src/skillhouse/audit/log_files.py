@@ -145,7 +145,6 @@ def lines_of(handle: int, path: Path) -> Iterator[bytes]:
 
 
 def chunks(handle: int, size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes of a file."""
     place = 0
     while place < size and (chunk := read_at(handle, place, min(_CHUNK, size - place))):
         place += len(chunk)

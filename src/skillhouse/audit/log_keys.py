@@ -41,7 +41,6 @@ class LogKeys:
 
 
 def seal(mac: Mac, data: bytes) -> str:
-    """Return the HMAC-SHA-256 of `data` as hex."""
     mac = mac.copy()
     mac.update(data)
     return mac.hexdigest()

@@ -64,12 +64,10 @@ class LogWalk:
     _strange_error: LineError | None = None
 
     def begin_file(self, name: str, *, reduced: bool = False, head_size: int = -1) -> None:
-        """Go on in the next file."""
         self._file, self._reduced, self._head_size = name, reduced, head_size
         self._line = self.size = 0
 
     def add(self, raw: bytes) -> None:
-        """Check the next line."""
         self._line += 1
         self.size += len(raw)
         # Without its newline even a whole record is not finished.
@@ -326,7 +324,6 @@ class _Verifier:
 
 
 def _compare(walk: LogWalk, data: bytes | None, head: LogHead | None, size: int) -> None:
-    """Compare the end of the log with the side file."""
     if data is None:
         if walk.size or walk.seq:
             walk.problem("head-missing", "the log has no side file")

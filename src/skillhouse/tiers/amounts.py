@@ -94,7 +94,6 @@ class _AmountReader:
         self._nodes = 0
 
     def sums(self, value: Any, depth: int) -> dict[str, Decimal]:
-        """Return the amount of each currency in one value of the arguments."""
         if not isinstance(value, Mapping | list | tuple):
             return {}
         self._nodes += 1

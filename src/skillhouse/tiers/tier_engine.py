@@ -162,7 +162,6 @@ class TierEngine:
 
     @property
     def stopped_reason(self) -> str:
-        """Why everything is stopped; empty when it is not."""
         if self._stopped_here:
             return self._stopped_here
         try:

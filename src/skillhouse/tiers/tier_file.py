@@ -110,11 +110,9 @@ class _FileKey:
         self._path, self._text, self.keys = path, text, keys
 
     def at(self, key: str) -> _FileKey:
-        """Return the place of a key below this one."""
         return _FileKey(self._path, self._text, (*self.keys, key))
 
     def fail(self, message: str, *, suggestion: str = "") -> NoReturn:
-        """Raise the error of this place."""
         key = ".".join(self.keys)
         where = f"line {self._line()}, `{key}`: " if key else ""
         raise ConfigError(where + message, path=self._path, key=key, suggestion=suggestion)

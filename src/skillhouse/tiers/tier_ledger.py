@@ -56,7 +56,6 @@ class TierOutcome(enum.StrEnum):
 
 
 def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> TierState:
-    """Return the history that matters to a call."""
     since = now_ms - DAY_MS
     uses = connection.execute(
         "SELECT at_ms FROM tier_use WHERE tool = ? AND at_ms > ? AND state <> ?",
@@ -81,7 +80,6 @@ def stopped_reason(connection: sqlite3.Connection) -> str:
 
 
 def stop_text(rows: Sequence[tuple[str, str]]) -> str:
-    """Return what the rows of `STOP_QUERY` say."""
     return f"{rows[0][0]} (by {rows[0][1]})" if rows else ""
 
 
@@ -174,7 +172,6 @@ def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
 
 
 def see_companion(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Note that the companion app was reachable."""
     _set_mark(connection, _COMPANION, now_ms)
 
 

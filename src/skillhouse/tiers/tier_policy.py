@@ -121,7 +121,6 @@ class TierPolicy:
         return None, ""
 
     def _unnamed(self, level: TierLevel | None, *, is_vouched: bool) -> tuple[ToolPolicy, str]:
-        """Return what holds for a tool that the policy does not name."""
         if is_vouched and level is TierLevel.READ:
             # Reads inside the allowed places are no effects (decision 9): no fallback is needed.
             return ToolPolicy(tier=Tier.NONE), "level"
@@ -302,7 +301,6 @@ def _over_maximum(maximum: Mapping[str, Decimal] | None, amount: Amount) -> tupl
 
 
 def _filled(policy: ToolPolicy, defaults: ToolPolicy) -> ToolPolicy:
-    """Return `policy` with each open field taken from `defaults`."""
     found: dict[str, Any] = {
         part.name: getattr(defaults, part.name)
         for part in fields(ToolPolicy)
