@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from skillhouse.approval.grants import STATE_FILE, GrantStore
-from skillhouse.store import STATE, pooled
+from skillhouse.approval.grants import GrantStore
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 # What SQLite does first when it opens an index: a process that gets the lock on this byte alone
 # believes that nobody has the database open, and truncates the index (os_unix.c, UNIX_SHM_DMS).

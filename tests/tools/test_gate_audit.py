@@ -1,4 +1,4 @@
-"""Tests of tools/recording.py: what the log says of calls, and what holds while it is down."""
+"""Tests of tools/recorder.py: what the log says of calls, and what holds while it is down."""
 
 from __future__ import annotations
 

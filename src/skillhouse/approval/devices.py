@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.grants import STATE_FILE, file_stamp
+from skillhouse.approval.grants import file_stamp
 from skillhouse.approval.request import OWNER, Answer, Approval, ApprovalError
 from skillhouse.approval.signatures import (
     WINDOW_SECONDS,
@@ -24,7 +24,7 @@ from skillhouse.approval.signatures import (
 )
 from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 BODY_MAX = 16_384
 """Bytes of an answer."""

@@ -14,9 +14,7 @@ from typing import ClassVar
 
 from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
 from skillhouse.floor import ONE_TIME
-from skillhouse.store import STATE, pooled
-
-STATE_FILE = "state.sqlite3"
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs with sub-commands, so that an approval can cover one of them."""

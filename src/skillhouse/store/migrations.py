@@ -29,6 +29,9 @@ class Schema:
         return self.base_version + len(self.steps)
 
 
+STATE_FILE = "state.sqlite3"
+"""Name of the state database in the state directory."""
+
 STATE = Schema(
     name="state",
     mark=0x736B6853,  # "skhS"
