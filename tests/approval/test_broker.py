@@ -157,7 +157,7 @@ def test_silence_is_a_no_after_a_bounded_wait(tmp_path: Path) -> None:
         settled = request_approval(broker, question(str(channels)))
         assert (settled.status, settled.reason) == (
             "denied",
-            "nobody answered within 0.02 seconds",
+            "no answer came within 0.02 seconds",
         )
         assert settled.approval.state is ApprovalState.EXPIRED
         assert code_of(lambda b=broker, s=settled: said(b, s.approval.id)) == "expired"
@@ -177,7 +177,7 @@ def test_an_unattended_house_says_no_at_once_and_tires_nobody(tmp_path: Path) ->
     broker = broker_at(tmp_path, Unattended())
     for _ in range(DENIAL_COOLDOWN_AFTER + 1):
         settled = request_approval(broker, question())
-        assert (settled.status, settled.reason) == ("denied", "nobody watches this house")
+        assert (settled.status, settled.reason) == ("denied", "this installation is unattended")
 
 
 def test_an_answer_of_another_process_wakes_the_one_that_waits(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_after_three_noes_nobody_is_asked_for_a_while_and_then_again(tmp_path: P
     tired = request_approval(broker, question("/w/x"))
     assert (tired.status, tired.approval, len(no.asked)) == ("denied", None, DENIAL_COOLDOWN_AFTER)
     assert tired.reason == (
-        "`write` was refused several times in a row; nobody is asked about it for 300 seconds"
+        "`write` was refused several times in a row; its questions are refused for 300 seconds"
     )
     # Another kind of call, and another conversation, are asked about.
     assert request_approval(broker, question("/w/x", tool="exec")).approval is not None

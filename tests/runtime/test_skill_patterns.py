@@ -118,7 +118,7 @@ def test_the_bounds_of_approvals_come_from_the_file(tmp_path: Path) -> None:
         assert house.approvals.settings == wanted
         refused = house.call_sync("write", {"path": "a", "content": "x"})
         assert (refused.status, refused.approval_id) == ("denied", None)
-        assert "nobody answered within 0.01 seconds" in refused.content
+        assert "no answer came within 0.01 seconds" in refused.content
 
 
 def test_a_project_sets_no_bound_of_approvals(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_what_the_house_decoded_counts_beside_the_arguments() -> None:
     assert read_amount({"amount": 3}, spends) == Amount(
         usd=Decimal(4), others=(("eth", Decimal("0.01"), True),)
     )
-    assert read_amount({"amount": 3}, None).unknown == "nobody can tell what it spends"
+    assert read_amount({"amount": 3}, None).unknown == "what it spends cannot be determined"
     assert read_amount({}, [("usd", Decimal(-1))]).unknown
     assert read_amount({}, [("message", Decimal(1))]).is_none
 

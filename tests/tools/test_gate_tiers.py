@@ -140,7 +140,7 @@ def test_silence_for_the_policys_time_is_a_denial_and_told_as_a_timeout(tmp_path
     settings = ApprovalSettings(wait_seconds=60, unattended="deny")
     with unattended(tmp_path, ALLOW, approvals=settings) as house:
         told = house.call_sync(*WRITE)
-        assert (told.status, "nobody answered within 1 seconds" in told.content) == ("denied", True)
+        assert (told.status, "no answer came within 1 seconds" in told.content) == ("denied", True)
         assert records(house)[-1][1] == "timeout"
 
 
@@ -196,7 +196,7 @@ def test_a_tool_is_for_the_users_that_the_policy_lists(tmp_path: Path) -> None:
     with house_at(tmp_path, ALLOW) as house:
         assert house.call_sync(*WRITE).status == "ok"
         told = house.call_sync(*WRITE, user="robin")
-        assert (told.status, "for users whom the house works for" in told.content) == (
+        assert (told.status, "for users that it is assigned to" in told.content) == (
             "denied",
             True,
         )

@@ -105,7 +105,7 @@ def test_no_reply_is_a_no(tmp_path: Path) -> None:
     with house_with(tmp_path, gate, ALLOW, channel=Silent(), approvals=bounds) as house:
         refused = house.call_sync(*WRITE, user="mika")
         assert refused.status == "denied"
-        assert "nobody answered within 0.02 seconds" in refused.content
+        assert "no answer came within 0.02 seconds" in refused.content
         assert not (tmp_path / "project/a.txt").exists()
 
 

@@ -1,6 +1,6 @@
 """Gets a person's answer, once, about exact content.
 
-The face loads each name when it is first used, because most commands of a house ask nobody.
+Each name is loaded when it is first used, because most commands ask no question.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Keeps questions, tells those who listen, and takes the first answer that counts."""
+"""Keeps questions, notifies subscribers, and accepts the first valid answer."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, 
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
-"""Characters of what a person says with an answer."""
+"""Characters of a message with an answer."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalEvent:
-    """Something that a subscriber is told."""
+    """An event for subscribers."""
 
     kind: Literal["asked", "answered"]
     approval: Approval
 
 
 class ApprovalBroker:
-    """The questions of one house; every process of the house has one of its own on one store."""
+    """The questions of one state directory; each process that uses it has its own broker."""
 
     def __init__(
         self,
@@ -61,55 +61,53 @@ class ApprovalBroker:
         settings: ApprovalSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take where state is kept, and who can be asked.
+        """Nothing is opened before the first question.
 
         Args:
-            state_directory: Where the house keeps its state.
-            matches: Whether a pattern of a lasting yes covers a resource.
-            channels: Who is asked, all at once; the first valid answer counts.
-            settings: The bounds of asking.
+            matches: Whether the pattern of a standing approval covers a resource.
+            channels: Asked all at once; the first valid answer counts.
             clock: Seconds since 1970.
         """
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
         self.page = self.settings.page_url
-        """Address of the page where questions are decided, as far as this process knows it."""
+        """Address of the page where questions are decided, if this process knows it."""
         self.grant_store = GrantStore(state_directory)
         self.connections = Connections(state_directory)
         """The clients' connections that have asked in this process."""
         self._ledger = Ledger(state_directory, self.settings, clock)
         self._matches = matches
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
-        self._turns = SessionLocks()
+        self._session_locks = SessionLocks()
         # INVARIANT: held to change what follows; calls and pages come on threads of their own.
         self._lock = threading.Lock()
         self._session_grants: dict[str, tuple[Grant, ...]] = {}
         self._paired: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
 
-    def subscribe(self, told: Callable[[ApprovalEvent], None]) -> Callable[[], None]:
-        """Tell a callable of each question and answer of this process, until what is returned runs.
+    def subscribe(self, listener: Callable[[ApprovalEvent], None]) -> Callable[[], None]:
+        """Report each question and answer of this process until the returned function is called.
 
         While there is a subscriber, a call waits for an answer before it is refused.
         """
         with self._lock:
-            self._subscribers.append(told)
+            self._subscribers.append(listener)
 
         def unsubscribe() -> None:
             with self._lock:
-                if told in self._subscribers:
-                    self._subscribers.remove(told)
+                if listener in self._subscribers:
+                    self._subscribers.remove(listener)
 
         return unsubscribe
 
     def open(self, request: ApprovalRequest) -> Approval:
-        """Keep a question until it is answered or ends, and tell the subscribers.
+        """Keep a question until it is answered or expires, and notify the subscribers.
 
         Raises:
             ApprovalError: too many are open, or this user's calls ask too often.
-            OSError: nobody could see later whether the client's connection has ended.
+            OSError: the client's connection cannot be tracked.
         """
         approval = self._opened(request)
-        self._tell("asked", approval)
+        self._notify("asked", approval)
         return approval
 
     def _opened(self, request: ApprovalRequest) -> Approval:
@@ -132,11 +130,9 @@ class ApprovalBroker:
         return (exact or list(found))[0]
 
     def pending(self) -> tuple[Approval, ...]:
-        """Return the open questions, oldest first."""
         return self._ledger.open_ones()
 
     def latest(self, limit: int = 50) -> tuple[Approval, ...]:
-        """Return questions of any state, newest first."""
         return self._ledger.latest(limit)
 
     def answer(
@@ -151,17 +147,14 @@ class ApprovalBroker:
         device: str = "",
         device_name: str = "",
     ) -> Approval:
-        """Answer a question; of all who answer, the first whose answer counts has answered it.
+        """Answer a question; the first valid answer counts.
 
         Args:
-            approval_id: The whole id.
-            answer: What the person said.
-            by: The user who said it, as the channel knows them.
-            channel: Where they said it.
-            nonce: That of the question, as a proof that this very one was seen.
-            message: What the person would have instead.
-            device: Id of the paired device that gave the answer, if one did.
-            device_name: What that device is called.
+            by: The user who answered, as the channel knows them.
+            channel: Where they answered.
+            nonce: That of the question, which proves that it was shown.
+            message: What the person wants instead.
+            device: Id of the paired device that answered, if any.
 
         Raises:
             ApprovalError: the answer does not count; nothing was changed.
@@ -192,7 +185,7 @@ class ApprovalBroker:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
             raise ApprovalError(*closed(now))
         answered = self._ledger.get(approval_id) or found
-        self._tell("answered", answered)
+        self._notify("answered", answered)
         self._answer_others(answered, reply)
         return answered
 
@@ -204,12 +197,11 @@ class ApprovalBroker:
         client: str = "",
         connection: str = "",
     ) -> Approval:
-        """Use a yes for the call that it is about, once.
+        """Use an approval for its call, once.
 
         Args:
-            approval_id: The whole id.
             content_digest: Digest of the call as it is at the moment of use.
-            session: Who calls, as `session_key` gives it; nobody else's call can use the yes.
+            session: The caller's `session_key`, which must be that of the question.
             client: Name of the client that calls.
             connection: Its connection: the one that asked, or the successor of one that ended.
 
@@ -239,7 +231,7 @@ class ApprovalBroker:
         raise ApprovalError(*closed(found))
 
     async def request_approval(self, request: ApprovalRequest, given: str = "") -> ApprovalOutcome:
-        """Return how a question stands: answered before, answered now, or still open.
+        """Return the outcome of a question: answered before, answered now, or still open.
 
         Calls of one conversation are asked about one after the other.
 
@@ -247,11 +239,11 @@ class ApprovalBroker:
             request: The exact call.
             given: Id of the approval that the caller says it has.
         """
-        async with self._turns.of(f"{request.connection_key}{request.session_id}"):
+        async with self._session_locks.of(f"{request.connection_key}{request.session_id}"):
             try:
                 found, is_new = await in_thread(lambda: self._question(request, given))
                 if is_new:
-                    self._tell("asked", found)
+                    self._notify("asked", found)
                 if found.state is ApprovalState.OPEN and not given:
                     found = await wait_for_answer(
                         found,
@@ -282,9 +274,9 @@ class ApprovalBroker:
         return self._opened(request), True
 
     def revoke(self, grant_id: str) -> bool:
-        """Take a lasting yes back, with every yes of that user that waits to be used.
+        """Revoke a standing approval, with every unused approval of that user.
 
-        A call that such a yes let through may have left its own behind, which must not outlive it.
+        Such an approval may stem from the standing one, which it must not outlive.
         """
         revoked = self.grant_store.revoke(grant_id)
         if revoked is None:
@@ -293,14 +285,13 @@ class ApprovalBroker:
         return True
 
     def withdraw_all(self) -> None:
-        """End all that waits: open questions, and each yes that was not used yet."""
         self._ledger.withdraw_all()
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
-        """Return what was allowed for the rest of a connection, by whom still may answer.
+        """Return the grants for the rest of a connection, without those of unpaired devices.
 
         Args:
-            session: Who calls, with the client's connection, as `session_key` gives it.
+            session: The caller's `session_key` with the client's connection.
         """
         found = self._session_grants.get(session, ())
         if not any(grant.device for grant in found):
@@ -312,7 +303,6 @@ class ApprovalBroker:
         return tuple(g for g in found if not g.device or g.device in self._paired[1])
 
     def _lasting(self, request: ApprovalRequest, reply: Reply) -> tuple[Grant, ...]:
-        """Return what an answer grants beyond this process."""
         if reply.answer not in (Answer.PROJECT, Answer.ALWAYS):
             return ()
         return self._grants(request, request.place if reply.answer is Answer.PROJECT else "", reply)
@@ -346,24 +336,24 @@ class ApprovalBroker:
             self._session_grants[key] = (*before, *fresh)
 
     def _answer_others(self, answered: Approval, reply: Reply) -> None:
-        """Answer the open questions that this answer settles as well."""
+        """Answer other open questions that this answer covers."""
         request = answered.request
         if reply.answer is Answer.NO:
             if not self.settings.reject_all:
                 return
             word = "another call of this conversation was refused"
-            outcome_of = dataclasses.replace(reply, message=word)
+            other_reply = dataclasses.replace(reply, message=word)
         elif reply.answer in LASTING:
-            outcome_of = dataclasses.replace(
+            other_reply = dataclasses.replace(
                 reply, answer=Answer.ONCE, message=f"covered by the answer to {answered.id}"
             )
         else:
             return
         for other in self._ledger.open_ones():
             if self._is_settled(other.request, request, reply) and self._ledger.answer(
-                other, outcome_of, ()
+                other, other_reply, ()
             ):
-                self._tell("answered", self._ledger.get(other.id) or other)
+                self._notify("answered", self._ledger.get(other.id) or other)
 
     def _is_settled(self, other: ApprovalRequest, request: ApprovalRequest, reply: Reply) -> bool:
         if rejection(other, reply):
@@ -393,18 +383,18 @@ class ApprovalBroker:
             raise ApprovalError(
                 "denied",
                 f"`{request.tool}` was refused several times in a row; "
-                f"nobody is asked about it for {-(-left // 1000)} seconds",
+                f"its questions are refused for {-(-left // 1000)} seconds",
             )
 
-    def _tell(self, kind: Literal["asked", "answered"], approval: Approval) -> None:
-        for told in tuple(self._subscribers):
+    def _notify(self, kind: Literal["asked", "answered"], approval: Approval) -> None:
+        for listener in tuple(self._subscribers):
             try:
-                told(ApprovalEvent(kind=kind, approval=approval))
+                listener(ApprovalEvent(kind=kind, approval=approval))
             except Exception:
-                # Somebody else's code: the others are told all the same.
+                # Foreign code: its fault must not keep events from the other subscribers.
                 logger.exception("a subscriber of approvals failed")
 
 
 def _bytes(text: str) -> bytes:
-    """Return text of an untrusted source, which may hold half of a surrogate pair."""
+    """Encode untrusted text, which may hold half of a surrogate pair."""
     return text.encode("utf-8", "replace")

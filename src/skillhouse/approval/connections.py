@@ -26,7 +26,7 @@ STALE_SECONDS = 86_400
 
 
 def new_connection(now_ms: int | None = None) -> str:
-    """Return the id of a connection that begins now: its time, and what nobody can guess.
+    """Return the id of a connection that begins now: its time and random digits.
 
     Args:
         now_ms: Milliseconds since 1970; the machine's clock when None.
@@ -49,7 +49,6 @@ class Connections:
     """The connections of this process, and whether those of other processes are alive."""
 
     def __init__(self, state_directory: Path) -> None:
-        """Take where the house keeps its state."""
         self._directory = state_directory / DIRECTORY
         self._held: dict[str, int] = {}
         # INVARIANT: held to change what is held; calls come on threads of their own.
@@ -75,19 +74,18 @@ class Connections:
             self._held[connection] = handle
 
     def end(self, connection: str) -> None:
-        """Let a connection end; nothing for one that is not held here."""
+        """End a connection; one that this process does not hold is ignored."""
         with self._lock:
             handle = self._held.pop(connection, None)
         if handle is not None:
             _end(handle, self._directory, connection)
 
     def close(self) -> None:
-        """Let all connections of this process end."""
         with self._lock:
             _end_all(self._held, self._directory)
 
     def is_live(self, connection: str) -> bool:
-        """Whether a connection has not ended, in whatever process; also when nobody can tell.
+        """Whether a connection of any process has not ended; also true if that is unknown.
 
         Raises:
             OSError: the file system has no locks.

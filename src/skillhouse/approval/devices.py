@@ -43,7 +43,7 @@ class Device:
     id: str
     name: str
     user: str
-    """As whom it answers."""
+    """The user as whom it answers."""
     secret: str = field(repr=False)
     """`whsec_` and base64; shown once, when it is paired."""
     paired_ms: int
@@ -51,31 +51,31 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpaired:
-    """What ended with a device."""
+    """The approvals that ended with a device."""
 
     device: Device
     approvals: int
-    """Approvals that no call had used yet."""
+    """Unused approvals."""
     grants: int
     """Standing approvals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What a device sends."""
+    """The message of a device."""
 
     device: str
     approval: str
     nonce: str
     """That of the question it was sent."""
     content_digest: str
-    """What it showed to the person."""
+    """Digest of the call that it showed to the person."""
     answer: Answer
     message: str = ""
 
 
 class Devices:
-    """The devices of a house, and their answers."""
+    """The paired devices and their answers."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Devices:
         clock: Callable[[], float] = time.time,
         record: Record = lambda *_: None,
     ) -> None:
-        """Take where state is kept, a clock of seconds since 1970, and what records events."""
+        """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._clock = clock
         self._record = record
@@ -113,7 +113,6 @@ class Devices:
         return device
 
     def all(self) -> tuple[Device, ...]:
-        """Return every device, oldest first."""
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:

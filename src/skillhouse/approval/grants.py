@@ -1,4 +1,4 @@
-"""Lasting yeses: what one covers, and where it is kept."""
+"""Standing approvals: what one covers, and where it is kept."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from skillhouse.floor import ONE_TIME
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
-"""Programs whose second word says what they do, so that a yes can cover one such word."""
+"""Programs with sub-commands, so that an approval can cover one of them."""
 
 INTERPRETERS = frozenset(
     "sh bash dash zsh ksh fish python python3 node deno bun perl ruby php lua awk gawk mawk sed "
     "env xargs find nohup timeout nice watch ssh sudo su doas make eval exec busybox".split()
 )
-"""Programs that run what their arguments or a file say: a lasting yes would cover anything."""
+"""Programs that run code from arguments or a file: a standing approval would cover anything."""
 NEVER_LASTING = ONE_TIME | {"sign"}
-"""Actions to which no yes is a lasting one; a rule of a person's own may let a session key sign."""
+"""Actions without standing approvals; only a rule of the user may let a session key sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Grant:
     """Milliseconds since 1970; from then on it does not hold."""
 
     def is_current(self, now_ms: float) -> bool:
-        """Whether it holds at a time; a clock that is before it was granted was set back."""
+        """Whether it holds at a time; before the grant only within `CLOCK_BACK_SECONDS`."""
         return self.granted_ms - CLOCK_BACK_SECONDS * 1000 <= now_ms < self.expires_ms
 
     def is_for(self, *, user: str, agent: str, place: str, skill_digest: str) -> bool:
@@ -62,11 +62,11 @@ class Grant:
 
 
 def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the patterns that a lasting yes to one call covers (decision 7).
+    """Return the patterns that a standing approval of one call covers (decision 7).
 
     A command is covered with its sub-command and any further words, where the program is known to
     have sub-commands and the second word is one; any other command as it is. A path is covered
-    with all that lies in its directory. Wildcards in the resource itself give no grant.
+    with everything in its directory. Wildcards in the resource itself give no grant.
 
     >>> grant_patterns("exec", "git status -s", ["git", "status", "-s"])
     ('git status', 'git status *')
@@ -87,7 +87,7 @@ def grant_patterns(action: str, resource: str, argv: Sequence[str] = ()) -> tupl
 
 
 def may_last(argv: Sequence[str]) -> bool:
-    """Whether a yes to this command may be a lasting one; no command at all may.
+    """Whether the approval of this command may be a standing one; no command at all may.
 
     A shell or an interpreter runs what a line or a file says, and the file may say something else
     tomorrow (reference/security.md section 4.3).
@@ -111,13 +111,12 @@ def _has_subcommand(argv: Sequence[str]) -> bool:
 
 
 class GrantStore:
-    """The grants of a person, kept in the state database."""
+    """The standing approvals in the state database."""
 
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
 
     def stamp(self) -> tuple[int, ...]:
-        """Do as `file_stamp`, for the state file."""
         return file_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:

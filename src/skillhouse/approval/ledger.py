@@ -1,4 +1,4 @@
-"""The questions of a house in its state database: every change is one compare-and-set."""
+"""The questions in the state database: every change is one compare-and-set."""
 
 from __future__ import annotations
 
@@ -41,17 +41,16 @@ class Ledger:
     def __init__(
         self, state_directory: Path, settings: ApprovalSettings, clock: Callable[[], float]
     ) -> None:
-        """Take the state's directory, the bounds, and a clock of seconds since 1970."""
+        """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._settings = settings
         self._clock = clock
 
     def now_ms(self) -> int:
-        """Return milliseconds since 1970."""
         return int(self._clock() * 1000)
 
     def stamp(self) -> tuple[int, ...]:
-        """Return numbers that change whenever any process has written."""
+        """Return numbers that change with each write of any process."""
         return file_stamp(self._path)
 
     def open(self, request: ApprovalRequest) -> Approval:
@@ -89,7 +88,7 @@ class Ledger:
         return Approval(request=request, state=ApprovalState.OPEN)
 
     def answer(self, found: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
-        """Write an answer and what it grants, if the question is still open; whether it was."""
+        """Write an answer and its grants if the question is still open; return whether it was."""
         now = self.now_ms()
         state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -131,12 +130,10 @@ class Ledger:
         session: str,
         is_owner: Callable[[ApprovalRequest], bool],
     ) -> bool:
-        """Take a yes for the call that it is about, once; whether it could be taken.
+        """Use an approval for its call, once; return whether that was possible.
 
         Args:
-            approval_id: The whole id.
-            content_digest: Digest of the call.
-            session: Who calls, as `session_key` gives it.
+            session: The caller's `session_key`.
             is_owner: Whether the caller's connection is the one that asked, or its successor.
         """
         now = self.now_ms()
@@ -161,7 +158,7 @@ class Ledger:
         return changed == 1
 
     def expire(self, approval_id: str, message: str) -> bool:
-        """Close an open question that nobody answered; whether it was open."""
+        """Close an unanswered question; return whether it was open."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             changed = connection.execute(
                 "UPDATE approval SET state = 'expired', message = ?, closed_ms = ?, "
@@ -171,7 +168,7 @@ class Ledger:
         return changed == 1
 
     def withdraw(self, user: str) -> None:
-        """Let every yes of a user's calls that was not used yet end."""
+        """End every unused approval of a user's calls."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "UPDATE approval SET state = 'expired', message = 'withdrawn' "
@@ -180,7 +177,7 @@ class Ledger:
             )
 
     def withdraw_all(self) -> None:
-        """End every open question and every yes that was not used yet."""
+        """End every open question and unused approval."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "UPDATE approval SET state = 'expired', message = 'everything was stopped', "
@@ -189,29 +186,27 @@ class Ledger:
             )
 
     def delivered(self, approval_id: str) -> None:
-        """Note that the caller was told the no."""
+        """Note that the caller has received the denial."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("UPDATE approval SET is_delivered = 1 WHERE id = ?", (approval_id,))
 
     def get(self, approval_id: str) -> Approval | None:
-        """Return one question, by its whole id."""
         return next(iter(self._select("WHERE id = ?", approval_id)), None)
 
     def beginning(self, prefix: str) -> tuple[Approval, ...]:
-        """Return the questions whose ids begin with `prefix`."""
         return self._select("WHERE substr(id, 1, ?) = ? ORDER BY rowid", len(prefix), prefix)
 
     def repeated(
         self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
     ) -> Approval | None:
-        """Return the caller's question about this very call that still has something to say."""
+        """Return the caller's question about this call whose outcome is open or not delivered."""
         found = self._select(
             "WHERE content_digest = ? AND session = ? AND (state IN ('open', 'approved') OR "
             "state = 'denied' AND is_delivered = 0) ORDER BY rowid DESC",
             request.content_digest,
             request.session,
         )
-        # A yes that waits is worth more than a later question.
+        # An unused approval has precedence over a later question.
         found = tuple(
             f for f in found if f.state is not ApprovalState.EXPIRED and is_owner(f.request)
         )
@@ -229,7 +224,7 @@ class Ledger:
         return self._select("ORDER BY rowid DESC LIMIT ?", limit)
 
     def repeated_denial_ms(self, session: str, tool: str) -> int:
-        """Return when a person said the last of `DENIAL_COOLDOWN_AFTER` noes in a row, or 0."""
+        """Return the time of the last of `DENIAL_COOLDOWN_AFTER` consecutive denials, or 0."""
         found = self._select(
             "WHERE session = ? AND tool = ? AND answer <> '' AND answered_by <> '' "
             "ORDER BY closed_ms DESC, rowid DESC LIMIT ?",
@@ -242,7 +237,6 @@ class Ledger:
         return found[0].closed_ms
 
     def paired(self) -> frozenset[str]:
-        """Return the ids of the paired devices."""
         if not self._path.exists():
             return frozenset()
         with pooled(self._path, STATE) as store:
@@ -285,7 +279,7 @@ class Ledger:
 
 
 def _end(connection: sqlite3.Connection, now: int) -> None:
-    """Close what has ended, so that it stays so when the clock is set back."""
+    """Close expired questions, so that they stay closed when the clock is set back."""
     connection.execute(
         "UPDATE approval SET state = 'expired', closed_ms = ? "
         "WHERE state IN ('open', 'approved') AND expires_ms <= ?",
@@ -294,7 +288,7 @@ def _end(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _sweep(connection: sqlite3.Connection, now: int) -> None:
-    """Close what has ended, and forget what was closed long ago."""
+    """Close expired questions, and delete old closed ones."""
     _end(connection, now)
     connection.execute(
         "UPDATE approval SET request = json_set(request, '$.content', '{}', '$.facts', json('[]')) "
@@ -313,7 +307,7 @@ def _approval(row: Sequence[object], now: int) -> Approval:
     text, state, answer, by, channel, message, closed_ms, expires_ms, device, device_name = row
     request = shaped(json.loads(str(text)), ApprovalRequest)
     kept = ApprovalState(str(state))
-    # What nobody has swept yet has ended all the same.
+    # A row that was not swept yet has expired all the same.
     if kept in (ApprovalState.OPEN, ApprovalState.APPROVED) and int(str(expires_ms)) <= now:
         kept = ApprovalState.EXPIRED
     return Approval(

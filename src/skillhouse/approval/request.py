@@ -13,40 +13,40 @@ from skillhouse.floor import Digest, SkillhouseError, digest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettings:
-    """How long is waited, how much is asked, and how long a yes lasts."""
+    """Bounds of waiting, of questions and of standing approvals."""
 
     wait_seconds: float = 60.0
-    """How long a call waits where somebody was asked (seeds.md C25); silence is a no."""
+    """How long a call waits for an answer (seeds.md C25); without one it is denied."""
     expires_seconds: int = 3_600
-    """How long a question can be answered, and a yes be used, from when it was asked."""
+    """How long after it was asked a question can be answered and its approval be used."""
     unattended: Literal["pending", "deny"] = "pending"
-    """What happens when nobody can be asked here: the question stays open for the inbox and the
+    """What happens when no channel can ask: the question stays open for the inbox and the
     command line, or the call waits `wait_seconds` and is refused."""
     reject_all: bool = False
-    """Whether a no also answers the other open questions of that conversation (opencode)."""
+    """Whether a denial also answers the other open questions of that conversation (opencode)."""
     grant_days: int = 30
-    """How long a lasting yes is kept (reference/security.md section 4.3)."""
+    """How long a standing approval is kept (reference/security.md section 4.3)."""
     open_max: int = 100
-    """Open questions of a house; further ones are refused (security.md section 6, item 69)."""
+    """Open questions in all; further ones are refused (security.md section 6, item 69)."""
     user_open_max: int = 25
     """Open questions of one user."""
     user_rate: int = 60
     """Questions that one user's calls may ask in `RATE_SECONDS`."""
     webhook_url: str = ""
-    """Where each question is sent as well: https, or http on this machine."""
+    """Address to which each question is sent as well: https, or http on this machine."""
     webhook_secret_env: str = ""
-    """Variable of the process that holds the secret which signs what is sent there."""
+    """Environment variable with the secret that signs the messages to it."""
     page_url: str = ""
-    """Address of the page that `skillhouse up` serves, for a link in what is sent."""
+    """Address of the page that `skillhouse up` serves, for a link in these messages."""
     elicitation: bool = True
-    """Whether the answer that an MCP client brings from its user counts (decision 0141)."""
+    """Whether an answer through the user's MCP client counts (decision 0141)."""
 
 
 RATE_SECONDS = 600
 DENIAL_COOLDOWN_AFTER = 3
-"""Noes in a row to one kind of call in a conversation, after which it is not asked about."""
+"""Consecutive denials of one tool in a conversation, after which its questions are refused."""
 DENIAL_COOLDOWN_SECONDS = 300
-"""How long that lasts from the latest no; then a person is asked again, so nobody is locked out."""
+"""How long that lasts from the latest denial; then the person is asked again."""
 KEPT_SECONDS = 30 * 86_400
 """How long closed questions are kept."""
 CONTENT_SECONDS = 86_400
@@ -54,21 +54,21 @@ CONTENT_SECONDS = 86_400
 KEPT_MAX = 5_000
 """Questions that are kept at most; the oldest closed ones go first."""
 CLOCK_BACK_SECONDS = 300
-"""How far the clock may have gone back since a question was asked (security.md section 4.3)."""
+"""How far the clock may go back after a question was asked (security.md section 4.3)."""
 YES_SECONDS = 600
-"""How long a yes can be used at least, however late it came."""
+"""How long an approval can be used at least, however late it was given."""
 
 
 Level = Literal["read", "write", "sign"]
-"""What a call can do: look, change something, or sign (seeds.md section 1.2)."""
+"""The most that a call can do: read, change something, or sign (seeds.md section 1.2)."""
 
 
 class Answer(enum.StrEnum):
-    """What a person said; silence is a no."""
+    """A person's answer; without one a call is denied."""
 
     ONCE = "once"
     SESSION = "session"
-    """Also for what is like it, until the client's connection ends."""
+    """Also for similar calls, until the client's connection ends."""
     PROJECT = "project"
     """Also later, in this place."""
     ALWAYS = "always"
@@ -77,12 +77,12 @@ class Answer(enum.StrEnum):
 
 
 LASTING = frozenset({Answer.SESSION, Answer.PROJECT, Answer.ALWAYS})
-"""The answers that also allow what comes later."""
+"""The answers that also allow later calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """What a lasting yes would allow."""
+    """What a standing approval would allow."""
 
     action: str
     pattern: str
@@ -101,7 +101,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """One call that needs a yes, described by the house and never by a skill."""
+    """One call that needs approval, described by skillhouse and never by a skill."""
 
     id: str = ""
     """Given by the broker, like the nonce and the times."""
@@ -115,15 +115,15 @@ class ApprovalRequest:
     reasons: tuple[str, ...]
     """Why a person is asked."""
     content_digest: Digest
-    """Digest of `content`: what a yes is about."""
+    """Digest of `content`, to which an approval is bound."""
     content: str = ""
     """Canonical JSON of the exact call (decision 8); channels show from it."""
     always: tuple[str, ...] = ()
-    """What a lasting yes would allow, in words; empty when there can be none."""
+    """What a standing approval would allow, in words; empty when none is possible."""
     channel: str = "library"
     """Where the call came from."""
     client: str = ""
-    """Name of the client that asks, as it gives it itself."""
+    """Name of the client that asks, as reported by itself."""
     connection: str = ""
     """Which connection of that client; only it, or its successor, can use an approval."""
     place: str = ""
@@ -132,14 +132,14 @@ class ApprovalRequest:
     on_page: bool = False
     """Whether it is decided on the transaction page or a paired device only, whatever its level."""
     wait_seconds: float = 0
-    """How long the call waits for an answer; 0 is as long as the house's settings say."""
+    """How long the call waits for an answer; 0 is `ApprovalSettings.wait_seconds`."""
     asked: tuple[Asked, ...] = ()
     patterns: tuple[Pattern, ...] = ()
-    """The same as `always`, for keeping."""
+    """The machine-readable form of `always`."""
     nonce: str = ""
-    """Known only to those who were shown this very question."""
+    """Known only to those who were shown this question."""
     opened_ms: int = 0
-    """Milliseconds since 1970, as all times of this room."""
+    """Milliseconds since 1970, as all times of this package."""
     expires_ms: int = 0
     session_id: str = ""
     """The caller's ids of the conversation, the message and the call (S004-48); they bind
@@ -149,12 +149,12 @@ class ApprovalRequest:
 
     @property
     def session(self) -> str:
-        """Agent, user and channel: nobody else's call can use an answer to them."""
+        """Agent, user and channel; an approval is valid for their calls only."""
         return session_key(self.agent, self.user, self.channel)
 
     @property
     def connection_key(self) -> str:
-        """The same with the client's connection: what `session` answers are about."""
+        """The same with the client's connection, for which a `session` answer holds."""
         return session_key(self.agent, self.user, self.channel, self.client, self.connection)
 
     @property
@@ -171,7 +171,7 @@ class Reply:
     by: str
     channel: str
     message: str = ""
-    """What the person would have instead; goes back to the model with a no."""
+    """What the person wants instead; the model gets it with a denial."""
     device: str = ""
     """Id of the paired device that gave it; empty when none did."""
     device_name: str = ""
@@ -196,25 +196,26 @@ class Channel(Protocol):
         """Return the person's answer.
 
         A bare `Answer` is one of the request's user on the request's own channel. None means that
-        nobody can answer here and now: the question stays open for an answer from elsewhere.
+        no answer is possible here: the question stays open for another channel.
         """
         ...
 
 
 NOBODY = "nobody"
-"""The channel of a no that no person said; it counts, and makes nobody tired."""
+"""The channel of a denial without a person; it counts, but not for the cooldown of denials."""
 
 
 class Unattended:
-    """The channel of a house that nobody watches: every answer is no."""
+    """The channel of an unattended installation: it denies every call."""
 
     async def ask(self, request: ApprovalRequest) -> Reply:
-        """Return a no that nobody said."""
-        return Reply(answer=Answer.NO, by="", channel=NOBODY, message="nobody watches this house")
+        return Reply(
+            answer=Answer.NO, by="", channel=NOBODY, message="this installation is unattended"
+        )
 
 
 def session_key(agent: str, user: str, channel: str, client: str = "", connection: str = "") -> str:
-    """Return one text for who calls, with or without the client's connection.
+    """Return a key for the caller, with or without the client's connection.
 
     >>> session_key("default", "local", "mcp")
     '["default", "local", "mcp"]'
@@ -224,7 +225,7 @@ def session_key(agent: str, user: str, channel: str, client: str = "", connectio
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """Return the JSON text that a digest is taken of: sorted, without blanks, ASCII only.
+    """Return the JSON text that is digested: sorted, without spaces, ASCII only.
 
     Raises:
         ValueError: a number is no JSON number.
@@ -236,21 +237,20 @@ def canonical(content: Mapping[str, Any]) -> str:
 
 
 def content_digest(content: str) -> Digest:
-    """Return the digest of a canonical text."""
     return digest(content.encode())
 
 
 class ApprovalState(enum.StrEnum):
-    """Where a question stands; it only moves down this list."""
+    """State of a question; it only moves down this list."""
 
     OPEN = "open"
     APPROVED = "approved"
-    """A person said yes, and the call has not run yet."""
+    """Approved, and the call has not run yet."""
     USED = "used"
-    """The yes was taken by a call."""
+    """A call has used the approval."""
     DENIED = "denied"
     EXPIRED = "expired"
-    """Nobody answered in time, or nobody used the yes in time."""
+    """Not answered in time, or the approval was not used in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,15 +273,14 @@ class Approval:
 
     @property
     def id(self) -> str:
-        """The question's id."""
         return self.request.id
 
 
 def closed(found: Approval) -> tuple[str, str]:
-    """Return the code of a question that is not open any more, and what became of it, in words."""
+    """Return the error code of a question that is closed, and its outcome in words."""
     said = f": {found.message}" if found.message else ""
     if found.state is ApprovalState.EXPIRED:
-        return "expired", found.message or "nobody answered in time, or the answer was not used"
+        return "expired", found.message or "no answer came in time, or the approval was not used"
     if found.state is ApprovalState.USED:
         return "used", f"approval `{found.id}` was used already"
     if found.state is ApprovalState.DENIED:
@@ -292,20 +291,18 @@ def closed(found: Approval) -> tuple[str, str]:
 
 
 def another_client(found: Approval) -> ApprovalError:
-    """Return the error of a client that comes with another one's approval."""
     return ApprovalError("another-client", f"approval `{found.id}` belongs to another client")
 
 
 OWNER = "local"
-"""The user to whom the state directory belongs: who can read it could change it as well."""
+"""The user who owns the state directory, who could change it in any case."""
 
 OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device"})
-"""Ways to answer that are behind the house's own access control: the terminal it runs in, the
-command line over its state, the page with its token, and a device that was paired."""
+"""Ways to answer that have access control of their own: the terminal of the process, the command
+line over its state, the page with its token, and a paired device."""
 
 SIGN_CHANNELS = frozenset({"page", "device"})
-"""Where a call that signs or is of tier 1 is decided: on the transaction page, or on a paired
-device."""
+"""Channels that decide a call that signs or is of tier 1."""
 
 
 def rejection(request: ApprovalRequest, reply: Reply) -> str:
@@ -315,13 +312,13 @@ def rejection(request: ApprovalRequest, reply: Reply) -> str:
     such as a chat, only that user on that very channel (S000-78, S000-79).
     """
     if reply.channel == NOBODY:
-        return "" if reply.answer is Answer.NO else "nobody can say yes"
+        return "" if reply.answer is Answer.NO else "only a person can approve"
     if request.out_of_band_only and reply.channel not in SIGN_CHANNELS:
         return "such a call is decided on the transaction page or a paired device only"
     if reply.channel in OWNER_CHANNELS:
         if reply.by in (OWNER, request.user):
             return ""
-        return "only the owner of this house or the user of the call may answer"
+        return "only the owner of this installation or the user of the call may answer"
     if reply.channel != request.channel:
         return "this is not the channel that the call came from"
     if reply.by != request.user:
@@ -330,7 +327,7 @@ def rejection(request: ApprovalRequest, reply: Reply) -> str:
 
 
 def allowed_answers(request: ApprovalRequest) -> tuple[Answer, ...]:
-    """Return the answers that the question has; one for the page is never allowed for good."""
+    """Return the possible answers; a question for the page gets no lasting ones."""
     if request.patterns and not request.out_of_band_only:
         return tuple(Answer)
     return tuple(answer for answer in Answer if answer not in LASTING)

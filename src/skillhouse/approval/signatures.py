@@ -49,7 +49,7 @@ def verified_id(
     Args:
         headers: With lower-case names.
         body: As it came.
-        secret: What only the house and the sender know.
+        secret: Shared with the sender only.
         now_seconds: Seconds since 1970.
 
     Raises:

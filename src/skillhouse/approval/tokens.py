@@ -31,10 +31,9 @@ class Issuer:
 
 
 class Tokens:
-    """The tokens of a house; the state holds a digest of each, and no listing shows one."""
+    """One-time tokens; the state holds only a digest of each, and no listing shows one."""
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Take where state is kept, and a clock of seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._clock = clock
 

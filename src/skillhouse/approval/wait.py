@@ -28,14 +28,14 @@ from skillhouse.floor import StateError
 from skillhouse.floor.threads import in_thread
 
 POLL_SECONDS = 0.1
-"""How long an answer of another process may go unnoticed; a look costs two `stat` calls."""
+"""Delay until an answer of another process is noticed; one check costs two `stat` calls."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalOutcome:
-    """How a question stands."""
+    """The outcome of a question."""
 
     status: Literal["approved", "denied", "pending"]
     reason: str
@@ -44,15 +44,14 @@ class ApprovalOutcome:
 
 
 class SessionLocks:
-    """Lets one question of a conversation be asked at a time; the others wait in line (S000-81)."""
+    """Serialises the questions of one conversation (S000-81)."""
 
     def __init__(self) -> None:
-        # Locks belong to one event loop, and a house may be used from several.
+        # Locks belong to one event loop, and a process may have several.
         self._locks: RunVar[dict[str, tuple[anyio.Lock, int]]] = RunVar("approval turns")
 
     @asynccontextmanager
     async def of(self, session: str) -> AsyncIterator[None]:
-        """Wait for the turn of a conversation's call."""
         locks = self._locks.get({})
         self._locks.set(locks)
         lock, users = locks.get(session, (anyio.Lock(), 0))
@@ -112,7 +111,7 @@ async def wait_for_answer(
         try:
             counts = await _answered(take, channel, question)
         except Exception:
-            # Somebody else's code: a way that fails is a way on which nobody answers.
+            # Foreign code: a channel that fails gives no answer.
             logger.exception("a channel of approvals failed")
             counts = False
         if not counts:
@@ -143,13 +142,13 @@ async def wait_for_answer(
     if failed is not None:
         raise failed
     if current.state is ApprovalState.OPEN and (asking or waits):
-        message = f"nobody answered within {wait_seconds:g} seconds"
+        message = f"no answer came within {wait_seconds:g} seconds"
         await in_thread(lambda: ledger.expire(question.id, message))
     return await in_thread(lambda: ledger.get(question.id)) or question
 
 
 async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
-    """Ask one channel; whether it gave an answer that counts."""
+    """Ask one channel; return whether the question is answered."""
     request = question.request
     reply = await channel.ask(request)
     if reply is None:
@@ -173,13 +172,12 @@ async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> b
         )
     except ApprovalError as error:
         logger.info("an answer did not count: %s", error)
-        # Somebody else was faster, which is an answer as well.
+        # Another answer was faster, which counts as well.
         return error.code in ("answered", "expired", "used")
     return True
 
 
 def outcome_of(found: Approval) -> ApprovalOutcome:
-    """Return how a question stands after it was asked."""
     if found.state is ApprovalState.APPROVED:
         return ApprovalOutcome(status="approved", reason="", approval=found)
     if found.state is ApprovalState.OPEN:

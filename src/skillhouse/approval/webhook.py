@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class WebhookChannel:
-    """Tells a service or device of each question; the answer comes back signed, or elsewhere."""
+    """Sends each question to a service or device; the answer comes back signed or another way."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class WebhookChannel:
         page: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take where to send, what to sign with, and what sends.
+        """Check the address and the secret.
 
         Args:
             url: https, or http on this machine.
@@ -54,7 +54,7 @@ class WebhookChannel:
         self._clock = clock
 
     async def ask(self, request: ApprovalRequest) -> None:
-        """Send the question; nobody answers here."""
+        """Send the question; the answer comes another way."""
         body = json.dumps(question_value(request, self._page)).encode()
         headers = signed_headers(
             body, secret=self._secret, message_id=request.id, now_seconds=self._clock()
@@ -69,7 +69,7 @@ class WebhookChannel:
 
 
 def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object]:
-    """Return a question as plain values, made from the same bytes that a yes is bound to."""
+    """Return a question as plain values, from the same bytes to which an approval is bound."""
     return {
         "type": "approval.asked",
         "approval": request.id,

@@ -38,18 +38,17 @@ class Archive:
     day: str
     """UTC day of its first record; all of its records are of that day unless the clock was set."""
     number: int
-    """Place among the archives; the chain goes through them in this order."""
+    """Position among the archives, which is the order of the chain."""
     stage: str = ""
-    """Empty while it is whole; "summary" without previews, "kept" with what is permanent."""
+    """Empty while it is whole; "summary" without previews, "kept" with permanent records only."""
 
     @property
     def is_packed(self) -> bool:
-        """Whether it is compressed."""
         return self.path.suffix == ".gz"
 
 
 def archive_directory(log: Path) -> Path:
-    """Return where the closed files of a log stand.
+    """Return the directory of the closed files of a log.
 
     >>> archive_directory(Path("audit.jsonl")).name
     'audit-archive'
@@ -60,7 +59,7 @@ def archive_directory(log: Path) -> Path:
 def archives_of(log: Path) -> tuple[Archive, ...]:
     """Return the closed files of a log, the oldest first.
 
-    Of one that is there twice, after a crash, the one is meant that was there first.
+    If a crash left one twice, the older file is returned.
 
     Raises:
         OSError: the directory cannot be read.
@@ -102,7 +101,7 @@ def next_archive(log: Path, day: str) -> Path:
 
     Raises:
         OSError: the directory cannot be made or read.
-        AuditError: `log-link`, a link stands at its place.
+        AuditError: `log-link`, its path is a symbolic link.
     """
     directory = archive_directory(log)
     directory.mkdir(exist_ok=True, mode=0o700)
@@ -118,7 +117,7 @@ def open_archive(archive: Archive) -> tuple[Archive, int]:
 
     Raises:
         OSError: it cannot be opened, or is gone.
-        AuditError: a link stands at its place.
+        AuditError: its path is a symbolic link.
     """
     for _ in range(_TRIES):
         try:
@@ -150,7 +149,7 @@ def last_lines(archive: Archive) -> list[bytes]:
 
 
 def pack_archive(archive: Archive) -> Archive:
-    """Compress an archive; at each moment a whole one is there.
+    """Compress an archive; a complete file exists at every moment.
 
     Raises:
         OSError: it cannot be read or written.
@@ -162,7 +161,7 @@ def pack_archive(archive: Archive) -> Archive:
 
 
 def replace_packed(path: Path, lines: Iterator[bytes]) -> None:
-    """Write lines to a packed file, which then takes the place of the one before.
+    """Write lines to a packed file and put it in place of an existing one.
 
     Raises:
         OSError: it cannot be written.
@@ -176,7 +175,7 @@ def replace_packed(path: Path, lines: Iterator[bytes]) -> None:
 
 @contextmanager
 def tidying(log: Path) -> Iterator[bool]:
-    """Keep other processes from tidying the archives; False where one does already.
+    """Hold the lock for work on the archives; yield False if another process has it.
 
     Raises:
         OSError: the lock file cannot be opened.
@@ -194,7 +193,7 @@ SEAL_LINE = b'{"reduced":{"stage":"%b"},"mac":"%b"}\n'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What stands in place of records that were removed."""
+    """The line that replaces removed records."""
 
     first: int
     last: int
@@ -232,7 +231,7 @@ def _unsealed(archive: Archive, keys: LogKeys, lines: Iterator[bytes]) -> Iterat
 
 
 def gap_of(line: bytes) -> Gap | None:
-    """Return the gap that a line (without its newline) stands for, or None."""
+    """Return the gap on a line without its newline, or None."""
     if not line.startswith(_REMOVED):
         return None
     try:
@@ -246,19 +245,19 @@ _SNAPSHOT_TRIES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSnapshot:
-    """What belongs together; who takes it closes the descriptor."""
+    """Files that belong together; the caller closes the descriptor."""
 
     handle: int
     """Of the active file, -1 where there is none."""
     size: int
-    """Its bytes at that moment; what comes later is not looked at."""
+    """Its bytes at that moment; later bytes are not read."""
     head: bytes | None
     """Content of the side file, None where there is none."""
     archives: tuple[Archive, ...]
 
 
 def take_snapshot(path: Path) -> LogSnapshot:
-    """Return the files of a log, none of them missed or twice because of a rotation.
+    """Return the files of a log; a rotation meanwhile neither hides nor repeats one.
 
     Raises:
         AuditError: a file is a link; `log-replaced`.
@@ -268,7 +267,11 @@ def take_snapshot(path: Path) -> LogSnapshot:
         try:
             handle = open_file(path, os.O_RDONLY)
         except FileNotFoundError:
-            return LogSnapshot(handle=-1, size=0, head=_head(path), archives=archives_of(path))
+            head, archives = _head(path), archives_of(path)
+            # Between two files of a log there is none to lock. Any record since would show here.
+            if _head(path) == head:
+                return LogSnapshot(handle=-1, size=0, head=head, archives=archives)
+            continue
         try:
             lock(handle, shared=True)
             try:

@@ -1,4 +1,4 @@
-"""The file that is appended to: under its lock, chained to its tail, whole or not at all."""
+"""Appends to the active file: under its lock, chained to its end, completely or not at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_FILE_BYTES = 50_000_000
 """Bytes after which a file is closed and the next one begun (S000-125)."""
 _OPEN_TRIES = 64
 _RETRY_SECONDS = 10.0
-"""Time after which a second place that could not be written is tried again."""
+"""Time after which a failed checkpoint or rotation is tried again."""
 _NEVER = 1 << 62
 
 
@@ -50,7 +50,7 @@ class LockHeldError(Exception):
 
 
 class ChainFile:
-    """One log's active file with what stands beside it. `begin` and `end` bracket each use."""
+    """The active file of a log and the files beside it. `begin` and `end` bracket each use."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class ChainFile:
         max_bytes: int,
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        """Name the files; nothing is opened before `begin`."""
+        """Nothing is opened before `begin`."""
         self.path = path
         self.checkpoint_error = ""
-        """Why the second place could not be written; empty when it could."""
+        """Why no checkpoint could be written; empty when it could."""
         self.rotation_error = ""
         """Why a file that was long enough could not be closed; empty when it could."""
         self._given = key
@@ -85,7 +85,7 @@ class ChainFile:
 
     @property
     def keys(self) -> LogKeys:
-        """The keys, known after the first `begin`."""
+        """Known after the first `begin`."""
         if self._keys is None:
             raise AuditError("key-missing", "the log was not opened yet", self.path)
         return self._keys
@@ -96,7 +96,7 @@ class ChainFile:
         return self._durable
 
     def begin(self) -> Tail:
-        """Hold the lock of the file that stands at the path now, and return where it ends.
+        """Lock the file at the path and return its end.
 
         Raises:
             LockHeldError: another process holds it at this moment.
@@ -121,12 +121,11 @@ class ChainFile:
         raise AuditError("log-replaced", "the audit log is replaced all the time", self.path)
 
     def end(self) -> None:
-        """Let go of the lock."""
         if self._handle != -1:
             unlock(self._handle)
 
     def append(
-        self, told: EncodedRecord, milliseconds: int, *, record_id: str = "", durable: bool
+        self, encoded: EncodedRecord, milliseconds: int, *, record_id: str = "", durable: bool
     ) -> bytes:
         """Write a record, between `begin` and `end`; return its line.
 
@@ -137,7 +136,7 @@ class ChainFile:
         seq = tail.seq + 1
         record_id = record_id or self.new_id(milliseconds, after=tail.id)
         line, found = sealed(
-            told,
+            encoded,
             self.keys,
             record_id=record_id,
             seq=seq,
@@ -169,11 +168,10 @@ class ChainFile:
         return line
 
     def new_id(self, milliseconds: int, *, after: str = "") -> str:
-        """Return an id for a record of that moment."""
         return ulid(milliseconds, self._random_bytes(10), after=after)
 
     def is_due(self, milliseconds: int) -> bool:
-        """Return whether the file is long or old enough to be closed before the next record."""
+        """Return whether the file must be closed before the next record, for its size or age."""
         tail = self._known_tail()
         if tail.size < self._max_bytes and milliseconds < self._day_end:
             return False
@@ -182,8 +180,8 @@ class ChainFile:
     def rotate(self, milliseconds: int) -> None:
         """Close the file with a record and put it among the archives; `begin` starts the next.
 
-        A crash at any moment leaves a log that goes on: `begin` sees from the side file that what
-        it names is the end of the newest archive. A file that cannot be moved is gone on with.
+        After a crash at any moment the log continues: `begin` sees that the side file describes the
+        end of the newest archive. A file that cannot be moved stays the active one.
 
         Raises:
             AuditError, OSError: the record cannot be written.
@@ -196,8 +194,8 @@ class ChainFile:
             return
         detail = {"event": "closed", "archive": target.name}
         reason = "the log goes on in the next file"
-        told = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
-        self.append(told, milliseconds, durable=True)
+        encoded = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
+        self.append(encoded, milliseconds, durable=True)
         self._head.sync()
         try:
             os.rename(self.path, target)
@@ -226,13 +224,13 @@ class ChainFile:
             "last_hash": tail.hash,
         }
         reason = "the log goes on from the file before"
-        told = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
-        self.append(told, milliseconds, durable=True)
+        encoded = _own(AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail))
+        self.append(encoded, milliseconds, durable=True)
 
     def checkpoint(self, milliseconds: int, *, now: bool = False) -> None:
-        """Note where the chain stands in the second place, when it is time; needs the lock.
+        """Write a checkpoint when one is due; needs the lock.
 
-        What goes wrong there is kept in `checkpoint_error`: the log itself is whole.
+        Its error is kept in `checkpoint_error`, because the log itself is whole.
         """
         tail, checked = self._known_tail(), self._checked or 0
         due = tail.seq - checked >= CHECKPOINT_EVERY or (now and self._durable)
@@ -252,7 +250,6 @@ class ChainFile:
             self._head.write(replace(head, durable=tail.seq), self.keys)
 
     def close(self) -> None:
-        """Close the files; the next `begin` opens them again."""
         self._head.close()
         self._close_log()
 
@@ -283,7 +280,7 @@ class ChainFile:
         return self._tail
 
     def _tail_of(self, size: int) -> Tail:
-        """Return the end of the file: what was written last if it is there, or read anew."""
+        """Return the end of the file: the last write if it is still there, else read again."""
         tail = self._tail
         if (
             tail is not None
@@ -334,7 +331,7 @@ class ChainFile:
         try:
             return read_tail(self._handle, head, self.path, self.keys)
         except AuditError:
-            # After a crash in the middle of a rotation the side file speaks of the newest archive.
+            # After a crash during a rotation the side file describes the newest archive.
             if not self._is_archived(head):
                 raise
             return read_tail(self._handle, replace(head, size=0), self.path, self.keys)

@@ -1,7 +1,7 @@
-"""Signed notes of where the chain stood, kept in a second place.
+"""Signed positions of the chain, kept in a second place.
 
-They show what the log and its side file together cannot: that both were put back to an earlier
-state, or written anew by somebody who has the key of the records but cannot reach this place.
+They reveal what the log and its side file cannot: that both were put back to an earlier
+state, or rewritten by a person who has the key of the records but cannot write in this place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_CHECKPOINT = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where the chain stood."""
+    """A position of the chain."""
 
     seq: int
     hash: str
@@ -41,7 +41,7 @@ def checkpoint_path(directory: Path, keys: LogKeys) -> Path:
 
 
 def default_directory(log: Path) -> Path:
-    """Return where checkpoints go unless an operator names a better place.
+    """Return the directory of checkpoints if the operator configured none.
 
     >>> default_directory(Path("audit.jsonl")).name
     'audit-checkpoints'
@@ -50,7 +50,6 @@ def default_directory(log: Path) -> Path:
 
 
 def checkpoint_line(checkpoint: Checkpoint, keys: LogKeys) -> bytes:
-    """Return the line of a checkpoint, sealed."""
     body = (
         f'{{"seq":{checkpoint.seq},"hash":"{checkpoint.hash}","ts":"{checkpoint.ts}",'
         f'"prev":"{checkpoint.prev}"'
@@ -97,7 +96,7 @@ class CheckpointFile:
         self._directory = directory
 
     def last(self, keys: LogKeys) -> Checkpoint | None:
-        """Return the newest checkpoint; a line that a power cut left unfinished is passed over.
+        """Return the newest checkpoint; an unfinished last line, left by a power cut, is ignored.
 
         Raises:
             AuditError: `checkpoint-changed`.
@@ -114,7 +113,7 @@ class CheckpointFile:
             os.close(handle)
 
     def write(self, seq: int, record_hash: str, ts: str, keys: LogKeys) -> None:
-        """Add a checkpoint, which is on the disk when this returns.
+        """Add a checkpoint durably.
 
         Raises:
             AuditError: `checkpoint-changed`.
@@ -136,7 +135,6 @@ class CheckpointFile:
             sync_directory(self._directory)
 
     def _last(self, handle: int, path: Path, keys: LogKeys) -> tuple[Checkpoint | None, int]:
-        """Return the last whole checkpoint and where it ends."""
         size = os.fstat(handle).st_size
         start = max(0, size - 2 * _MAX_CHECKPOINT)
         data = read_at(handle, start, size - start)

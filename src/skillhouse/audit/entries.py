@@ -53,7 +53,6 @@ class Query:
     """Only calls that the write gate judged."""
 
     def fits(self, entry: AuditEntry) -> bool:
-        """Return whether an entry is wanted."""
         record = entry.record
         tier = record.effective_tier or record.tier
         return (
@@ -87,14 +86,10 @@ def read_records(
 
     Args:
         path: The log; one that is missing has no entries.
-        tool: Name of the tool.
         status: One of the statuses, a published result, or "unknown".
         since: UTC time or its beginning ("2026-01-31"); earlier records are left out.
         until: UTC time or its beginning; later records are left out.
-        agent: Name of the agent.
-        user: Name of the user.
         tier: none, 3, 2 or 1, after escalation.
-        limit: At most so many.
         newest_first: False gives them as they stand in the log.
         key: The log's secret where an operator gave one.
 

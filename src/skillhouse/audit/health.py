@@ -112,13 +112,12 @@ class Pending(NamedTuple):
 
     milliseconds: int
     ts: str
-    told: EncodedRecord
+    encoded: EncodedRecord
     id: str = ""
     """Given while the record waits, so that its outcome can name it."""
 
 
 def to_stderr(text: str) -> None:
-    """Write a line for people."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

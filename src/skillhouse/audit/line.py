@@ -127,28 +127,27 @@ def _further(draft: AuditDraft, known: KnownSecrets) -> str:
 
 
 def sealed(
-    told: EncodedRecord, keys: LogKeys, *, record_id: str, seq: int, ts: str, prev: str
+    encoded: EncodedRecord, keys: LogKeys, *, record_id: str, seq: int, ts: str, prev: str
 ) -> tuple[bytes, str]:
     """Return the line of a record at its place in the chain, and its hash."""
     body = b'{"id":"%b","seq":%d,"ts":"%b",%b,"prev":"%b"' % (
         record_id.encode(),
         seq,
         ts.encode(),
-        told.front,
+        encoded.front,
         prev.encode(),
     )
     found = seal(keys.records, body)
-    return b'%b%b%b",%b}\n' % (body, HASH, found.encode(), told.behind), found
+    return b'%b%b%b",%b}\n' % (body, HASH, found.encode(), encoded.behind), found
 
 
-def unsealed(told: EncodedRecord, *, record_id: str, ts: str) -> AuditRecord:
+def unsealed(encoded: EncodedRecord, *, record_id: str, ts: str) -> AuditRecord:
     """Return a record that has no place in the chain yet."""
     line = b'{"id":"%b","seq":0,"ts":"%b",%b,"prev":"","hash":"",%b}'
-    return record_of(line % (record_id.encode(), ts.encode(), told.front, told.behind))
+    return record_of(line % (record_id.encode(), ts.encode(), encoded.front, encoded.behind))
 
 
 def id_of(line: bytes) -> str:
-    """Return the id of the record on a line."""
     return line[7:33].decode()
 
 
@@ -301,7 +300,6 @@ def _permission(permission: DecidedPermission, known: KnownSecrets) -> DecidedPe
 
 
 def _cleaned(parts: Any, known: KnownSecrets) -> dict[str, Any]:
-    """Return the fields of a confirmation or transaction, with texts cleaned."""
     found = {}
     for each in fields(parts):
         value = getattr(parts, each.name)

@@ -1,4 +1,4 @@
-"""Appends records: one writer at a time, all of a record or nothing."""
+"""Appends records: one writer at a time, each record completely or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WRITE_TRIES = 16
 
 
 class AuditLog:
-    """The log of a house. Threads and processes may share it; each process opens its own files.
+    """The audit log. Threads and processes may share it; each process opens its own files.
 
     An append may wait `LOCK_SECONDS` for another process: never on the thread of an event loop.
     """
@@ -47,7 +47,7 @@ class AuditLog:
     _chain: ChainFile
     _mutex: threading.Lock
     _timer: threading.Timer | None
-    _tidier: ArchiveCompactor
+    _compactor: ArchiveCompactor
 
     def __init__(
         self,
@@ -66,18 +66,18 @@ class AuditLog:
         """Name the log; nothing is opened before the first append.
 
         Args:
-            path: The JSONL file; `<name>.head` and `<name>.key` stand beside it.
+            path: The JSONL file; `<name>.head` and `<name>.key` are beside it.
             clock: Seconds since 1970.
-            random_bytes: Returns that many bytes that nobody can guess.
+            random_bytes: Returns that many unpredictable bytes.
             key: The secret that seals the log; made once and kept beside the log when None.
             checkpoints: Directory for signed checkpoints, best on another machine or for another
                 user; one beside the log when None.
-            secrets: Returns the values that must not be recorded, asked before each record.
-            retention: How long what is kept; 30 and 90 days when None.
+            secrets: Returns the values that must not be recorded; called before each record.
+            retention: 30 and 90 days when None.
             max_bytes: Bytes after which a file is closed and the next one begun.
             retry_seconds: Time after which records that wait are tried again.
-            warn: Takes a line for people when the log goes down, and each record of an effect
-                that could not be written, without its secrets.
+            warn: Receives a line when the log goes down, and each record of an effect that could
+                not be written, without its secrets.
         """
         self.path = path
         self.checkpoints = checkpoints or default_directory(path)
@@ -99,7 +99,7 @@ class AuditLog:
 
     @property
     def degraded(self) -> Degraded | None:
-        """Why the log cannot be written, or None when it can; what has a tier must not happen."""
+        """Why the log cannot be written, or None; meanwhile no call with a tier may run."""
         if self._down is None:
             return None
         code, message, since = self._down
@@ -119,34 +119,32 @@ class AuditLog:
 
     @property
     def buffered(self) -> int:
-        """Records that wait in memory."""
         return len(self._buffer)
 
     @property
     def dropped(self) -> int:
-        """Records that found no room in memory and whose number the log does not say yet."""
+        """Records lost for lack of memory, whose number is not in the log yet."""
         return self._dropped
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What stops no record but needs a person: a second place or an archive that is stuck."""
-        found = (self._chain.checkpoint_error, self._chain.rotation_error, self._tidier.error)
+        """Problems that stop no record but need a person: checkpoints or archives that fail."""
+        found = (self._chain.checkpoint_error, self._chain.rotation_error, self._compactor.error)
         return tuple(each for each in found if each)
 
     def preview(self, arguments: Mapping[str, object]) -> dict[str, object]:
-        """Return arguments as a record would hold them: without secrets, and cut."""
         return redacted(arguments, known=self._known_secrets())
 
     def clean(self, text: str) -> str:
-        """Return a text without the secrets that no record holds; it is cut late only."""
+        """Return a text without secrets; only a very long one is cut."""
         return clean_text(text, limit=LONG_TEXT, kept=LONG_TEXT, known=self._known_secrets())
 
     def append(self, draft: AuditDraft, *, durable: bool) -> AuditRecord:
-        """Write a record, after those that wait; when this returns it is in the log.
+        """Write a record, after those waiting in memory.
 
         Args:
-            draft: What to remember.
-            durable: Whether it must be on the disk (fsync) rather than only written.
+            draft: The fields of the record.
+            durable: Whether it must be on the disk (fsync) when this returns.
 
         Raises:
             AuditError: nothing was recorded, and what needs the record must not happen.
@@ -154,11 +152,7 @@ class AuditLog:
         return record_of(self._append(draft, durable=durable))
 
     def write(self, draft: AuditDraft, *, durable: bool) -> str:
-        """Do as `append` does, and return the id alone, which takes less time.
-
-        Raises:
-            AuditError: nothing was recorded, and what needs the record must not happen.
-        """
+        """Do as `append`, but return only the id, which is faster."""
         return id_of(self._append(draft, durable=durable))
 
     def _append(self, draft: AuditDraft, *, durable: bool) -> bytes:
@@ -171,11 +165,11 @@ class AuditLog:
             raise
 
     def append_read(self, draft: AuditDraft) -> AuditRecord:
-        """Write a record that nothing waits for; where the log is down it is kept in memory.
+        """Write a record that no effect depends on; while the log is down, keep it in memory.
 
         For reads inside the allowed places, and for the outcome of an effect that has happened.
         A record that was kept has its id, and 0 as `seq` until it is written. An intent with a
-        tier is never kept: what it stands for must not happen (S000-117).
+        tier is never kept: its effect must not happen (S000-117).
 
         Raises:
             AuditError: `record-invalid`, the draft cannot be recorded by any log; or any other
@@ -184,7 +178,7 @@ class AuditLog:
         if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
             return self.append(draft, durable=True)
         pending = self._pending(draft)
-        # The outcome of an effect is worth waiting for; while the log is down nothing waits.
+        # The outcome of an effect is worth waiting for; while the log is down no call waits.
         seconds = locks.LOCK_SECONDS if draft.kind == "outcome" else READ_WAIT_SECONDS
         seconds = 0 if self._down else seconds
         try:
@@ -204,20 +198,16 @@ class AuditLog:
         self._write_waiting(seconds=locks.LOCK_SECONDS)
 
     def verify(self, *, progress: Progress | None = None) -> Verification:
-        """Return what the log holds and where it was changed; see `verify_log`.
-
-        Raises:
-            AuditError: a file cannot be opened, or is a link.
-        """
+        """Do as `verify_log` for this log."""
         return verify_log(self.path, key=self.key, checkpoints=self.checkpoints, progress=progress)
 
     def close(self) -> None:
-        """Write what waits and a checkpoint, and close the files; a later append opens them again.
+        """Write waiting records and a checkpoint, and close the files; an append reopens them.
 
-        Records that cannot be written yet go on waiting.
+        Records that cannot be written yet stay in memory.
         """
         self._claim()
-        self._tidier.wait()
+        self._compactor.wait()
         with self._mutex:
             if self._timer is not None:
                 self._timer.cancel()
@@ -239,7 +229,9 @@ class AuditLog:
         self._mutex = threading.Lock()
         self._timer = None
         self._is_tidied = False
-        self._tidier = ArchiveCompactor(self.path, self._retention, self._clock, self.append_read)
+        self._compactor = ArchiveCompactor(
+            self.path, self._retention, self._clock, self.append_read
+        )
         self._chain = ChainFile(
             self.path,
             key=self.key,
@@ -265,8 +257,8 @@ class AuditLog:
         try:
             milliseconds = round(self._clock() * 1_000)
             ts = timestamp(milliseconds)
-            told = encode_record(draft, self._known_secrets(), boot=self._boot)
-            return Pending(milliseconds, ts, told)
+            encoded = encode_record(draft, self._known_secrets(), boot=self._boot)
+            return Pending(milliseconds, ts, encoded)
         except (TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
             message = f"arguments of `{draft.tool}` cannot be recorded"
             raise AuditError("record-invalid", message, self.path) from error
@@ -284,15 +276,15 @@ class AuditLog:
         if len(self._buffer) == MAX_BUFFERED:
             self._dropped += 1
         self._buffer.append(pending._replace(id=made))
-        if b',"kind":"outcome",' in pending.told.front:
+        if b',"kind":"outcome",' in pending.encoded.front:
             # The effect has happened: should this process end now, this line is what is left.
-            front, behind = pending.told.front.decode(), pending.told.behind.decode()
+            front, behind = pending.encoded.front.decode(), pending.encoded.behind.decode()
             self._warn(f'[AUDIT-DEGRADED] {{"id":"{made}",{front},{behind}}}')
         self._retry_later()
-        return unsealed(pending.told, record_id=made, ts=pending.ts)
+        return unsealed(pending.encoded, record_id=made, ts=pending.ts)
 
     def _write(self, pending: Pending, *, durable: bool, seconds: float) -> bytes:
-        """Write what waits and then `pending`; what could not be written goes on waiting."""
+        """Write waiting records and then `pending`; those that fail stay in memory."""
         self._claim()
         end = time.monotonic() + seconds
         while True:
@@ -321,7 +313,7 @@ class AuditLog:
             self._warn("[AUDIT-DEGRADED] over: the audit log is written again")
         if not self._is_tidied:
             self._is_tidied = True
-            self._tidier.start(self._chain.keys)
+            self._compactor.start(self._chain.keys)
         return line
 
     def _written(self, pending: Pending, *, durable: bool) -> bytes:
@@ -347,10 +339,12 @@ class AuditLog:
                     self._dropped = self._refused = 0
                 while self._buffer:
                     first = self._buffer[0]
-                    chain.append(first.told, first.milliseconds, record_id=first.id, durable=False)
+                    chain.append(
+                        first.encoded, first.milliseconds, record_id=first.id, durable=False
+                    )
                     self._buffer.popleft()
                 line = chain.append(
-                    pending.told, milliseconds, record_id=pending.id, durable=durable
+                    pending.encoded, milliseconds, record_id=pending.id, durable=durable
                 )
                 chain.checkpoint(milliseconds)
                 return line

@@ -29,7 +29,7 @@ _MAC_HEX = 32
 
 @dataclass(slots=True, kw_only=True)
 class LogHead:
-    """Where the log ended after the last append. Not frozen, since each append makes one."""
+    """The end of the log after the last append. Not frozen, since each append makes one."""
 
     seq: int = 0
     size: int = 0
@@ -37,7 +37,7 @@ class LogHead:
     hash: str = ZEROS
     """Hash of the last record."""
     durable: int = 0
-    """The last record that was on the disk; those after it a power cut may take."""
+    """The last record on the disk; a power cut may take later ones."""
     mac: str = ""
     """Seal of the other fields."""
 
@@ -83,7 +83,7 @@ class HeadFile:
         self._known = (b"", LogHead())
 
     def is_known(self) -> bool:
-        """Return whether the file is there and still says what was last written here."""
+        """Return whether the file still has the bytes that this process wrote last."""
         found = stat_at(self.path)
         return (
             found is not None
@@ -92,7 +92,6 @@ class HeadFile:
         )
 
     def known(self) -> LogHead:
-        """Return what was last written here, where `is_known`."""
         return self._known[1]
 
     def data(self, *, new_log: bool) -> bytes:
@@ -128,7 +127,7 @@ class HeadFile:
         return LogHead()
 
     def write(self, head: LogHead, keys: LogKeys) -> None:
-        """Replace the head.
+        """Write the head in place.
 
         Raises:
             OSError: it cannot be written.
@@ -138,11 +137,9 @@ class HeadFile:
         self._known = (data, head)
 
     def sync(self) -> None:
-        """Make what was written durable."""
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Close the file; the next `data` opens it again."""
         if self._handle != -1:
             os.close(self._handle)
             self._handle = -1
@@ -150,7 +147,7 @@ class HeadFile:
 
 
 MAX_BEHIND = 16 * 1024 * 1024
-"""Bytes by which a side file may be behind its log; more is no crash."""
+"""Bytes by which a crash may leave a side file behind its log."""
 
 _FIRST_LOOK = 4_096
 
@@ -165,17 +162,17 @@ class Tail:
     size: int
     """Bytes of the file, those of `torn` included."""
     torn: bytes = b""
-    """What stands behind the last record and is none: an append that a power cut stopped."""
+    """Bytes after the last record: an append that a power cut stopped."""
     is_open: bool = False
     """Whether the file does not end with a newline."""
     lost: int = 0
     """Records that were written but not durable, and are gone."""
     line: bytes = b""
-    """The last line where this process wrote it: an append finds it still there, or looks anew."""
+    """The last line if this process wrote it; if an append finds another one, it reads again."""
 
 
 def read_tail(handle: int, head: LogHead, path: Path, keys: LogKeys) -> Tail:
-    """Return the end of the file, compared with what the side file remembers.
+    """Return the end of the file, compared with the side file.
 
     Raises:
         AuditError: the end is not one that appends and a power cut leave.
@@ -193,7 +190,7 @@ def read_tail(handle: int, head: LogHead, path: Path, keys: LogKeys) -> Tail:
 
 
 def _behind(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys) -> Tail:
-    """Return the tail of a log that reaches to where the side file says, or further."""
+    """Return the tail of a log that is at least as long as in the side file."""
     if size - head.size > MAX_BEHIND:
         raise AuditError("log-foreign", "the log is longer than its side file says", path)
     seq, last_hash, last_id = head.seq, head.hash, ""
@@ -214,7 +211,7 @@ def _behind(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys) ->
 
 
 def _cut(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys) -> Tail:
-    """Return the tail of a log that is shorter than the side file says."""
+    """Return the tail of a log that is shorter than in the side file."""
     data = read_at(handle, max(0, size - 2 * MAX_LINE), 2 * MAX_LINE)
     whole = data.rfind(b"\n") + 1
     last = last_record(handle, size - len(data) + whole, keys)
@@ -226,7 +223,7 @@ def _cut(handle: int, head: LogHead, size: int, path: Path, keys: LogKeys) -> Ta
 
 
 def _ended(tail: Tail, keys: LogKeys) -> Tail:
-    """Return the tail with a last record that lacks but its newline, which a repair gives it."""
+    """Accept a last record that only lacks its newline, which a repair adds."""
     tail = replace(tail, is_open=bool(tail.torn))
     record = chained(tail.torn, tail.seq, tail.hash, keys) if tail.torn else None
     if record is None:
@@ -257,5 +254,5 @@ def chained(line: bytes, seq: int, last_hash: str, keys: LogKeys) -> AuditRecord
 
 
 def torn_facts(torn: bytes) -> dict[str, object]:
-    """Return what a repair record says about torn bytes, by which `verify_log` accepts them."""
+    """Return the facts about torn bytes in a repair record, by which `verify_log` accepts them."""
     return {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}

@@ -36,13 +36,12 @@ def open_file(path: Path, flags: int) -> int:
     return handle
 
 
-def identity(found: os.stat_result) -> tuple[int, int]:
-    """Return what tells one file from another."""
-    return (found.st_dev, found.st_ino)
+def identity(info: os.stat_result) -> tuple[int, int]:
+    return (info.st_dev, info.st_ino)
 
 
 def stat_at(path: Path) -> os.stat_result | None:
-    """Return what stands at `path` now, a link by itself, or None."""
+    """Return the status of the file at `path`, not following a link, or None."""
     try:
         return os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -146,7 +145,6 @@ def lines_of(handle: int, path: Path) -> Iterator[bytes]:
 
 
 def chunks(handle: int, size: int) -> Iterator[bytes]:
-    """Yield the first `size` bytes of a file."""
     place = 0
     while place < size and (chunk := read_at(handle, place, min(_CHUNK, size - place))):
         place += len(chunk)

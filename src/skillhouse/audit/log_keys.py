@@ -16,7 +16,7 @@ from skillhouse.floor import DecodeError, opened_problem, shaped
 
 KEY_BYTES = 32
 MIN_KEY_BYTES = 16
-"""Bytes of a key that an operator gives; a shorter one could be tried out."""
+"""Bytes of a key that an operator gives; a shorter one could be guessed."""
 _MAX_FILE = 4_096
 
 
@@ -30,7 +30,7 @@ class Mac(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogKeys:
-    """What seals a log. Each use has a key of its own, so that one may be told to others."""
+    """The keys that seal a log, one for each use, so that one can be disclosed alone."""
 
     records: Mac
     archives: Mac
@@ -41,14 +41,13 @@ class LogKeys:
 
 
 def seal(mac: Mac, data: bytes) -> str:
-    """Return the HMAC-SHA-256 of `data` as hex."""
     mac = mac.copy()
     mac.update(data)
     return mac.hexdigest()
 
 
 def keys_of(key: bytes, path: Path) -> LogKeys:
-    """Return the keys that follow from one secret.
+    """Return the keys derived from one secret.
 
     Raises:
         AuditError: `key-weak`.
@@ -70,12 +69,12 @@ def keys_of(key: bytes, path: Path) -> LogKeys:
 
 
 def checkpoint_key(key: bytes) -> bytes:
-    """Return the key of the checkpoints, which proves them and forges no record."""
+    """Return the key of the checkpoints, which verifies them and cannot forge a record."""
     return hmac.digest(key, b"skillhouse audit checkpoints", "sha256")
 
 
 def key_path(log: Path) -> Path:
-    """Return where the key of a log is kept unless an operator gives it.
+    """Return the key file of a log, unused if the operator gives the key.
 
     >>> key_path(Path("audit.jsonl")).name
     'audit.jsonl.key'
@@ -87,7 +86,7 @@ def key_path(log: Path) -> Path:
 class _KeyFile:
     key: str
     since: int = 0
-    """Of a log that was older than its key: no release wrote one. Kept for the form of the file."""
+    """This and `hash` belong to the form of the file; every release wrote these values."""
     hash: str = ZEROS
     version: int = 1
 
@@ -114,9 +113,9 @@ def read_keys(log: Path, given: bytes | None) -> LogKeys | None:
     finally:
         os.close(handle)
     try:
-        said = shaped(json.loads(data), _KeyFile)
-        key = bytes.fromhex(said.key)
-        if said.version != 1 or len(key) != KEY_BYTES or len(bytes.fromhex(said.hash)) != 32:
+        fields = shaped(json.loads(data), _KeyFile)
+        key = bytes.fromhex(fields.key)
+        if fields.version != 1 or len(key) != KEY_BYTES or len(bytes.fromhex(fields.hash)) != 32:
             raise ValueError("not a key")
     except (ValueError, RecursionError, DecodeError) as error:
         raise AuditError("key-unreadable", "the key of the log was changed", path) from error
@@ -124,23 +123,23 @@ def read_keys(log: Path, given: bytes | None) -> LogKeys | None:
 
 
 def make_keys(log: Path, random: bytes) -> LogKeys:
-    """Make the key file of a log, which its lock is held for.
+    """Make the key file of a log while its lock is held.
 
     Args:
         log: The log.
-        random: `KEY_BYTES` that nobody can guess.
+        random: `KEY_BYTES` unpredictable bytes.
 
     Raises:
         OSError: the file cannot be written.
     """
     path = key_path(log)
-    said = asdict(_KeyFile(key=random.hex()))
+    fields = asdict(_KeyFile(key=random.hex()))
     # Renamed into place: a key file that a crash left half would look like a changed one.
     made = path.with_name(path.name + ".new")
     made.unlink(missing_ok=True)
     handle = open_file(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        write_all(handle, json.dumps(said, sort_keys=True).encode() + b"\n")
+        write_all(handle, json.dumps(fields, sort_keys=True).encode() + b"\n")
         os.fsync(handle)
     finally:
         os.close(handle)

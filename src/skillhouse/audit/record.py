@@ -58,30 +58,30 @@ class AuditError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedPermission:
-    """A permission that the call needed, and the answer it got."""
+    """A permission of the call, with its decision."""
 
     action: str
     resource: str
     effect: str
     """allow, ask or deny."""
     layer: str
-    """Layer that decided; "default" when none spoke."""
+    """Layer that decided; "default" when no rule matched."""
     rule_index: int | None = None
     """Place of the deciding rule in its layer, from 0; None when the default decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """How a person was asked about the call."""
+    """How the call was confirmed."""
 
     required: bool = True
     channel: str = ""
     """inline, companion-app, notification, or the name of a channel."""
     requested_at: str = ""
-    """UTC, as `AuditRecord.ts`; empty when nobody was asked."""
+    """UTC, as `AuditRecord.ts`; empty when no person was asked."""
     responded_at: str = ""
     approved: bool | None = None
-    """None when nobody answered."""
+    """None without an answer."""
     latency_ms: int = 0
     approval: str = ""
     """Id of the approval."""
@@ -89,7 +89,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEntry:
-    """What was sent to a chain; amounts of gas are texts, since they outgrow 64 bits."""
+    """A transaction that was sent; amounts of gas are text, since they outgrow 64 bits."""
 
     tx_hash: str = ""
     chain_id: int = 0
@@ -100,7 +100,7 @@ class TransactionEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """What a caller wants remembered, with the full arguments: the log hides their secrets."""
+    """A record before it is written, with the full arguments: the log hides their secrets."""
 
     kind: str
     """intent, outcome, refusal or event; "repair" and "rotation" are the log's own."""
@@ -125,11 +125,11 @@ class AuditDraft:
     security_level: str = ""
     """read, write or sign."""
     error: str = ""
-    """What went wrong, where `reason` says why something was refused."""
+    """The fault of a call that ran; `reason` explains a refusal."""
     device: str = ""
     session: str = ""
     trace: str = ""
-    """Id that joins the calls of one task."""
+    """Id shared by the calls of one task."""
     request: str = ""
     """Id of the message or HTTP request from which the call came."""
     amount_usd: str = ""
@@ -156,7 +156,7 @@ class AuditRecord:
     seq: int
     """Place in the log, from 1, over all its files."""
     ts: str
-    """When it happened: UTC, ISO 8601 with milliseconds and Z."""
+    """UTC, ISO 8601 with milliseconds and Z."""
     version: int = VERSION
     kind: str
     tool: str
@@ -176,14 +176,14 @@ class AuditRecord:
     prev: str
     """Hash of the record before; zeros for the first."""
     hash: str
-    """HMAC-SHA-256 (hex) of what stands before it in the line; see docs/decisions/0110."""
+    """HMAC-SHA-256 (hex) of the line up to this member; see docs/decisions/0110."""
     preview_digest: str = ""
-    """SHA-256 (hex) of what stands behind the hash: the arguments and the detail. It stays when
+    """SHA-256 (hex) of the members after the hash: the arguments and the detail. It stays when
     a record is summarised, so that its hash can still be checked."""
     monotonic_ns: int = 0
-    """Of the machine's clock that is never set, since `boot`."""
+    """Monotonic clock of the machine, since `boot`."""
     boot: str = ""
-    """Beginning of the id that the system gave itself when it started."""
+    """Start of the boot id of the system."""
     is_summary: bool = False
     """Whether the arguments and detail were taken out after `Retention.summary_days`."""
     tier: str = ""
@@ -219,7 +219,7 @@ _RANDOM_BITS = 80
 def ulid(milliseconds: int, random: bytes, *, after: str = "") -> str:
     """Return a ULID of this moment, greater than the ULID `after`.
 
-    Where the clock stands still or goes back, it is the one that follows `after`, as the ULID
+    If the clock did not advance, it is the one that follows `after`, as the ULID
     specification says under "Monotonicity", so that ids sort as the lines of the log do.
 
     Raises:

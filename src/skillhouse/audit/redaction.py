@@ -25,7 +25,7 @@ Secrets = Callable[[], Iterable[str]]
 
 
 class KnownSecrets:
-    """A set of secrets, ready to be looked for."""
+    """A set of secrets, prepared for the search."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         """Take the values; those under `MIN_SECRET` characters are left out."""
@@ -126,7 +126,7 @@ KEPT_TEXT = 50
 MAX_KEY = 64
 """Characters of a key that is kept whole."""
 MAX_DEPTH = 16
-"""Maps and lists within each other; what lies deeper is cut."""
+"""Nesting of maps and lists; deeper values are cut."""
 MAX_ITEMS = 256
 """Entries of one map or list; the rest is counted."""
 MAX_VALUES = 1_000
@@ -166,7 +166,7 @@ _VALUE_MARKS = (
     "-----BEGIN sk- gh _pat_ AKIA xox xapp- glpat- npm_ hf_ dop_v1_ shpat_ k_live_ k_test_ AIza "
     "ya29. SG. AGE- eyJ :"
 ).split()
-"""One of these stands in every text in which `_VALUES` finds anything."""
+"""Every text that matches `_VALUES` contains one of these."""
 _MARKS_OF_ONE_WORD = ("AKIA", "AIza")
 """Those of patterns that need neither a hyphen nor an underscore, colon or full stop."""
 _ASSIGNED = re.compile(
@@ -278,8 +278,8 @@ def _is_secret_name(name: str) -> bool:
 def _without_value(match: re.Match[str]) -> str:
     dashes, name, between, _ = match.groups()
     # `--password x` is an option with its value; `password x` may be any sentence.
-    told = bool(between.strip()) or bool(dashes)
-    if told and is_secret_name(name):
+    is_assigned = bool(between.strip()) or bool(dashes)
+    if is_assigned and is_secret_name(name):
         return f"{dashes}{name}{between}{HIDDEN}"
     return match[0]
 

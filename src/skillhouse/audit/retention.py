@@ -40,18 +40,17 @@ class Retention:
 def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[AuditDraft, ...]:
     """Pack the archives of a log and shorten those whose time has come.
 
-    At each moment, crash or not, each record stands in one file that verifies. Where the day is
+    At each moment, crash or not, each record is in one file that verifies. Where the day is
     further from the newest archive than `Retention.summary_days`, nothing is shortened this time:
     a clock that was set must not cost the log.
 
     Args:
         log: The log.
         keys: Its keys.
-        retention: How long what is kept.
         now: Milliseconds since 1970.
 
     Returns:
-        What to record about it.
+        A record of each change.
 
     Raises:
         AuditError: `archive-changed`, an archive does not verify, and is left as it is.
@@ -82,7 +81,7 @@ def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[A
 
 def _shortened(archives: Sequence[Archive], place: int, stage: str, keys: LogKeys) -> Archive:
     archive = archives[place]
-    # INVARIANT: what is sealed anew was whole before, or a change would be sealed with it.
+    # INVARIANT: only an archive that verifies is sealed again, or a change would be sealed too.
     problem = archive_problem(archive, keys)
     if problem is not None:
         message = f"the archive is not shortened: {problem.message}"
@@ -122,11 +121,11 @@ def _said(archive: Archive, stage: str) -> AuditDraft:
 
 
 WAIT_SECONDS = 60.0
-"""Time that the end of a process gives to it; what is left is done another time."""
+"""Time that the end of a process waits for it; the next process does the rest."""
 
 
 class ArchiveCompactor:
-    """One thread at a time, which may be stopped at any moment."""
+    """Runs one thread at a time, which may be stopped at any moment."""
 
     def __init__(
         self,
@@ -135,7 +134,7 @@ class ArchiveCompactor:
         clock: Callable[[], float],
         record: Callable[[AuditDraft], object],
     ) -> None:
-        """Take the log, how long what is kept, a clock in seconds, and what records the work."""
+        """`clock` returns seconds since 1970; `record` receives a record of each change."""
         self.error = ""
         """Why archives are not as they should be; empty when they are."""
         self._log = log
@@ -145,7 +144,7 @@ class ArchiveCompactor:
         self._thread: threading.Thread | None = None
 
     def start(self, keys: LogKeys) -> None:
-        """Begin, where there are archives and nobody is at it."""
+        """Start the thread if there are archives and none is running."""
         if not archive_directory(self._log).is_dir():
             return
         if self._thread is None or not self._thread.is_alive():
@@ -153,7 +152,7 @@ class ArchiveCompactor:
             self._thread.start()
 
     def wait(self) -> None:
-        """Wait until it is done, but not for ever."""
+        """Wait for the thread, at most `WAIT_SECONDS`."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(WAIT_SECONDS)
 
@@ -170,7 +169,7 @@ class ArchiveCompactor:
 def reduced_lines(
     lines: Iterable[bytes], stage: str, keys: LogKeys, *, kept_ids: frozenset[str]
 ) -> Iterator[bytes]:
-    """Yield the lines of an archive without what its stage has no room for, and a seal.
+    """Yield the lines of an archive without the parts that its stage removes, and a seal.
 
     Args:
         lines: Those of the archive before, which were verified.
@@ -243,5 +242,5 @@ def _joined(first: Gap, second: Gap) -> Gap:
 
 
 def _gap_line(gap: Gap) -> bytes:
-    said = {"first": gap.first, "last": gap.last, "prev": gap.prev, "hash": gap.hash}
-    return json.dumps({"removed": said}, separators=(",", ":")).encode() + b"\n"
+    ends = {"first": gap.first, "last": gap.last, "prev": gap.prev, "hash": gap.hash}
+    return json.dumps({"removed": ends}, separators=(",", ":")).encode() + b"\n"

@@ -17,12 +17,12 @@ from skillhouse.audit.log_keys import LogKeys, read_keys
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
 
 MAX_PROBLEMS = 1_000
-"""Problems that are told one by one; a log with more is told to have more."""
+"""Problems that are reported one by one; a last one summarises the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogProblem:
-    """A place at which the log is not what was written."""
+    """A place where the log differs from what was written."""
 
     line: int
     """Line of the file, from 1; 0 where it is about the whole."""
@@ -34,7 +34,7 @@ class LogProblem:
 
 @dataclass(slots=True, kw_only=True)
 class LogWalk:
-    """What is known after the lines so far."""
+    """The state of the check after the lines so far."""
 
     keys: LogKeys | None
     is_middle: bool = False
@@ -64,12 +64,10 @@ class LogWalk:
     _strange_error: LineError | None = None
 
     def begin_file(self, name: str, *, reduced: bool = False, head_size: int = -1) -> None:
-        """Go on in the next file."""
         self._file, self._reduced, self._head_size = name, reduced, head_size
         self._line = self.size = 0
 
     def add(self, raw: bytes) -> None:
-        """Look at the next line."""
         self._line += 1
         self.size += len(raw)
         # Without its newline even a whole record is not finished.
@@ -92,13 +90,13 @@ class LogWalk:
             self.head_seen = (self.seq, self.hash)
 
     def finish(self) -> None:
-        """Say what the end of the file shows."""
+        """Report an unfinished end of the file."""
         if self._strange and not self._strange.endswith(b"\n"):
             self._strange_error = LineError("torn", "the last line is not finished")
         self._report_strange()
 
     def compare_checkpoints(self) -> int:
-        """Say whether checkpoints know more than the log; return how many were met in it."""
+        """Report checkpoints beyond the end of the log; return how many fit it."""
         # What retention removed, a checkpoint cannot be compared with.
         ahead = [seq for seq in self.expected if seq > self.seq]
         if ahead:
@@ -109,7 +107,7 @@ class LogWalk:
     def problem(
         self, code: str, message: str, *, line: int = 0, file: str = "", at_line: bool = True
     ) -> None:
-        """Remember a problem of this file."""
+        """Add a problem of this file."""
         name = file or (self._file if at_line else "")
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(LogProblem(line=line, code=code, message=message, file=name))
@@ -154,7 +152,7 @@ class LogWalk:
             self.problem("checkpoint-mismatch", message, line=self._line)
 
     def _skip(self, gap: Gap) -> None:
-        """Go over records that retention removed; the seal of the file covers the gap."""
+        """Pass over records that retention removed; the seal of the file covers the gap."""
         if self.is_middle:
             self.seq, self.hash, self.is_middle = gap.first - 1, gap.prev, False
         self._report_strange()
@@ -182,22 +180,22 @@ class LogWalk:
 _REPORT_EVERY = 10_000
 
 Progress = Callable[[int, int], None]
-"""Takes the bytes that were read so far and those that there are, now and then."""
+"""Called now and then with the bytes read so far and in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a log proved to be."""
+    """The result of checking a log."""
 
     records: int
     problems: tuple[LogProblem, ...]
     """Empty when every byte is as it was written."""
     notes: tuple[LogProblem, ...]
-    """What power cuts and crashes left and the log itself accounts for."""
+    """Traces of power cuts and crashes for which the log itself accounts."""
     unknown: tuple[AuditRecord, ...]
     """Intents without an outcome: stopped by a crash, or still running."""
     head: str
-    """Hash of the last record; kept elsewhere, it shows a log that was written anew."""
+    """Hash of the last record; a copy kept elsewhere reveals a rewritten log."""
     removed: int = 0
     """Records that retention took out of archives."""
     summaries: int = 0
@@ -214,7 +212,7 @@ def verify_log(
     checkpoints: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Return what the log holds and where it was changed, whatever its bytes are.
+    """Return the content of the log in numbers, and where it was changed, for any bytes.
 
     It finds every changed, removed, added or moved byte of a log and its archives, by whomever
     has not the key. Who has the key can write a new history: only checkpoints, or a `head`, that
@@ -224,7 +222,7 @@ def verify_log(
         path: The active file.
         key: The secret of the log where an operator gave one; else the file beside it is read.
         checkpoints: Directory of the second place; the one beside the log when None.
-        progress: Told how far the work is.
+        progress: Called with the bytes read so far and in all.
 
     Raises:
         AuditError: a file cannot be opened, or is a link.
@@ -288,7 +286,7 @@ class _Verifier:
                 done += size_of(archive)
                 self._progress(done, total)
             if head is not None and (head.seq, head.hash) == (walk.seq, walk.hash):
-                # A rotation that a crash stopped: the side file speaks of the newest archive.
+                # A crash stopped a rotation: the side file describes the newest archive.
                 walk.head_seen = (walk.seq, walk.hash)
                 head = LogHead(seq=head.seq, hash=head.hash, size=0) if archives else head
             walk.begin_file("", head_size=-1 if head is None else head.size)
@@ -313,7 +311,7 @@ class _Verifier:
         )
 
     def _checkpoints(self, walk: LogWalk, keys: LogKeys | None) -> None:
-        """Give the walk what the second place knows."""
+        """Load the hashes of the checkpoints into the walk."""
         if keys is None:
             return
         path = checkpoint_path(self._directory, keys)
@@ -326,7 +324,6 @@ class _Verifier:
 
 
 def _compare(walk: LogWalk, data: bytes | None, head: LogHead | None, size: int) -> None:
-    """Compare the end of the log with the side file."""
     if data is None:
         if walk.size or walk.seq:
             walk.problem("head-missing", "the log has no side file")

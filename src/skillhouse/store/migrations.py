@@ -26,7 +26,6 @@ class Schema:
 
     @property
     def version(self) -> int:
-        """The newest version."""
         return self.base_version + len(self.steps)
 
 

@@ -70,7 +70,6 @@ class _Pool:
         _close(too_many)
 
     def close(self, path: Path | None = None) -> None:
-        """Close the idle stores of a file; all of them when None."""
         with self._lock:
             gone = [one for one in self._idle if path is None or one.store.path == path]
             self._idle = [one for one in self._idle if one not in gone]

@@ -26,7 +26,7 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
 class Store:
-    """A database with one schema. A disposable one that cannot be read is made anew."""
+    """A database with one schema. A disposable one that cannot be read is recreated."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         """Open `path`, making it and its directory when they are missing.
@@ -42,7 +42,7 @@ class Store:
         except _OPEN_FAULTS as error:
             if not self._is_beyond_use(error):
                 raise self._error(error) from error
-            self._connection = self._made_anew()
+            self._connection = self._recreated()
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query; none of a disposable file that turns out to be damaged.
@@ -55,7 +55,7 @@ class Store:
         except _FAULTS as error:
             if not self._is_beyond_use(error):
                 raise self._error(error) from error
-            self._start_anew()
+            self._recreate()
             return []
 
     @contextmanager
@@ -76,7 +76,7 @@ class Store:
                 raise
         except _FAULTS as error:
             if self._is_beyond_use(error):
-                self._start_anew()
+                self._recreate()
             raise self._error(error) from error
 
     def close(self) -> None:
@@ -133,11 +133,11 @@ class Store:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             os.close(handle)
 
-    def _start_anew(self) -> None:
+    def _recreate(self) -> None:
         self._connection.close()
-        self._connection = self._made_anew()
+        self._connection = self._recreated()
 
-    def _made_anew(self) -> sqlite3.Connection:
+    def _recreated(self) -> sqlite3.Connection:
         try:
             for suffix in _SUFFIXES:
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)

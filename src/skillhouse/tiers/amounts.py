@@ -1,4 +1,4 @@
-"""What a call says that it spends: read strictly, because a model writes it."""
+"""The amount that a call declares to spend: read strictly, because a model writes it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 USD, ETH = "usd", "eth"
 
 AMOUNT_MAX = Decimal(10) ** 30
-"""No amount is larger; what is, was not meant as one."""
+"""No valid amount is larger."""
 NODES_MAX = 1_000
-"""Lists and mappings of the arguments that are looked through; more is an unknown amount."""
+"""Lists and mappings of the arguments that are searched; more is an unknown amount."""
 DEPTH_MAX = 16
 
 _USD_KEYS = frozenset({"amountusd", "valueusd"})
@@ -35,14 +35,13 @@ class Amount:
 
     usd: Decimal = Decimal(0)
     others: tuple[tuple[str, Decimal, bool], ...] = ()
-    """Other currencies: label, amount, and whether the house decoded it. Nobody here knows what
-    they are worth."""
+    """Other currencies: label, amount, and whether skillhouse decoded it. Their worth in dollars
+    is not known."""
     unknown: str = ""
-    """Why what it spends is not known; empty when it is."""
+    """Why the amount is not known; empty when it is."""
 
     @property
     def is_none(self) -> bool:
-        """Whether it spends nothing."""
         return not (self.usd or self.others or self.unknown)
 
 
@@ -53,7 +52,7 @@ class _UnknownAmountError(Exception):
 def read_amount(
     arguments: Mapping[str, Any], spends: Sequence[tuple[str, Decimal]] | None = ()
 ) -> Amount:
-    """Return what a call spends by its arguments and by what the house decoded.
+    """Return what a call spends by its arguments and by its decoded transaction.
 
     Of several amounts beside each other the largest counts; those of nested objects are added.
     Text is read as a number. Nothing is guessed: `1,000`, a negative number, `NaN` or digits of
@@ -71,7 +70,7 @@ def read_amount(
     except _UnknownAmountError as error:
         return Amount(unknown=str(error))
     if spends is None:
-        return Amount(usd=sums.get(USD, Decimal(0)), unknown="nobody can tell what it spends")
+        return Amount(usd=sums.get(USD, Decimal(0)), unknown="what it spends cannot be determined")
     usd = sums.pop(USD, Decimal(0))
     others = [(currency, amount, False) for currency, amount in sorted(sums.items())]
     decoded: dict[str, Decimal] = {}
@@ -95,7 +94,6 @@ class _AmountReader:
         self._nodes = 0
 
     def sums(self, value: Any, depth: int) -> dict[str, Decimal]:
-        """Return the amount of each currency in one value of the arguments."""
         if not isinstance(value, Mapping | list | tuple):
             return {}
         self._nodes += 1

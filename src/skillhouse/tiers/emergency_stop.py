@@ -44,7 +44,7 @@ class StopMark:
         """Return why everything is stopped, or "".
 
         Raises:
-            StateError: it cannot be found out.
+            StateError: it cannot be determined.
         """
         try:
             os.lstat(self._stopped)
@@ -68,7 +68,7 @@ class StopMark:
             self._write(b"", os.O_EXCL)
 
     def give(self, by: str, reason: str) -> bool:
-        """Stop everything; False when this file said so before.
+        """Stop everything; False when this file stopped it before.
 
         Raises:
             StateError: the file could not be given its name, or a power cut may lose it.
@@ -95,7 +95,7 @@ class StopMark:
         return True
 
     def lift(self) -> bool:
-        """Let everything go on; False when this file did not stop it.
+        """Lift the stop; False when this file did not stop anything.
 
         Raises:
             StateError: it is as it was.
@@ -120,7 +120,6 @@ class StopMark:
 
     @staticmethod
     def _sync(path: str | Path) -> None:
-        """Put it on the disk."""
         if sys.platform == "win32":  # pragma: no cover - directories cannot be opened there
             return
         handle = os.open(path, os.O_RDONLY | _SAFELY)
@@ -148,7 +147,7 @@ _LINE = b"%10d %10d\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What one process says of itself."""
+    """The counts of one process."""
 
     name: str
     pid: int
@@ -202,7 +201,7 @@ class OwnLine:
             os.pwrite(self._handle, _LINE % (running, ended), 0)
 
     def close(self) -> None:
-        """Let go of it; the file stays where a stop may still want to read it."""
+        """Release it; the file stays if a stop may still need it."""
         if not self._ended:
             self._path.unlink(missing_ok=True)
         os.close(self._handle)
@@ -240,7 +239,7 @@ _LOOK_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNotice:
-    """What those are told who do a part of a stop or a resume."""
+    """What each step of a stop or a resume receives."""
 
     by: str
     reason: str
@@ -254,7 +253,7 @@ Step = tuple[str, Callable[[StopNotice], object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReport:
-    """What came of a stop."""
+    """The result of a stop."""
 
     is_new: bool
     """False when everything was stopped already; the steps were done again."""

@@ -1,4 +1,4 @@
-"""The tier policy at work: judges calls against what was before, and keeps account of them."""
+"""Judges calls by the tier policy and their history, and keeps account of them."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from skillhouse.tiers.tier_values import (
 
 TERMINAL = "terminal"
 RESUME_CHANNELS = frozenset({TERMINAL, PAGE, COMPANION_APP})
-"""Where the owner, and no model and no chat, is heard: only there a stop is lifted."""
+"""Channels of the owner, out of reach of a model or a chat: only they lift a stop."""
 
 
 class ResumeError(SkillhouseError):
-    """Somebody who may not, or from somewhere that does not count, wants a stop lifted."""
+    """A stop is not lifted for this user or from this channel."""
 
 
 class TierEngine:
-    """Says what is to become of calls, one house's worth; several processes may share the state."""
+    """Decides calls by one policy and one state, which several processes may share."""
 
     def __init__(
         self,
@@ -54,22 +54,21 @@ class TierEngine:
         on_stop: Sequence[Step] = (),
         on_resume: Sequence[Step] = (),
     ) -> None:
-        """Take the policy and the state database.
+        """Nothing is opened before the first call.
 
         Args:
-            policy: What holds; its `assignees` may lift a stop.
-            state: The state database of the house.
+            policy: Its `assignees` may lift a stop.
+            state: The state database.
             clock: Both clocks of the machine.
-            on_stop: What a stop does besides refusing every call; each is done, whatever becomes
-                of the others.
-            on_resume: What is done before a stop is lifted; an error of one leaves it as it is.
+            on_stop: Further steps of a stop; each is done, even if others fail.
+            on_resume: Steps before a stop is lifted; an error of one keeps the stop.
         """
         self.policy = policy
         self._store = TierStore(state, clock)
         self._on_stop = tuple(on_stop)
         self._on_resume = tuple(on_resume)
         self._stopped_here = ""
-        """Set when a stop could not be written: at least this process stands still."""
+        """Set when a stop could not be written: at least this process runs no calls."""
         self._here: list[CallsHere] = []
 
     def judge(
@@ -132,11 +131,10 @@ class TierEngine:
         return ""
 
     def settle(self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None) -> bool:
-        """Keep what came of a call, once; may stop everything by itself.
+        """Record the outcome of a call, once; may stop everything by itself.
 
         Args:
             reservation: Of the verdict; empty does nothing.
-            outcome: How it ended.
             amount: Dollars that it really spent, where that is known; None leaves what was
                 reserved. A failure gives nothing back unless this says so.
 
@@ -159,12 +157,11 @@ class TierEngine:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether everything is stopped; also when nobody can tell."""
+        """Whether everything is stopped; also true if that is unknown."""
         return bool(self.stopped_reason)
 
     @property
     def stopped_reason(self) -> str:
-        """Why everything is stopped; empty when it is not."""
         if self._stopped_here:
             return self._stopped_here
         try:
@@ -193,7 +190,7 @@ class TierEngine:
             return str(error)
 
     def ends_too(self, calls: CallsHere) -> None:
-        """Have each stop that is given here end these calls of this process."""
+        """Have each stop by this engine end these calls of this process."""
         self._here.append(calls)
 
     def stop(self, by: str, reason: str) -> StopReport:
@@ -231,7 +228,7 @@ class TierEngine:
         Ended session keys stay ended: new ones must be made.
 
         Raises:
-            ResumeError: `by` is not whom the house works for, or `channel` is not the owner's.
+            ResumeError: `by` is no assignee, or `channel` is not the owner's.
             StateError: the state cannot be written; it is as it was.
         """
         if channel not in RESUME_CHANNELS:
@@ -240,7 +237,7 @@ class TierEngine:
                 f"got `{channel}`: nothing was resumed"
             )
         if by not in self.policy.assignees:
-            raise ResumeError(f"`{by}` may not resume this house: nothing was resumed")
+            raise ResumeError(f"`{by}` may not lift a stop here: nothing was resumed")
         reason = self.stopped_reason
         notice = StopNotice(by=by, reason=reason, action="resume")
         if reason:
@@ -257,7 +254,7 @@ class TierEngine:
         return resumed or was_here
 
     def see_companion(self) -> None:
-        """Remember that the companion app was heard of; 30 minutes without, and only reads go on.
+        """Note a sign of life of the companion app; after 30 minutes without, only reads go on.
 
         Raises:
             StateError: the state cannot be written.
@@ -266,7 +263,7 @@ class TierEngine:
             ledger.see_companion(connection, now_ms)
 
     def forget_companion(self) -> None:
-        """Forget the companion app, which the owner took away.
+        """Forget the companion app, which the owner removed.
 
         Raises:
             StateError: the state cannot be written.
@@ -279,7 +276,6 @@ class TierEngine:
             return ledger.stop(connection, by, reason, now_ms)
 
     def close(self) -> None:
-        """Close the state; another call opens it again."""
         self._store.close()
 
     def _forecast(self, call: TierCall) -> TierVerdict:

@@ -1,4 +1,4 @@
-"""Reads `policy.yml` as published: every scalar is text, and each is converted strictly here."""
+"""Reads `policy.yml` as published: every scalar is text and converted strictly."""
 
 from __future__ import annotations
 
@@ -47,30 +47,37 @@ def load_tier_policy(
 ) -> TierPolicy:
     """Return the policy of a file; one that cannot be used gives a policy of reads only.
 
-    Such a policy has a `fault`, which whoever builds the house shows to its owner. No file at all
-    is no fault: levels and the published fallback hold then.
+    Such a policy has a `fault` for its owner. A missing file is no fault: levels and the published
+    fallback hold then.
 
     Args:
         path: The policy file.
-        assignees: The users for whom the house works.
-        tier1_channel: Where tier 1 is confirmed: `companion-app`, or `page` in a house without.
+        assignees: The users whom `assignee-only` means.
+        tier1_channel: Where tier 1 is confirmed: `companion-app`, or `page` without such an app.
     """
-    house: dict[str, Any] = {"assignees": frozenset(assignees), "tier1_channel": tier1_channel}
+    empty = TierPolicy(assignees=frozenset(assignees), tier1_channel=tier1_channel)
     try:
         if problem := file_problem(path):
             raise ConfigError(problem, path=path)
-        return read_tier_policy(read_regular(path, POLICY_FILE_MAX), path, **house)
+        data = read_regular(path, POLICY_FILE_MAX)
+        return read_tier_policy(data, path, assignees=assignees, tier1_channel=tier1_channel)
     except FileNotFoundError:
         if path.is_symlink():
-            return TierPolicy(fault=f"the policy file is a link to nothing: `{path}`", **house)
-        return TierPolicy(**house)
+            return replace(empty, fault=f"the policy file is a link to nothing: `{path}`")
+        return empty
     except (OSError, ConfigError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        return TierPolicy(fault=f"the policy file cannot be used: {reason}", **house)
+        return replace(empty, fault=f"the policy file cannot be used: {reason}")
 
 
-def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
-    """Return the policy that `data` holds; `house` are fields of `TierPolicy` that no file has.
+def read_tier_policy(
+    data: bytes,
+    path: Path,
+    *,
+    assignees: Collection[str] = (),
+    tier1_channel: str = COMPANION_APP,
+) -> TierPolicy:
+    """Return the policy in `data`; for the other arguments see `load_tier_policy`.
 
     Raises:
         ConfigError: it is no policy; the message has the file, the key and, where known, the line.
@@ -79,7 +86,7 @@ def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
         raise ConfigError(f"expected at most {POLICY_FILE_MAX} bytes of policy", path=path)
     try:
         text = decoded(normalise(data, []))
-        # Not the quick parser: its answers are the same, and nobody waits for this file.
+        # Not the fast parser: the result is the same, and this file is small.
         found = read_mapping(text, fast=False)
     except FileRefusedError as error:
         finding = error.finding
@@ -92,7 +99,7 @@ def read_tier_policy(data: bytes, path: Path, **house: Any) -> TierPolicy:
     if fields.get("version") != "1":
         place.at("version").fail(f'expected version "1", got {found.get("version", "none")!r}')
     del fields["version"]
-    policy = TierPolicy(**fields, **house)
+    policy = TierPolicy(**fields, assignees=frozenset(assignees), tier1_channel=tier1_channel)
     return replace(policy, warnings=(*_unreachable(policy), *_without_effect(policy)))
 
 
@@ -103,11 +110,9 @@ class _FileKey:
         self._path, self._text, self.keys = path, text, keys
 
     def at(self, key: str) -> _FileKey:
-        """Return the place of a key below this one."""
         return _FileKey(self._path, self._text, (*self.keys, key))
 
     def fail(self, message: str, *, suggestion: str = "") -> NoReturn:
-        """Raise the error of this place."""
         key = ".".join(self.keys)
         where = f"line {self._line()}, `{key}`: " if key else ""
         raise ConfigError(where + message, path=self._path, key=key, suggestion=suggestion)
@@ -212,7 +217,7 @@ def _texts(place: _FileKey, value: Any) -> tuple[str, ...]:
 def _tool(place: _FileKey, value: Any) -> ToolPolicy:
     policy = ToolPolicy(**_fields(place, value, _TOOL))
     if policy.tier is Tier.NONE and policy.require_confirmation:
-        place.fail("expected tier 3, 2 or 1 with requireConfirmation: tier none asks nobody")
+        place.fail("expected tier 3, 2 or 1 with requireConfirmation: tier none never asks")
     return policy
 
 

@@ -1,4 +1,4 @@
-"""What calls have used up, kept in the state database; each function works in one transaction.
+"""What calls have used, kept in the state database; each function works in one transaction.
 
 INVARIANT: looking and reserving happen under one write lock, so that of two calls at once the
 second sees the first.
@@ -46,17 +46,16 @@ class TierOutcome(enum.StrEnum):
     SIGN_FAILED = "sign-failed"
     """The signer refused or failed; nothing was signed."""
     DENIED = "denied"
-    """A person said no."""
+    """A person denied it."""
     TIMEOUT = "timeout"
-    """Nobody answered."""
+    """No answer came in time."""
     WITHDRAWN = "withdrawn"
     """It never ran, for another reason."""
     UNKNOWN = "unknown"
-    """Nobody knows what it did; it counts as done."""
+    """Its effect is not known; it counts as done."""
 
 
 def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> TierState:
-    """Return what has happened before that matters to a call."""
     since = now_ms - DAY_MS
     uses = connection.execute(
         "SELECT at_ms FROM tier_use WHERE tool = ? AND at_ms > ? AND state <> ?",
@@ -81,14 +80,13 @@ def stopped_reason(connection: sqlite3.Connection) -> str:
 
 
 def stop_text(rows: Sequence[tuple[str, str]]) -> str:
-    """Return what the rows of `STOP_QUERY` say."""
     return f"{rows[0][0]} (by {rows[0][1]})" if rows else ""
 
 
 def reserve(connection: sqlite3.Connection, call: TierCall, usd: Decimal, now_ms: int) -> str:
     """Take a place in the cooldowns, and the amount from the allowance; return the place's id.
 
-    Until it is settled it counts as used: after a crash nobody knows what the call did.
+    Until it is settled it counts as used: after a crash the effect of the call is not known.
     """
     token = secrets.token_hex(16)
     connection.execute(
@@ -115,7 +113,7 @@ def settle(
     usd: Decimal | None,
     now_ms: int,
 ) -> bool:
-    """Turn a reservation into what came of the call, once; False when there is none any more."""
+    """Replace a reservation by the outcome of the call, once; False when it is gone."""
     row = connection.execute(
         "SELECT tool, user, usd, state FROM tier_use WHERE id = ? AND state IN (?, ?)",
         (token, HELD, BEGUN),
@@ -140,7 +138,7 @@ def settle(
 
 
 def trigger(connection: sqlite3.Connection, now_ms: int) -> str:
-    """Return why everything must stop by itself, or ""; counts begin anew with each resume."""
+    """Return why everything must stop by itself, or ""; each resume resets the counts."""
     resumed = _mark(connection, _RESUMED) or 0
     (failures,) = connection.execute(
         "SELECT count(*) FROM tier_sign_failure WHERE at_ms > ?",
@@ -155,7 +153,7 @@ def trigger(connection: sqlite3.Connection, now_ms: int) -> str:
 
 
 def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> bool:
-    """Stop everything, and withdraw what waits for a yes; False when it was stopped already."""
+    """Stop everything and withdraw waiting calls; False when it was stopped already."""
     connection.execute("DELETE FROM tier_use WHERE state = ?", (HELD,))
     changed = connection.execute(
         "INSERT OR IGNORE INTO tier_stop VALUES (1, ?, ?, ?)", (now_ms, by[:200], reason[:500])
@@ -164,7 +162,7 @@ def stop(connection: sqlite3.Connection, by: str, reason: str, now_ms: int) -> b
 
 
 def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
-    """Let everything go on, halted tools too; False when nothing was stopped or halted."""
+    """Lift the stop and the halts of tools; False when there was neither."""
     stopped = connection.execute("DELETE FROM tier_stop").rowcount
     halted = connection.execute("DELETE FROM tier_denial WHERE count >= ?", (DENIALS_MAX,)).rowcount
     connection.execute("DELETE FROM tier_sign_failure WHERE at_ms <= ?", (now_ms,))
@@ -174,12 +172,11 @@ def resume(connection: sqlite3.Connection, now_ms: int) -> bool:
 
 
 def see_companion(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Remember that the companion app was here."""
     _set_mark(connection, _COMPANION, now_ms)
 
 
 def forget_companion(connection: sqlite3.Connection) -> None:
-    """Forget the companion app, so that its being away closes nothing."""
+    """Forget the companion app, so that its absence refuses nothing."""
     connection.execute("DELETE FROM tier_mark WHERE name = ?", (_COMPANION,))
 
 
@@ -191,7 +188,7 @@ def _change(connection: sqlite3.Connection, token: str, state: str, usd: str, no
 
 
 def _deny(connection: sqlite3.Connection, tool: str, user: str, now_ms: int) -> None:
-    """Count a person's no; the count begins anew when the last one is long ago."""
+    """Count a denial; the count restarts when the last one is older than `HALT_MS`."""
     connection.execute(
         "DELETE FROM tier_denial WHERE at_ms <= ?",
         (now_ms - HALT_MS,),
@@ -273,7 +270,7 @@ class TierStore:
         """Return why everything is stopped, or ""; makes no file.
 
         Raises:
-            StateError: nobody can tell.
+            StateError: it cannot be determined.
         """
         if reason := self.mark.reason():
             return reason
@@ -311,7 +308,6 @@ class TierStore:
             raise _TakenBackError
 
     def close(self) -> None:
-        """Close the state; another use opens it again."""
         close_pooled(self._path)
 
     def _is_there(self) -> bool:

@@ -1,4 +1,4 @@
-"""Decides by the tier policy, purely: which tier a call has, and whether somebody is asked."""
+"""Decides by the tier policy, purely: which tier a call has, and whether it needs approval."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from skillhouse.tiers.tier_values import (
 )
 
 DENIALS_MAX = 3
-"""Noes of a person, one after another, after which a tool halts for that user (S000-98)."""
+"""Consecutive denials after which a tool halts for that user (S000-98)."""
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 _WILDCARD = "wildcards "
@@ -39,7 +39,7 @@ _NOTHING: Mapping[str, ToolPolicy] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierPolicy:
-    """What a `policy.yml` says; as it stands, what holds in a house that has none."""
+    """The content of a `policy.yml`; the defaults hold without one."""
 
     defaults: ToolPolicy = field(default_factory=ToolPolicy)
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -50,18 +50,18 @@ class TierPolicy:
     fallback: ToolPolicy | None = None
     """For tools that nothing names; None leaves those of a known level to their level."""
     assignees: frozenset[str] = frozenset()
-    """The users for whom the house works, which is whom `assignee-only` means."""
+    """The users whom `assignee-only` means: the owner and those in the configuration."""
     tier1_channel: str = COMPANION_APP
-    """Where tier 1 is confirmed: the companion app, or the transaction page of a house without."""
+    """Where tier 1 is confirmed: the companion app, or without one the transaction page."""
     fault: str = ""
     """Why the policy file cannot be used; then everything but reads is refused."""
     warnings: tuple[str, ...] = ()
-    """What in the file can have no effect."""
+    """Parts of the file that can have no effect."""
 
     def resolve(
         self, tool: str, level: TierLevel | None, *, is_vouched: bool
     ) -> tuple[ToolPolicy, str]:
-        """Return what holds for a tool, with no field open but bounds and users, and who said so.
+        """Return the policy of a tool, complete except for bounds and users, and its source.
 
         An exact name is preferred to the first wildcard that matches, and that to the fallback;
         then defaults fill each open field (S000-88 to 90).
@@ -81,16 +81,16 @@ class TierPolicy:
         return replace(policy, tier=tier), source
 
     def decide(self, call: TierCall, state: TierState) -> TierVerdict:
-        """Return what is to become of a call; docs/decisions/0111-tier-policy.md gives the order.
+        """Return the verdict on a call; docs/decisions/0111-tier-policy.md gives the order.
 
-        Pure: what happened before comes in `state`, and whoever runs the call keeps account of it.
+        Pure: the history comes in `state`, and the caller keeps account of the call.
         """
         policy, source = self.resolve(call.tool, call.level, is_vouched=call.is_vouched)
         is_read = call.is_vouched and call.level is TierLevel.READ
         amount = read_amount(call.arguments, call.spends)
         tier = policy.tier or Tier.ONE
         if tier is Tier.NONE and not read_amount({}, call.spends).is_none:
-            # What the house itself sees spending is counted, whatever the policy calls it.
+            # Decoded spending is counted, whatever tier the policy gives.
             tier = Tier.THREE
         verdict = TierVerdict(
             effect=Effect.ALLOW,
@@ -121,7 +121,6 @@ class TierPolicy:
         return None, ""
 
     def _unnamed(self, level: TierLevel | None, *, is_vouched: bool) -> tuple[ToolPolicy, str]:
-        """Return what holds for a tool that the policy does not name."""
         if is_vouched and level is TierLevel.READ:
             # Reads inside the allowed places are no effects (decision 9): no fallback is needed.
             return ToolPolicy(tier=Tier.NONE), "level"
@@ -129,7 +128,7 @@ class TierPolicy:
             return ToolPolicy(tier=LEVEL_TIERS[level]), "level"
         fallback = self.fallback or FALLBACK
         if is_vouched and level is not None and fallback.tier is not None:
-            # What nobody named is never milder than what its level asks for.
+            # A tool without an entry is never milder than its level.
             tier = strictest_tier(fallback.tier, LEVEL_TIERS[level])
             fallback = replace(fallback, tier=tier)
         return fallback, "fallback"
@@ -137,7 +136,7 @@ class TierPolicy:
     def _closed(
         self, call: TierCall, state: TierState, *, is_read: bool, tier: Tier
     ) -> tuple[str, str] | None:
-        """Refuse where nothing, or nothing but reads, goes on."""
+        """Refuse while everything, or everything but reads, is stopped."""
         if state.stopped:
             message = (
                 f"everything is stopped: {state.stopped}; only the owner can resume it, at a "
@@ -161,7 +160,7 @@ class TierPolicy:
             # Who may read is for the scope to say, unless the policy does.
             return None
         else:
-            who, users = "whom the house works for", self.assignees
+            who, users = "that it is assigned to", self.assignees
         if call.user in users:
             return None
         return "user-not-allowed", f"`{call.tool}` is for users {who}, got `{call.user}`"
@@ -174,7 +173,7 @@ class TierPolicy:
         amount: Amount,
         verdict: TierVerdict,
     ) -> TierVerdict:
-        """Move the call up where it must, and say who is asked."""
+        """Raise the tier where needed, and choose the channel that asks."""
         limits, tier, reason = self.thresholds, verdict.tier, ""
         if tier is Tier.NONE:
             return verdict
@@ -194,7 +193,7 @@ class TierPolicy:
         timeout = policy.timeout_seconds or TIMEOUT_SECONDS
         if channel not in call.reachable:
             reason = "companion-app-unreachable" if channel == COMPANION_APP else "nobody-reachable"
-            message = f"this needs a yes by `{channel}`, which cannot be reached now"
+            message = f"this needs approval by `{channel}`, which cannot be reached now"
             return replace(verdict, effect=Effect.DENY, reason=reason, message=message)
         return replace(
             verdict,
@@ -245,7 +244,7 @@ def strictest_tier(*tiers: Tier) -> Tier:
 _MESSAGES = {
     "tier3-max-exceeded": "the amount is more than tier 3 may spend",
     "tier2-max-exceeded": "the amount is more than tier 2 may spend",
-    "escalate-above-threshold": "the amount is more than the tool may spend without a yes",
+    "escalate-above-threshold": "the amount is more than the tool may spend without approval",
     "daily-limit-exceeded": "with this, more than a day's allowance would be spent",
     "amount-unknown": "it is not known what this spends",
     "currency-unknown": "it spends another currency, whose worth in dollars is not known",
@@ -254,7 +253,7 @@ _MESSAGES = {
 
 
 def _halted(call: TierCall, state: TierState, tier: Tier) -> tuple[str, str] | None:
-    """Refuse a tool to which its user said no again and again; reads never halt."""
+    """Refuse a tool after too many denials by its user; reads never halt."""
     if tier is Tier.NONE or state.denials < DENIALS_MAX:
         return None
     message = (
@@ -302,7 +301,6 @@ def _over_maximum(maximum: Mapping[str, Decimal] | None, amount: Amount) -> tupl
 
 
 def _filled(policy: ToolPolicy, defaults: ToolPolicy) -> ToolPolicy:
-    """Return `policy` with each open field taken from `defaults`."""
     found: dict[str, Any] = {
         part.name: getattr(defaults, part.name)
         for part in fields(ToolPolicy)

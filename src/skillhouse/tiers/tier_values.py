@@ -1,4 +1,4 @@
-"""The values of the tier policy: what a file says of a tool, a call, what is known, the verdict."""
+"""The values of the tier policy: a tool's entry, a call, its history, the verdict."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TierLevel(enum.StrEnum):
 
 
 class Tier(enum.StrEnum):
-    """How much a person has to do with a call; the smaller the number, the more."""
+    """How far a person is involved in a call; the smaller the number, the more."""
 
     NONE = "none"
-    """Reads only: nobody is asked and nothing is counted."""
+    """Reads only: neither asked about nor counted."""
     THREE = "3"
     """Low risk: automatic, counted and logged."""
     TWO = "2"
@@ -41,7 +41,7 @@ LEVEL_TIERS = {TierLevel.READ: Tier.NONE, TierLevel.WRITE: Tier.THREE, TierLevel
 ASSIGNEE_ONLY = "assignee-only"
 INLINE, COMPANION_APP, NOTIFICATION, PAGE = "inline", "companion-app", "notification", "page"
 CHANNELS = (INLINE, COMPANION_APP, NOTIFICATION)
-"""Where a policy may let a call be confirmed; the page is the house's own."""
+"""Where a policy may let a call be confirmed; it cannot choose the page."""
 
 TIMEOUT_SECONDS = 120
 """How long a tier's confirmation waits (the published default; S000-102)."""
@@ -58,7 +58,7 @@ class Cooldown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
-    """What a policy says of some tools; None where it is silent."""
+    """The entry of some tools in a policy; None for a key without a value."""
 
     tier: Tier | None = None
     require_confirmation: bool | None = None
@@ -73,7 +73,7 @@ class ToolPolicy:
 
 
 FALLBACK = ToolPolicy(tier=Tier.ONE, require_confirmation=True, confirmation_channel=COMPANION_APP)
-"""What holds for a tool that nobody configured (published, fail-closed; S000-107)."""
+"""The policy of a tool without an entry (published, fail-closed; S000-107)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +108,12 @@ class TierCall:
     """The name on the wire, `skill__tool` for a skill's."""
     user: str
     level: TierLevel | None = None
-    """None when nobody says what the tool can do."""
+    """None when the tool declares no level."""
     is_vouched: bool = False
-    """Whether the house or its operator gave the level, and not the tool's own author."""
+    """Whether skillhouse or its operator gave the level, and not the tool's own author."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     spends: Sequence[tuple[str, Decimal]] | None = ()
-    """What the house decoded that it spends, as currency and amount; None when nobody can know."""
+    """Decoded spending as currency and amount; None when it cannot be determined."""
     session_key: str = ""
     """State of the session key that would sign: active, missing, expired, revoked; "" is none."""
     reachable: frozenset[str] = frozenset({INLINE})
@@ -122,14 +122,14 @@ class TierCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierState:
-    """What has happened before, as far as it matters to one call."""
+    """The history that matters to one call."""
 
     stopped: str = ""
     """Why everything is stopped; empty when it is not."""
     is_companion_lost: bool = False
     """Whether the companion app has been away too long: only reads go on."""
     denials: int = 0
-    """How often, one after another and lately, this user said no to this tool."""
+    """Recent consecutive denials of this tool by this user."""
     uses_ms: tuple[int, ...] = ()
     """How long ago this tool was used with success, or may have been, in the last 24 hours."""
     spent_usd: Decimal = Decimal(0)
@@ -138,24 +138,24 @@ class TierState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierVerdict:
-    """What is to become of a call."""
+    """The verdict on a call."""
 
     effect: Effect
     tier: Tier
-    """What the policy says of the tool."""
+    """The tier of the tool in the policy."""
     effective_tier: Tier
     """The tier after escalation."""
     reason: str = ""
     """Why it was escalated or refused, as a word that programs may compare; empty when it was
     not."""
     message: str = ""
-    """The same for people."""
+    """The reason for people."""
     source: str = ""
-    """Which part of the policy spoke: `tools.exec`, `wildcards *__get_*`, `fallback`, `level`."""
+    """Which part of the policy matched: `tools.exec`, `wildcards *__get_*`, `fallback`, `level`."""
     channel: str = ""
     """Where the person is asked; empty unless the effect is ask."""
     timeout_seconds: int = 0
-    """How long the question waits; silence is a no."""
+    """How long the question waits; without an answer the call is denied."""
     amount_usd: Decimal = Decimal(0)
     """What the call spends in dollars, as far as it is known."""
     reservation: str = ""
