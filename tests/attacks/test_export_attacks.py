@@ -366,7 +366,7 @@ def test_a_configuration_with_other_names_or_of_others_is_not_replaced(
     with monkeypatch.context() as patch:
         uid = os.geteuid()
         patch.setattr(os, "geteuid", lambda: uid + 1)
-        assert "somebody else" in configs.install("claude-code").reason
+        assert "another user" in configs.install("claude-code").reason
     file.unlink()
     os.mkfifo(file)
     assert "regular file" in configs.install("claude-code").reason

@@ -1,4 +1,4 @@
-"""JSON with comments, changed in one place: every other character stays as it is."""
+"""Edits JSON with comments in one place; every other character stays as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN, _CLOSE = frozenset("{["), frozenset("}]")
 
 
 class NotEditableError(Exception):
-    """The text is not what it should be; the message says what was expected."""
+    """The text cannot be edited safely; the message says what was expected."""
 
 
 class _Token(NamedTuple):
@@ -47,21 +47,21 @@ class _JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text taken apart."""
+    """A parsed text."""
 
     text: str
     tokens: tuple[_Token, ...]
-    """Without blanks and comments."""
+    """Without white space and comments."""
     comments: tuple[_Token, ...]
     value: Any
     has_trailing_commas: bool
 
 
 def parse(text: str) -> Document:
-    """Return a text as a document whose value is an object; a text of blanks is an empty one.
+    """Return a text as a document whose value is an object; a blank text is an empty object.
 
     Raises:
-        NotEditableError: it is no JSON with comments, a key is there twice, or it is no object.
+        NotEditableError: it is not JSON with comments, repeats a key, or is not an object.
     """
     body = "{}" if not text.strip("\ufeff \t\r\n") else text
     tokens: list[_Token] = []
@@ -84,7 +84,7 @@ def parse(text: str) -> Document:
         if not (token.text == "," and after.text in _CLOSE)
     ]
     try:
-        # A blank between tokens, so that two words do not become one.
+        # Joined by spaces, so that two words do not become one.
         value = json.loads(
             " ".join(token.text for token in kept),
             object_pairs_hook=_once,
@@ -109,7 +109,7 @@ def _no_constant(text: str) -> Any:
 
 
 def with_entry(text: str, table: str, name: str, entry: Any) -> str:
-    """Return the text with `table.name` set to `entry`, where there is none of that name yet.
+    """Return the text with a new `table.name`, set to `entry`.
 
     Raises:
         NotEditableError: the text cannot be changed without changing something else.
@@ -133,7 +133,7 @@ def with_entry(text: str, table: str, name: str, entry: Any) -> str:
 
 
 def without_entry(text: str, table: str, name: str, *, with_table: bool = False) -> str:
-    """Return the text without `table.name`; with `with_table` also without a table it empties.
+    """Return the text without `table.name`; `with_table` also removes a table that gets empty.
 
     Raises:
         NotEditableError: there is no such entry, or something else would change.
@@ -197,7 +197,7 @@ def _with_value(document: Document, table: str, name: str, key: str, value: Any)
 
 
 def _check(found: Any, expected: Any) -> None:
-    # INVARIANT: what is written differs from what was there by our entry and by nothing else.
+    # INVARIANT: the new text differs from the old one by our entry and by nothing else.
     if json.dumps(found) != json.dumps(expected) and found != expected:
         raise NotEditableError("something else would change")
 
@@ -233,7 +233,7 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
         at = tokens[opening].end
         rest = text[at : tokens[opening + 1].start]
         end = "" if "\n" in rest else f"{newline}{margin}"
-        # Blanks that only stood between the braces.
+        # White space between the braces is dropped.
         skipped = len(rest) if not rest.strip(" \t") else 0
         return f"{text[:at]}{newline}{margin}{unit}{member}{end}{text[at + skipped :]}"
     last = members[-1]
@@ -254,10 +254,7 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
 
 
 def _line_end(document: Document, start: int, end: int) -> int | None:
-    """Return where the line ends on which `start` is, or None when `end` is on it too.
-
-    A comment on that line stays on it.
-    """
+    """Return the end of the line of `start`, comments included; None when `end` is on it too."""
     place = start
     for comment in document.comments:
         if comment.start < start or comment.start >= end:
@@ -273,7 +270,7 @@ def _line_end(document: Document, start: int, end: int) -> int | None:
 
 
 def _removed(document: Document, opening: int, key: str) -> tuple[str, tuple[int, int]]:
-    """Return the text without a member, and the range that is gone."""
+    """Return the text without a member, and the removed range."""
     text, tokens = document.text, document.tokens
     members = _members(document, opening)
     number = next(place for place, found in enumerate(members) if found.key == key)
@@ -302,7 +299,7 @@ def _closing(document: Document, opening: int) -> int:
 
 
 def _has_comments(document: Document, member: _JsonMember) -> bool:
-    """Whether there are comments in an object outside of its only member's value."""
+    """Whether an object has comments outside its only member's value."""
     inner = _members(document, member.first)
     first, last = document.tokens[inner[0].first], document.tokens[inner[0].last]
     start, end = document.tokens[member.first].start, document.tokens[member.last].end
@@ -324,11 +321,11 @@ def _unit(document: Document) -> str:
 
 
 def _begins_line(text: str, at: int) -> bool:
-    """Whether nothing but blanks is before `at` on its line."""
+    """Whether only blanks precede `at` on its line."""
     return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the blanks with which the line of `at` begins."""
+    """Return the indentation of the line of `at`."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]

@@ -93,7 +93,7 @@ def fault_of(words: Sequence[str], project: Path) -> str:
 
     Args:
         words: Program and arguments; `arguments_of` says that they are ours.
-        project: Its files are somebody else's.
+        project: Its files are not trusted.
     """
     program, *arguments = words
     if not os.path.isabs(program):

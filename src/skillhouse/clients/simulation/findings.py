@@ -1,4 +1,4 @@
-"""Turns what clients make of files into problems: one cause each, with the change that ends it."""
+"""Groups the verdicts of clients into problems: one cause each, with one fix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EFFECTS = {
 
 
 def problems(lens: Lens) -> tuple[LensProblem, ...]:
-    """Return what is wrong in a place: files first, then names, places and budgets."""
+    """Return the problems here: files first, then names, folders and budgets."""
     return (
         *_of_files(lens),
         *_near(lens),
@@ -45,7 +45,7 @@ def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: LensState) ->
 
 
 def _of_files(lens: Lens) -> Iterator[LensProblem]:
-    """Group what some client refuses, misreads or does not come to by its cause."""
+    """Group the files that a client refuses, misreads or does not find by cause."""
     groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
     for skill in lens.skills:
         by_code: dict[str, list[str]] = defaultdict(list)
@@ -75,7 +75,7 @@ def _grouped(
     for skill, clients, verdict in found:
         place = lens.short(skill.places[0])
         where = place if verdict.line is None else f"{place}:{verdict.line}"
-        # Who is concerned is said once where it is the same for all.
+        # The clients are named per skill only where they differ.
         whose = "" if set(clients) == named else f" ({', '.join(clients)})"
         lines.append(where + whose)
     return LensProblem(
@@ -114,7 +114,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
         for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
             if verdict.state in (LensState.SEEN, LensState.MANUAL):
                 called[verdict.name].append(client.name)
-        # `plugin:skill` is the plugin's way to write the same name.
+        # `plugin:skill` is the same name as `skill`.
         bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
         if len(bare) < 2:
             continue
@@ -132,7 +132,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _copies(lens: Lens) -> Iterator[LensProblem]:
-    """Report names that several files have, and which file each client takes."""
+    """Report names that several files have, and which file each client uses."""
     by_name: dict[str, list[LensSkill]] = defaultdict(list)
     for skill in lens.skills:
         for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
@@ -143,7 +143,7 @@ def _copies(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
-    """Yield the problem of a name, unless every client keeps the same one file."""
+    """Yield the problem of a name, unless every client uses the same file."""
     taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
     concerned: list[str] = []
     vary: list[str] = []
@@ -159,12 +159,12 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
     if not concerned and len(used) < 2:
         return
     same = len({lens.digests.get(file, file) for file in taken}) == 1
-    more = f"; {' and '.join(vary)} may take another at the next start" if vary else ""
+    more = f"; {' and '.join(vary)} may pick another one at the next start" if vary else ""
     yield LensProblem(
         code="duplicate",
-        title=f"`{name}` is there {len(skills)} times{more}",
+        title=f"`{name}` exists {len(skills)} times{more}",
         skills=tuple(
-            f"{lens.short(skill.directory)}: taken by {', '.join(taken[skill.file]) or 'nobody'}"
+            f"{lens.short(skill.directory)}: used by {', '.join(taken[skill.file]) or 'no client'}"
             for skill in skills
         ),
         clients=tuple(client.name for client in lens.clients),
@@ -251,17 +251,17 @@ def _budgets(lens: Lens) -> Iterator[LensProblem]:
 
 
 _SHARED = ".agents/skills"
-"""What is chosen where several directories serve the same number of clients (client guide)."""
+"""Chosen where several directories serve the same number of clients (client guide)."""
 
 NAMED_MAX = 6
-"""Skills that are named for each directory."""
+"""Skills that are named for each directory, at most."""
 
 Readers = Mapping[str, tuple[str, ...]]
-"""The clients that look in each directory of skills, relative to one base."""
+"""The clients that read each directory of skills, relative to one base."""
 
 
 def unread(lens: Lens) -> Iterator[LensProblem]:
-    """Report the skills of a base that lie where some client does not look, and one way out."""
+    """Report the skills of a base in folders that some client does not read, with one fix."""
     own = frozenset(root for client in lens.clients for root in client.own)
     bases = _bases(lens)
     groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
@@ -278,7 +278,7 @@ def unread(lens: Lens) -> Iterator[LensProblem]:
     for base, found in groups.items():
         yield LensProblem(
             code="no-root",
-            title=f"skills of {lens.tilde(base)} lie where not every client looks",
+            title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
             skills=tuple(
                 f"{lens.short(root)}: not read by {_and(missing)} ({_named(root, skills)})"
                 for (root, missing), skills in found.items()
@@ -301,7 +301,7 @@ def _named(root: str, skills: Sequence[LensSkill]) -> str:
 def _fix(
     lens: Lens, base: str, bases: Sequence[str], found: Sequence[tuple[str, tuple[str, ...]]]
 ) -> str:
-    """Return the one move that serves the most clients, and a link for each of the others."""
+    """Return the move that serves the most clients, and links for the others."""
     readers = _readers(lens, base, bases)
     here = [os.path.relpath(root, base) for root, _ in found]
     best = max(
@@ -325,14 +325,14 @@ def _fix(
             link = lens.short(os.path.join(base, way))
             parts.append(f"for {name}: ln -s {up}/NAME {link}/NAME")
         elif base != lens.home and _way(name, start) is not None:
-            parts.append(f"{name} looks only where it is started: start it in {lens.tilde(base)}")
+            parts.append(f"{name} reads only its start folder: start it in {lens.tilde(base)}")
         else:
             parts.append(f"{name} reads nothing there")
     return "; ".join(parts)
 
 
 def _bases(lens: Lens) -> list[str]:
-    """Return what directories of skills are relative to, the nearest to the start first."""
+    """Return the bases of directories of skills, the nearest to the start first."""
     places = [lens.start]
     while places[-1] not in (lens.project, os.path.dirname(places[-1])):
         places.append(os.path.dirname(places[-1]))
@@ -350,7 +350,7 @@ def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
 
 
 def _way(client: str, readers: Readers) -> str | None:
-    """Return the directory in which to link something for a client: the most shared one."""
+    """Return the directory for a client's link: the one that most clients read."""
     places = [inside for inside, names in readers.items() if client in names]
     return min(places, key=lambda inside: (-len(readers[inside]), inside), default=None)
 
@@ -360,7 +360,7 @@ def _is_below(path: str, base: str) -> bool:
 
 
 def _below(path: str, root: str) -> str:
-    """Return a skill's directory as people name it: by what follows the directory of skills."""
+    """Return a skill's directory relative to the directory of skills."""
     return os.path.relpath(path, root) if _is_below(path, root) else os.path.basename(path)
 
 
