@@ -76,14 +76,12 @@ def catalog_under(
     skills: Sequence[Skill] = index.skills
     if not skills:
         return Catalog(text=profile.catalog.empty, included=(), omitted=())
+    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     if style == COMPACT:
-        return _compact(
-            profile, skills, _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
-        )
+        return _compact(profile, skills, budget)
     if profile.catalog.sort == "name":
         skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
     layout = style_of(style, profile)
-    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     budget.take(layout.head + layout.tail)
     listed: Sequence[Listed] | None = None
     match profile.catalog.overflow:

@@ -19,7 +19,7 @@ from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import forget, in_memory, kept_segments
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
-from skillhouse.skill import ParsePolicy, Skill, SkillIndex, load_body
+from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
 """Id, name, description and body."""
@@ -225,7 +225,7 @@ class _Source:
         """Return a digest of all sources of a document; the file's signature covers the body."""
         policy = policies.get(id(skill.policy))
         if policy is None:
-            policy = policies[id(skill.policy)] = _policy_bytes(skill.policy)
+            policy = policies[id(skill.policy)] = encode(astuple(skill.policy))
         parts = (
             skill.id,
             skill.name,
@@ -246,10 +246,6 @@ class _Source:
         for number, skill in enumerate(skills):
             self._progress(number, len(skills))
             yield skill, _body(skill) if self._bodies else ""
-
-
-def _policy_bytes(policy: ParsePolicy) -> bytes:
-    return encode(astuple(policy))
 
 
 def _head(skill: Skill) -> _Head:

@@ -39,7 +39,7 @@ class FolderHandle:
         if create:
             self.made = _missing(folder)
         try:
-            self._folder = open_directory_beneath(Path(folder.anchor), folder.inside, create=create)
+            self.handle = open_directory_beneath(Path(folder.anchor), folder.inside, create=create)
             above = Path(folder.inside).parent.as_posix()
             self._above = open_directory_beneath(Path(folder.anchor), above)
         except PathError as error:
@@ -49,7 +49,7 @@ class FolderHandle:
             raise ExportError(error.code, Path(folder.path), message) from error
 
     def close(self) -> None:
-        os.close(self._folder)
+        os.close(self.handle)
         os.close(self._above)
 
     def __enter__(self) -> FolderHandle:
@@ -76,11 +76,6 @@ class FolderHandle:
             shutil.rmtree(name, dir_fd=self._above)
             raise
         shutil.rmtree(name, dir_fd=self._above)
-
-    @property
-    def handle(self) -> int:
-        """Descriptor of the folder."""
-        return self._folder
 
 
 class Staged:

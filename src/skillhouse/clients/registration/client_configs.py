@@ -81,7 +81,9 @@ class ClientConfigs:
             AuditError: the log cannot be written; nothing was changed.
         """
         config = config_of(client)
-        _refuse_bad(name)
+        if not _NAME.fullmatch(name):
+            message = f"expected a server's name of letters, digits, `-` and `_`, got `{name}`"
+            raise ConfigError(message, key=name)
         wanted = config.entry((*self._own_program(), *arguments))
         change, file, text = self._inspect(config, where, name, wanted)
         change = replace(change, snippet=snippet_of(config, name, wanted))
@@ -360,13 +362,6 @@ def config_of(client: str) -> ClientConfig:
     close = next(iter(nearest(client, known)), "")
     message = f"unknown client `{client}`, expected one of: {', '.join(known)}"
     raise ConfigError(message, key=client, suggestion=close)
-
-
-def _refuse_bad(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"expected a server's name of letters, digits, `-` and `_`, got `{name}`", key=name
-        )
 
 
 def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from skillhouse.clients.simulation.causes import CAUSES, MISSES, Cause
 from skillhouse.clients.simulation.verdicts import (
@@ -38,10 +38,15 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
     )
 
 
-def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: LensState) -> tuple[str, ...]:
-    """Return the clients whose verdict has one of these states."""
-    pairs = zip(lens.clients, verdicts, strict=True)
-    return tuple(client.name for client, verdict in pairs if verdict.state in states)
+def _verdicts(lens: Lens, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+    """Yield each client's name with its verdict on a skill."""
+    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        yield client.name, verdict
+
+
+def _ordered(lens: Lens, names: Collection[str]) -> tuple[str, ...]:
+    """Return these clients in the order of the comparison."""
+    return tuple(client.name for client in lens.clients if client.name in names)
 
 
 def _of_files(lens: Lens) -> Iterator[LensProblem]:
@@ -50,9 +55,9 @@ def _of_files(lens: Lens) -> Iterator[LensProblem]:
     for skill in lens.skills:
         by_code: dict[str, list[str]] = defaultdict(list)
         first: dict[str, Verdict] = {}
-        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        for name, verdict in _verdicts(lens, skill):
             if verdict.code in CAUSES:
-                by_code[verdict.code].append(client.name)
+                by_code[verdict.code].append(name)
                 if verdict.line is not None or verdict.code not in first:
                     first[verdict.code] = verdict
         for code, names in by_code.items():
@@ -63,16 +68,16 @@ def _of_files(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _grouped(
-    lens: Lens, code: str, cause: Cause, found: Sequence[tuple[LensSkill, list[str], Verdict]]
+    lens: Lens, code: str, cause: Cause, group: Sequence[tuple[LensSkill, list[str], Verdict]]
 ) -> LensProblem:
-    named = {client for _, clients, _ in found for client in clients}
+    named = {client for _, clients, _ in group for client in clients}
     effects: dict[str, set[str]] = defaultdict(set)
-    for skill, clients, _ in found:
-        for client, seen in zip(lens.clients, skill.verdicts, strict=True):
-            if client.name in clients and seen.code == code:
-                effects[_EFFECTS.get(seen.state, "")].add(client.name)
+    for skill, clients, _ in group:
+        for name, seen in _verdicts(lens, skill):
+            if name in clients and seen.code == code:
+                effects[_EFFECTS.get(seen.state, "")].add(name)
     lines = []
-    for skill, clients, verdict in found:
+    for skill, clients, verdict in group:
         place = lens.short(skill.places[0])
         where = place if verdict.line is None else f"{place}:{verdict.line}"
         # The clients are named per skill only where they differ.
@@ -82,7 +87,7 @@ def _grouped(
         code=code,
         title=cause.title,
         skills=tuple(lines),
-        clients=tuple(client.name for client in lens.clients if client.name in named),
+        clients=_ordered(lens, named),
         effect="; ".join(
             f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
         ),
@@ -111,9 +116,9 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
     concerned: set[str] = set()
     for skill in lens.skills:
         called: dict[str, list[str]] = defaultdict(list)
-        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        for client, verdict in _verdicts(lens, skill):
             if verdict.state in (LensState.SEEN, LensState.MANUAL):
-                called[verdict.name].append(client.name)
+                called[verdict.name].append(client)
         # `plugin:skill` is the same name as `skill`.
         bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
         if len(bare) < 2:
@@ -126,7 +131,7 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
             code="name-mismatch",
             title="clients call it by different names",
             skills=tuple(lines),
-            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            clients=_ordered(lens, concerned),
             fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
         )
 
@@ -176,20 +181,18 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
 
 
 def _untrusted(lens: Lens) -> Iterator[LensProblem]:
-    found = [
-        skill for skill in lens.skills if clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
-    ]
-    if found:
-        concerned = {
-            name
-            for skill in found
-            for name in clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
-        }
+    skills: list[LensSkill] = []
+    concerned: set[str] = set()
+    for skill in lens.skills:
+        names = {n for n, verdict in _verdicts(lens, skill) if verdict.state is LensState.UNTRUSTED}
+        concerned |= names
+        skills += [skill] if names else []
+    if skills:
         yield LensProblem(
             code="project-untrusted",
             title="the project's skills are not read before you trust it",
-            skills=tuple(lens.short(skill.directory) for skill in found),
-            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            skills=tuple(lens.short(skill.directory) for skill in skills),
+            clients=_ordered(lens, concerned),
             fix="look at them, then run `skillhouse trust`",
         )
 
@@ -267,28 +270,24 @@ def unread(lens: Lens) -> Iterator[LensProblem]:
     groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
     for skill in lens.skills:
         missing = tuple(
-            client.name
-            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+            name
+            for name, verdict in _verdicts(lens, skill)
             if verdict.state is LensState.UNSEEN and verdict.code == "no-root"
         )
         if missing and skill.root not in own:
             base = next((base for base in bases if _is_below(skill.root, base)), "")
             base = base or os.path.dirname(skill.root)
             groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
-    for base, found in groups.items():
+    for base, by_root in groups.items():
         yield LensProblem(
             code="no-root",
             title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
             skills=tuple(
                 f"{lens.short(root)}: not read by {_and(missing)} ({_named(root, skills)})"
-                for (root, missing), skills in found.items()
+                for (root, missing), skills in by_root.items()
             ),
-            clients=tuple(
-                client.name
-                for client in lens.clients
-                if any(client.name in missing for _, missing in found)
-            ),
-            fix=_fix(lens, base, bases, list(found)),
+            clients=_ordered(lens, {name for _, missing in by_root for name in missing}),
+            fix=_fix(lens, base, bases, list(by_root)),
         )
 
 
