@@ -68,8 +68,8 @@ def discover(
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
                 rule, how = _of_root(root, chosen)
-                found = scan(real, rule, how, snapshots, clock)
-                scans[root.scope, real] = _Scan(found, root.namespace, how.symlinks == "follow")
+                scanned = scan(real, rule, how, snapshots, clock)
+                scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
     finally:
         if snapshots is not None:
             snapshots.close()
@@ -80,8 +80,6 @@ def discover(
 
 
 class _Scan(NamedTuple):
-    """A scanned root and what its skills have in common."""
-
     scanned: ScannedRoot
     namespace: str
     follows: bool

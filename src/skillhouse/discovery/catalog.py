@@ -103,8 +103,6 @@ def _compact(profile: Profile, skills: Sequence[Skill], budget: _Budget) -> Cata
 
 
 class _Budget:
-    """The space that is left."""
-
     def __init__(self, tokens: int | None, characters: int | None, units: int | None) -> None:
         self._bytes = None if tokens is None else 4 * tokens
         self._characters = characters

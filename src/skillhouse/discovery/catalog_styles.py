@@ -34,16 +34,12 @@ _JOINER = "\u200d"
 
 
 class CatalogEntry(NamedTuple):
-    """One skill's lines."""
-
     text: str
     is_cut: bool = False
     """Whether a description or body is not there in full."""
 
 
 class MakesEntry(Protocol):
-    """Renders one skill."""
-
     def __call__(self, skill: Skill, *, chars: int | None) -> CatalogEntry | None:
         """Return the lines, or None when the skill's file cannot be used any more.
 
@@ -54,8 +50,6 @@ class MakesEntry(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """One layout."""
-
     head: str
     tail: str
     entry: MakesEntry

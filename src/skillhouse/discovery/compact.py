@@ -121,8 +121,8 @@ def compact_list(
     lines = [_Line(skill, label) for skill, label in labelled if label]
 
     def text(count: int, limit: int) -> str:
-        found = [line.text(limit) for line in lines[:count]]
-        return "\n".join([*_head(len(skills) - count, search), *found])
+        texts = [line.text(limit) for line in lines[:count]]
+        return "\n".join([*_head(len(skills) - count, search), *texts])
 
     def most_lines(most: int, limit: int) -> int:
         count = _most(0, most, lambda n: fits(text(n, limit)))
@@ -148,8 +148,6 @@ def compact_list(
 
 
 class _Line:
-    """One skill's line."""
-
     def __init__(self, skill: Skill, label: str) -> None:
         self.skill = skill
         self._label = label
@@ -209,7 +207,7 @@ def width(text: str) -> int:
     >>> width("ab"), width("🦊"), width("ab…")
     (2, 2, 5)
     """
-    return len(text) + sum(_excess(found[0]) for found in _NOT_ASCII.finditer(text))
+    return len(text) + sum(_excess(match[0]) for match in _NOT_ASCII.finditer(text))
 
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")

@@ -99,13 +99,13 @@ def default_roots(
         explicit=tuple(map(str, explicit)),
         builtin=() if builtin is None else (str(builtin),),
     )
-    found: list[tuple[bool, Root]] = []
+    candidates: list[tuple[bool, Root]] = []
     for (is_walked, _), group in itertools.groupby(_in_order(profile), _kind(profile, place)):
         roots_of = _walked if is_walked else _named
-        found += [(is_walked, root) for root in roots_of(list(group), place, profile)]
-    theirs = {_real(root.path) for is_walked, root in found if not is_walked}
+        candidates += [(is_walked, root) for root in roots_of(list(group), place, profile)]
+    theirs = {_real(root.path) for is_walked, root in candidates if not is_walked}
     roots: dict[Path, Root] = {}
-    for is_walked, root in found:
+    for is_walked, root in candidates:
         if is_walked and _real(root.path) in theirs:
             continue
         if profile.duplicates == "last":

@@ -48,8 +48,6 @@ _READ = (
 
 
 class ScannedRoot(NamedTuple):
-    """One scanned root."""
-
     entries: Callable[[], list[ScanEntry]]
     """The entries by name and path, refused ones first; decoded at the call."""
     walk: RootWalk

@@ -90,7 +90,6 @@ class RootWalk:
         self._note_depth()
 
     def links(self) -> tuple[str, ...]:
-        """Return the links to directories that were entered."""
         return tuple(self._links.values())
 
     def leaves(self, path: str) -> bool:

@@ -20,8 +20,6 @@ _WORDS_KNOWN_MAX = 200_000
 
 
 class Keyed(NamedTuple):
-    """A document, and the key that finds it in its segment."""
-
     key: bytes
     name: str
     description: str

@@ -53,9 +53,8 @@ class _Head(NamedTuple):
 class _IndexRows:
     """Documents of several segments, in the order of equal scores."""
 
-    def __init__(self, found: Iterable[tuple[Segment, Sequence[_Head | None]]]) -> None:
+    def __init__(self, segments: Sequence[tuple[Segment, Sequence[_Head | None]]]) -> None:
         """Take the segments, each with the heads of its documents; None for one that is hidden."""
-        segments = list(found)
         # Equal scores keep the order of the rows, so the rows are sorted by id.
         order = sorted(
             (head, segment.ties[number], part, number)
@@ -196,18 +195,20 @@ class _Source:
 
     def rows(self, cache: Path | None) -> _IndexRows:
         missing = dict(self._skills)
-        found: list[tuple[Segment, Sequence[_Head | None]]] = []
+        segments: list[tuple[Segment, Sequence[_Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
             skills = (missing.pop(key, None) for key in segment.keys)
-            found.append((segment, [None if skill is None else _head(skill) for skill in skills]))
+            segments.append(
+                (segment, [None if skill is None else _head(skill) for skill in skills])
+            )
         unkept = [*missing.values(), *self._unkept]
         if unkept:
             documents = (
                 Keyed(bytes(KEY_BYTES), skill.name, skill.description, body)
                 for skill, body in self._with_bodies(unkept)
             )
-            found.append((in_memory(documents), [_head(skill) for skill in unkept]))
-        return _IndexRows(found)
+            segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
+        return _IndexRows(segments)
 
     def rows_again(self, cache: Path | None) -> _IndexRows:
         """Return all skills as rows, after the cache was found to be damaged."""

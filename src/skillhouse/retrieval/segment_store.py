@@ -208,7 +208,7 @@ def kept_segments(cache: Path, wanted: Mapping[str, Sequence[bytes]], read: Read
     Raises:
         SearchError: this Python's SQLite has no full-text module.
     """
-    found: list[Segment] = []
+    usable: list[Segment] = []
     for root, keys in wanted.items():
         files = WordFiles(cache, root)
         segments = files.read()
@@ -218,8 +218,8 @@ def kept_segments(cache: Path, wanted: Mapping[str, Sequence[bytes]], read: Read
             with contextlib.suppress(OSError):
                 files.update(keys, read)
             segments = files.read()
-        found += segments
-    return found
+        usable += segments
+    return usable
 
 
 def forget(cache: Path, roots: Sequence[str]) -> None:

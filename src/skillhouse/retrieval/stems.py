@@ -49,9 +49,9 @@ def stems_of(
         SearchError: this SQLite has no FTS5.
     """
     different = list(dict.fromkeys(tokens))
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
+    stems: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
     if not different:
-        return found
+        return stems
     with closing(connect()) as connection:
         try:
             connection.execute(_CREATE)
@@ -60,5 +60,5 @@ def stems_of(
             raise SearchError(sqlite3.sqlite_version) from error
         connection.executemany(_INSERT, enumerate(different))
         for number, stem in connection.execute(_SELECT):
-            found[different[number]] += (stem,)
-    return found
+            stems[different[number]] += (stem,)
+    return stems

@@ -55,13 +55,13 @@ def words(text: str) -> list[str]:
     """
     if text.isascii():
         return _ASCII_WORD.findall(text)
-    found: list[str] = []
+    parts: list[str] = []
     for run in _RUN.findall(_normalised(text)):
         if not run.isascii() and _CJK.match(run):
-            found.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            parts.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
         else:
-            found.append(run)
-    return found
+            parts.append(run)
+    return parts
 
 
 def tokens_of(word: str) -> tuple[str, ...]:

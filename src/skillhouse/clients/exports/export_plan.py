@@ -43,8 +43,6 @@ from skillhouse.skill import Profile, Skill, load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """The planned change of one target."""
-
     item: Item
     wanted: str = ""
     """The digest that the target is to have."""
@@ -69,8 +67,8 @@ class Planner:
             ConfigError: no client has that name.
             UnknownSkillError: there is no such skill.
         """
-        found = (client_profile(name, self._places) for name in request.clients)
-        named = {profile.name: profile for profile in found}
+        chosen = (client_profile(name, self._places) for name in request.clients)
+        named = {profile.name: profile for profile in chosen}
         profiles = [named[name] for name in sorted(named)]
         skills = self._chosen(request)
         seen = Seen(self._places, self._source.project, profiles)
@@ -118,14 +116,17 @@ class Planner:
     def _chosen(self, request: ExportRequest) -> list[Skill]:
         """Return the requested skills; exported copies are replaced by their originals."""
         if request.everything:
-            found = [skill for skill in self._source.visible() if skill.scope != "builtin"]
+            skills = [skill for skill in self._source.visible() if skill.scope != "builtin"]
         else:
-            found = [self._source.skill(reference) for reference in request.references]
-        chosen = dict.fromkeys(one for skill in found if (one := self._original(skill)) is not None)
-        return list(chosen)
+            skills = [self._source.skill(reference) for reference in request.references]
+        return list(dict.fromkeys(map(self._original, skills)))
 
-    def _original(self, skill: Skill) -> Skill | None:
-        """Return the original of an exported copy, and any other skill as it is."""
+    def _original(self, skill: Skill) -> Skill:
+        """Return the original of an exported copy, and any other skill as it is.
+
+        Raises:
+            UnknownSkillError: the original is gone.
+        """
         record = self._records.get(str(skill.directory)) or self._records.get(
             os.path.realpath(skill.directory)
         )
@@ -167,7 +168,6 @@ class Planner:
         seen: Seen,
         verdicts: dict[str, dict[str, Verdict]],
     ) -> Iterator[ExportPlan]:
-        """Yield the plans of one skill, each folder once."""
         by_folder: dict[str, tuple[Folder, list[Profile]]] = {}
         # Clients with the fewest folders choose first, so that others can share those.
         for profile in sorted(profiles, key=lambda one: len(self._roots(one, request))):
@@ -175,7 +175,7 @@ class Planner:
                 yield _refused(skill, [profile.name], fault)
                 continue
             try:
-                folder = self._folder(profile, request, [found for found, _ in by_folder.values()])
+                folder = self._folder(profile, request, [taken for taken, _ in by_folder.values()])
                 place = self._at_home(skill, profile, folder, request, seen)
             except ExportError as error:
                 yield _refused(skill, [profile.name], str(error))
@@ -204,8 +204,8 @@ class Planner:
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
     def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
-        found = roots_of(profile, self._places, self._source.project, request.where)
-        return [str(root.path) for root in found]
+        roots = roots_of(profile, self._places, self._source.project, request.where)
+        return [str(root.path) for root in roots]
 
     def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
         """Return the folder for a client: one that is written already, if the client reads it."""
@@ -291,15 +291,15 @@ class Planner:
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:
-    found = objection(verdicts.get(profile.name, {}).get(leaf_of(skill)))
-    return f"{profile.name} would not load it: {found}" if found else ""
+    reason = objection(verdicts.get(profile.name, {}).get(leaf_of(skill)))
+    return f"{profile.name} would not load it: {reason}" if reason else ""
 
 
 def _by_leaf(skills: Iterable[Skill]) -> dict[str, Skill]:
     leaves: dict[str, list[Skill]] = defaultdict(list)
     for skill in skills:
         leaves[leaf_of(skill).casefold()].append(skill)
-    return {leaf_of(found[0]): found[0] for key, found in leaves.items() if key}
+    return {leaf_of(same[0]): same[0] for key, same in leaves.items() if key}
 
 
 def _item(
@@ -325,11 +325,11 @@ def target_state(record: Record | None, target: Path, wanted: str) -> ExportStat
         return ExportState.MISSING
     if record is None:
         return ExportState.FOREIGN
-    found = found_digest(target)
-    if not found or found not in (record.digest, record.pending):
+    digest = found_digest(target)
+    if not digest or digest not in (record.digest, record.pending):
         # Without a digest nothing was written: a record that a crash left gives no right to it.
         return ExportState.CHANGED_THERE if record.digest else ExportState.FOREIGN
-    return ExportState.IN_SYNC if found == wanted else ExportState.NEEDS_SYNC
+    return ExportState.IN_SYNC if digest == wanted else ExportState.NEEDS_SYNC
 
 
 def decided(item: Item, *, is_equal: bool, force: bool) -> Item:

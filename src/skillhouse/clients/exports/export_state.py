@@ -43,8 +43,6 @@ class ExportState(enum.StrEnum):
 
 
 class Action(enum.StrEnum):
-    """What an export does to a target."""
-
     NONE = ""
     WRITE = "write"
     REPLACE = "replace"
@@ -54,8 +52,6 @@ class Action(enum.StrEnum):
 
 
 class Form(enum.StrEnum):
-    """How a skill is exported."""
-
     COPY = "copy"
     LINK = "link"
 

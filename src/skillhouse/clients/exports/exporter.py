@@ -31,6 +31,11 @@ from skillhouse.skill import SKILL_FILE
 LOCK_FILE = "export.lock"
 
 
+def export(source: ExportSource, request: ExportRequest) -> tuple[Item, ...]:
+    """Write skills into the folders of clients; raises as `Exporter.export`."""
+    return Exporter(source).export(request)
+
+
 class Exporter:
     """Writes skills into the folders of other clients; every change is in the audit log."""
 

@@ -51,7 +51,6 @@ class Folder:
 
     @property
     def inside(self) -> str:
-        """The real path relative to the anchor, as a POSIX path."""
         return Path(self.real).relative_to(self.anchor).as_posix()
 
 
@@ -72,16 +71,16 @@ def folder_of(
     Raises:
         ExportError: the client reads no such folder, or a link leads it elsewhere.
     """
-    found = roots_of(profile, places, project, where)
-    if not found:
+    roots = roots_of(profile, places, project, where)
+    if not roots:
         reason = f"{profile.name} reads no folder of skills of the {where} here"
         raise ExportError("no-folder", project, reason)
     readers = {
         root.path: len(readers_of(os.path.realpath(root.path), clients, places, project, where))
-        for root in found
+        for root in roots
     }
     # `max` and `min` return the first of equals.
-    chosen = (min if own else max)(found, key=lambda root: readers[root.path])
+    chosen = (min if own else max)(roots, key=lambda root: readers[root.path])
     follows = (chosen.symlinks or profile.symlinks) == "follow"
     return resolved(str(chosen.path), places, project, where=where, follows=follows)
 

@@ -153,7 +153,6 @@ class Staged:
 
 
 def _missing(folder: Folder) -> tuple[str, ...]:
-    """Return the directories of a folder's path that do not exist, outermost first."""
     place = Path(folder.real)
     missing = []
     while str(place) != folder.anchor and not os.path.lexists(place):

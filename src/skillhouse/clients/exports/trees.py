@@ -157,7 +157,6 @@ def found_digest(target: Path) -> str:
 
 
 def link_digest(leads_to: str) -> str:
-    """Return the digest that records use for a symbolic link."""
     return f"link:{leads_to}"
 
 

@@ -83,7 +83,6 @@ def objection(verdict: Verdict | None) -> str:
 
 
 def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
-    """Return notes about a skill that a client loads."""
     if verdict is None:
         return []
     notes = []

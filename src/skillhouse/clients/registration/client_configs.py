@@ -39,6 +39,16 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODES = {"user": 0o600, "project": 0o644}
 
 
+def register(
+    client: str, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
+) -> Change:
+    """Add the server to the user's file of a client; raises as `ClientConfigs.install`."""
+    configs = ClientConfigs(
+        places=places, project=project, state_directory=state_directory, audit=audit
+    )
+    return configs.install(client)
+
+
 class ClientConfigs:
     """The configuration files of all clients; every change is in the audit log."""
 
@@ -188,7 +198,6 @@ class ClientConfigs:
         return tuple(changes)
 
     def _other_names(self, config: ClientConfig, where: str, first: Change) -> list[str]:
-        """Return the names of other entries that start skillhouse."""
         names: list[str] = []
         try:
             for path in config.files(self._places, self._project, where):
@@ -365,6 +374,5 @@ def config_of(client: str) -> ClientConfig:
 
 
 def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:
-    """Return the arguments of our program in an entry; None when it does not start it."""
     words = config.words(entry)
     return arguments_of(words) if words else None

@@ -11,8 +11,6 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 
 
 class Standing(enum.StrEnum):
-    """State of an entry."""
-
     INSTALLED = "installed"
     """As we wrote it, and current."""
     OUTDATED = "outdated"

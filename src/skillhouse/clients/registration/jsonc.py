@@ -47,8 +47,6 @@ class _JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed text."""
-
     text: str
     tokens: tuple[_Token, ...]
     """Without white space and comments."""
@@ -68,11 +66,11 @@ def parse(text: str) -> Document:
     comments: list[_Token] = []
     place = 1 if body.startswith("\ufeff") else 0
     while place < len(body):
-        found = _TOKEN.match(body, place)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(body, place)
+        if match is None or match.lastgroup is None:
             line = body.count("\n", 0, place) + 1
             raise NotEditableError(f"expected JSON, got something else in line {line}")
-        token = _Token(found.lastgroup, found[0], place)
+        token = _Token(match.lastgroup, match[0], place)
         place = token.end
         if token.kind == "comment":
             comments.append(token)
@@ -98,10 +96,10 @@ def parse(text: str) -> Document:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return members
 
 
 def _no_constant(text: str) -> Any:
@@ -121,7 +119,7 @@ def with_entry(text: str, table: str, name: str, entry: Any) -> str:
         raise NotEditableError(f"expected an object without `{name}` in `{table}`")
     unit = _unit(document)
     if table in before:
-        at = next(found for found in _members(document, 0) if found.key == table).first
+        at = next(member for member in _members(document, 0) if member.key == table).first
         changed = _added(document, at, name, entry, unit)
     else:
         changed = _added(document, 0, table, {name: entry}, unit)
@@ -143,7 +141,7 @@ def without_entry(text: str, table: str, name: str, *, with_table: bool = False)
     servers = expected.get(table)
     if not isinstance(servers, dict) or name not in servers:
         raise NotEditableError(f"expected `{name}` in `{table}`")
-    top = next(found for found in _members(document, 0) if found.key == table)
+    top = next(one for one in _members(document, 0) if one.key == table)
     expected[table] = {key: value for key, value in servers.items() if key != name}
     if with_table and not expected[table] and not _has_comments(document, top):
         del expected[table]
@@ -152,8 +150,8 @@ def without_entry(text: str, table: str, name: str, *, with_table: bool = False)
         changed, gone = _removed(document, top.first, name)
     after = parse(changed)
     _check(after.value, expected)
-    kept = [found.text for found in document.comments if not gone[0] <= found.start < gone[1]]
-    if [found.text for found in after.comments] != kept:
+    kept = [token.text for token in document.comments if not gone[0] <= token.start < gone[1]]
+    if [token.text for token in after.comments] != kept:
         raise NotEditableError("a comment would be lost")
     return changed
 
@@ -196,16 +194,16 @@ def _with_value(document: Document, table: str, name: str, key: str, value: Any)
     return text[:start] + written + text[end:]
 
 
-def _check(found: Any, expected: Any) -> None:
+def _check(value: Any, expected: Any) -> None:
     # INVARIANT: the new text differs from the old one by our entry and by nothing else.
-    if json.dumps(found) != json.dumps(expected) and found != expected:
+    if json.dumps(value) != json.dumps(expected) and value != expected:
         raise NotEditableError("something else would change")
 
 
 def _members(document: Document, opening: int) -> list[_JsonMember]:
     """Return the members of the object whose `{` is the token of that index."""
     tokens = document.tokens
-    found = []
+    members = []
     place = opening + 1
     while tokens[place].text != "}":
         first = last = place + 2
@@ -218,9 +216,9 @@ def _members(document: Document, opening: int) -> list[_JsonMember]:
         has_comma = tokens[last + 1].text == ","
         key = json.loads(tokens[place].text)
         comma = last + 1 if has_comma else None
-        found.append(_JsonMember(key, tokens[place].start, first, last, comma))
+        members.append(_JsonMember(key, tokens[place].start, first, last, comma))
         place = last + 1 + has_comma
-    return found
+    return members
 
 
 def _added(document: Document, opening: int, key: str, value: Any, unit: str) -> str:
@@ -246,7 +244,7 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
     if point is None:
         member = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
         return f"{head} {member}{comma_after}{text[gap_start:]}"
-    leading = [found.start for found in members if _begins_line(text, found.start)]
+    leading = [one.start for one in members if _begins_line(text, one.start)]
     margin = _margin(text, leading[-1] if leading else last.start)
     member = _rendered(key, value, margin, unit, newline)
     tail = f"{newline}{margin}{member}{comma_after}{text[point:]}"
@@ -259,21 +257,20 @@ def _line_end(document: Document, start: int, end: int) -> int | None:
     for comment in document.comments:
         if comment.start < start or comment.start >= end:
             continue
-        found = document.text.find("\n", place, comment.start)
-        if found >= 0:
+        newline = document.text.find("\n", place, comment.start)
+        if newline >= 0:
             break
         place = comment.end
-    found = document.text.find("\n", place, end)
-    if found < 0:
+    newline = document.text.find("\n", place, end)
+    if newline < 0:
         return None
-    return found - 1 if document.text[found - 1 : found] == "\r" else found
+    return newline - 1 if document.text[newline - 1 : newline] == "\r" else newline
 
 
 def _removed(document: Document, opening: int, key: str) -> tuple[str, tuple[int, int]]:
-    """Return the text without a member, and the removed range."""
     text, tokens = document.text, document.tokens
     members = _members(document, opening)
-    number = next(place for place, found in enumerate(members) if found.key == key)
+    number = next(place for place, one in enumerate(members) if one.key == key)
     member = members[number]
     blanks = text[: member.start].rstrip(" \t")
     start = len(blanks)
@@ -304,8 +301,8 @@ def _has_comments(document: Document, member: _JsonMember) -> bool:
     first, last = document.tokens[inner[0].first], document.tokens[inner[0].last]
     start, end = document.tokens[member.first].start, document.tokens[member.last].end
     return any(
-        start < found.start < end and not first.start < found.start < last.end
-        for found in document.comments
+        start < comment.start < end and not first.start < comment.start < last.end
+        for comment in document.comments
     )
 
 
@@ -315,7 +312,7 @@ def _rendered(key: str, value: Any, margin: str, unit: str, newline: str) -> str
 
 
 def _unit(document: Document) -> str:
-    starts = [found.start for found in _members(document, 0)]
+    starts = [member.start for member in _members(document, 0)]
     leading = [start for start in starts if _begins_line(document.text, start)]
     return (_margin(document.text, leading[0]) if leading else "") or "  "
 
@@ -326,6 +323,5 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the indentation of the line of `at`."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]

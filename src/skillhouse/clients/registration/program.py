@@ -147,8 +147,8 @@ def _finds_us(words: Sequence[str]) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    found = done.stdout.strip()
-    return bool(found) and Path(found).resolve().parent == _PACKAGE
+    origin = done.stdout.strip()
+    return bool(origin) and Path(origin).resolve().parent == _PACKAGE
 
 
 def _place_fault(program: str, project: Path) -> str:

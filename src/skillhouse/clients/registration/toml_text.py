@@ -125,14 +125,13 @@ def _lines_of(lines: list[str], start: int, key: str) -> tuple[int, int]:
 
 
 def _header(table: str, name: str, end: str) -> re.Pattern[str]:
-    """Return the pattern of a table's first line."""
     named = rf"(?:{re.escape(name)}|\"{re.escape(name)}\")"
     return re.compile(rf"\s*\[\s*{re.escape(table)}\s*\.\s*{named}\s*{end}")
 
 
-def _check(found: Any, expected: Any) -> None:
+def _check(value: Any, expected: Any) -> None:
     # INVARIANT: the new text differs from the old one by our entry and by nothing else.
-    if repr(found) != repr(expected) and found != expected:
+    if repr(value) != repr(expected) and value != expected:
         raise NotEditableError("something else would change")
 
 

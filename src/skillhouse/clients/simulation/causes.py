@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """The fault and its fix, in a few words."""
-
     title: str
     fix: str
 

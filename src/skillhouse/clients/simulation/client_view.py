@@ -76,7 +76,6 @@ def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None
 
 
 def _size(rule: CatalogRule, entry: str) -> int:
-    """Return the cost of an entry and its newline."""
     if rule.entry_unit == 1:
         return len(entry) + 1
     length = len(entry.encode("utf-8", "replace")) + 1
@@ -142,8 +141,6 @@ _KINDS = {
 
 
 class Reals(dict[str, str]):
-    """A cache of real paths."""
-
     def __missing__(self, path: str) -> str:
         self[path] = os.path.realpath(path)
         return self[path]

@@ -203,15 +203,15 @@ def _long(lens: Lens) -> Iterator[LensProblem]:
         most = client.profile.catalog.description_chars
         if most is None:
             continue
-        found = [
+        cut = [
             skill
             for skill in lens.skills
             if skill.verdicts[place].cut is not Cut.NOTHING and skill.description_chars > most
         ]
-        if found:
+        if cut:
             lines = [
                 f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
-                for skill in found
+                for skill in cut
             ]
             yield LensProblem(
                 code="description-cut",
@@ -298,11 +298,11 @@ def _named(root: str, skills: Sequence[LensSkill]) -> str:
 
 
 def _fix(
-    lens: Lens, base: str, bases: Sequence[str], found: Sequence[tuple[str, tuple[str, ...]]]
+    lens: Lens, base: str, bases: Sequence[str], groups: Sequence[tuple[str, tuple[str, ...]]]
 ) -> str:
     """Return the move that serves the most clients, and links for the others."""
     readers = _readers(lens, base, bases)
-    here = [os.path.relpath(root, base) for root, _ in found]
+    here = [os.path.relpath(root, base) for root, _ in groups]
     best = max(
         [*here, *readers],
         key=lambda place: (len(readers.get(place, ())), place == _SHARED, place in here),
@@ -316,7 +316,7 @@ def _fix(
     start = _readers(lens, lens.start, bases)
     for client in lens.clients:
         name = client.name
-        if name in see or not any(name in missing or parts for _, missing in found):
+        if name in see or not any(name in missing or parts for _, missing in groups):
             continue
         way = _way(name, readers)
         if way is not None:
@@ -339,13 +339,13 @@ def _bases(lens: Lens) -> list[str]:
 
 
 def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
-    found: dict[str, list[str]] = defaultdict(list)
+    readers: dict[str, list[str]] = defaultdict(list)
     for client in lens.clients:
         for root in client.roots:
             nearest = next((other for other in bases if _is_below(root, other)), "")
             if nearest == base and root not in client.own:
-                found[os.path.relpath(root, base)].append(client.name)
-    return {inside: tuple(names) for inside, names in found.items()}
+                readers[os.path.relpath(root, base)].append(client.name)
+    return {inside: tuple(names) for inside, names in readers.items()}
 
 
 def _way(client: str, readers: Readers) -> str | None:

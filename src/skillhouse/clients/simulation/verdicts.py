@@ -142,7 +142,6 @@ class Lens:
         return inside or "."
 
     def tilde(self, path: str) -> str:
-        """Return a path with `~` for home."""
         inside = _below(self._given(path), self.home)
         return path if inside is None else f"~/{inside}" if inside else "~"
 
