@@ -1,8 +1,8 @@
 """What it costs to compare what many clients see.
 
 `./x bench lens [--skills N] [--profiles N] [--rounds N]` makes skills in four clients' folders and
-measures `compare` and `problems` in fresh processes, imports left out, page cache warm. The aim is
-2 s for 1,000 skills and 10 profiles.
+measures `compare` and `problems` in fresh processes, imports left out, page cache warm. The target
+is 2 s for 1,000 skills and 10 profiles.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from skillhouse.clients.exports.folders import resolved
 from skillhouse.clients.exports.install import FolderHandle
 from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.floor import make_private
-from skillhouse.floor.digest import TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_FILES
 from skillhouse.frontends.cli.exporting import export_source
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile
@@ -285,7 +285,7 @@ def test_removal_does_not_follow_a_folder_that_moved(place: Place) -> None:
 def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
     """What a pull brings would be read everywhere, without the look that trust asks for."""
     write_skill(place.project / ".skillhouse/skills/deploy")
-    place.house.trusting.trust()
+    place.house.project_trust.trust()
     item = place.export("deploy", form=Form.LINK)
     assert (item.state, "not linked" in item.reason) == (ExportState.REFUSED, True)
 

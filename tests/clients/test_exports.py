@@ -284,7 +284,7 @@ def test_a_link_leads_to_the_skill_and_is_taken_out_alone(place: Place) -> None:
 
 def test_a_projects_link_is_relative_and_stays_in_the_project(place: Place) -> None:
     write_skill(place.project / ".agents/skills/deploy")
-    place.house.trusting.trust()
+    place.house.project_trust.trust()
     (item,) = place.export("deploy", clients=("claude-code",), form=Form.LINK, where="project")
     assert item.done
     link = place.project / ".claude/skills/deploy"
@@ -323,7 +323,7 @@ def test_an_untrusted_projects_skills_are_not_there_and_changed_ones_refused(pla
     directory = write_skill(place.project / ".skillhouse/skills/deploy")
     with pytest.raises(UnknownSkillError):
         place.export("deploy")
-    place.house.trusting.trust()
+    place.house.project_trust.trust()
     assert all(item.done for item in place.export("deploy"))
     (directory / "new.sh").write_text("evil\n")
     for items in (place.export("deploy"), place.sync()):
@@ -355,7 +355,7 @@ def test_all_is_what_an_agent_sees_without_our_own_and_without_copies(place: Pla
 
 def test_a_copy_stands_for_the_skill_that_it_came_from(place: Place) -> None:
     place.export("weather", clients=("codex",))
-    assert place.house.skill("weather").id == "user:weather"
+    assert place.house.index.get("weather").id == "user:weather"
     (item,) = place.export("weather", clients=("claude-code",))
     assert (item.skill, item.done) == ("builtin:weather", True)
     (item,) = place.export("weather", clients=("codex",))

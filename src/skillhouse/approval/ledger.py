@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skillhouse.approval.grants import Grant, file_stamp, insert_grants
-from skillhouse.approval.record import Approval, ApprovalState
-from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, Reply
-from skillhouse.approval.settings import (
+from skillhouse.approval.request import (
     CLOCK_BACK_SECONDS,
     CONTENT_SECONDS,
     DENIAL_COOLDOWN_AFTER,
@@ -20,7 +18,13 @@ from skillhouse.approval.settings import (
     KEPT_SECONDS,
     RATE_SECONDS,
     YES_SECONDS,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalRequest,
     ApprovalSettings,
+    ApprovalState,
+    Reply,
 )
 from skillhouse.floor import shaped
 from skillhouse.store import STATE, STATE_FILE, pooled

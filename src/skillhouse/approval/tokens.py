@@ -9,9 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.approval.record import Approval, ApprovalState
-from skillhouse.approval.request import ApprovalError
-from skillhouse.approval.settings import CLOCK_BACK_SECONDS
+from skillhouse.approval.request import CLOCK_BACK_SECONDS, Approval, ApprovalError, ApprovalState
 from skillhouse.store import STATE, STATE_FILE, pooled
 
 TOKEN_SECONDS = 600

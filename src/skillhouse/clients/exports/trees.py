@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skillhouse.clients.exports.export_state import ExportError
 from skillhouse.floor import PathError, TreeError, digest, is_utf8, read_beneath, tree_digest
-from skillhouse.floor.digest import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
+from skillhouse.floor.digests import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 
 DIRECTORIES_MAX = TREE_MAX_FILES
 """Directories of one skill."""

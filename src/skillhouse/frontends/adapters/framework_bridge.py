@@ -14,7 +14,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.adapters.context_retention import calling_ids, sendable
 from skillhouse.permission import Effect
-from skillhouse.runtime import Conversation, Skillhouse
+from skillhouse.runtime import Caller, Conversation, Skillhouse
 from skillhouse.tools import ProgressHandler, Tool, ToolResult
 
 V = TypeVar("V")
@@ -105,8 +105,12 @@ class FrameworkBridge:
         `listener` and `ids` are as of `Skillhouse.call`.
         """
         try:
-            asked = {**self._caller(), "approval_id": approval_id, **ids}
-            return self._told(await self.house.call(name, arguments, listener=listener, **asked))
+            caller = replace(self._caller(), **ids)
+            return self._told(
+                await self.house.call(
+                    name, arguments, caller=caller, approval_id=approval_id, listener=listener
+                )
+            )
         except SkillhouseError as error:
             return _failed(str(error))
         except Exception:
@@ -120,7 +124,9 @@ class FrameworkBridge:
         """Do as `call` does, from code that is not asynchronous."""
         try:
             return self._told(
-                self.house.call_sync(name, arguments, approval_id=approval_id, **self._caller())
+                self.house.call_sync(
+                    name, arguments, caller=self._caller(), approval_id=approval_id
+                )
             )
         except SkillhouseError as error:
             return _failed(str(error))
@@ -153,7 +159,7 @@ class FrameworkBridge:
         """
         caller = self._caller()
         try:
-            found = await in_thread(lambda: self.house.forecast(name, arguments, **caller))
+            found = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
         except Exception:
             # A tool that is gone, an agent that nobody knows: each is the gate's to say.
             logger.debug("no forecast for %s", name, exc_info=True)
@@ -210,13 +216,8 @@ class FrameworkBridge:
             # Somebody else was first, or it does not count: the gate says so to the next call.
             logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
 
-    def _caller(self) -> dict[str, str]:
-        return {
-            "agent": self.agent,
-            "user": self.user,
-            "channel": self.channel,
-            **calling_ids(),
-        }
+    def _caller(self) -> Caller:
+        return Caller(agent=self.agent, user=self.user, channel=self.channel, **calling_ids())
 
     def _told(self, result: ToolResult) -> ToolResult:
         text = sendable(result.content)

@@ -105,7 +105,7 @@ def export_source(house: Skillhouse) -> ExportSource:
     """Return the skills of this installation as the exporter takes them."""
 
     def is_enabled(skill_id: str) -> bool:
-        return house.settings.is_enabled(skill_id)
+        return house.snapshot.settings.is_enabled(skill_id)
 
     def obstacle(skill: Skill, content: SkillContent | None) -> str:
         explanation = house.policy.explain_skill(skill, content=content)
@@ -113,12 +113,12 @@ def export_source(house: Skillhouse) -> ExportSource:
 
     return ExportSource(
         places=house.config.places,
-        project=house.project,
+        project=house.services.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
         index=lambda: house.index,
-        visible=lambda: house.visible.skills,
-        skill=house.skill,
+        visible=lambda: house.view().visible.skills,
+        skill=house.index.get,
         is_enabled=is_enabled,
         obstacle=obstacle,
     )

@@ -148,8 +148,8 @@ class StatusReader:
         start = (page - 1) * PAGE_SKILLS
         with self._lock:
             return Status(
-                project=self._house.project,
-                profile=self._house.profile.name,
+                project=self._house.services.project,
+                profile=self._house.policy.profile.name,
                 found=found,
                 query=query,
                 matches=len(skills),
@@ -183,7 +183,7 @@ class StatusReader:
             # Before names: a skill may be named like the id or the file of another.
             skill = found.by_id.get(reference) or found.by_file.get(reference)
             if skill is None:
-                skill = self._house.skill(reference)
+                skill = self._house.index.get(reference)
             winner = next((s for s in found.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
@@ -262,7 +262,7 @@ def _found(house: Skillhouse) -> HouseStatus:
             for skill in index.shadowed
         ),
         roots=_roots(house, index),
-        is_trusted=house.trust_store.is_trusted(house.project),
+        is_trusted=house.services.trust_store.is_trusted(house.services.project),
         catalog=catalog,
         catalog_notes=tuple(catalog_notes(catalog, view)),
     )
@@ -276,7 +276,7 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
     unread = {found.path for found in index.diagnostics if found.code == "project-untrusted"}
     lines = []
-    for root in house.roots:
+    for root in house.snapshot.roots:
         text = str(root.path)
         # Two roots may be one directory; it is counted at the stronger one.
         skills = 0 if "\0" in text else counts.pop(os.path.realpath(text), 0)

@@ -12,12 +12,11 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.eliciting import CLIENT, Client, channel_of, client_of
 from skillhouse.frontends.mcp.input_required import DeniedError, InputRequiredFlow
 from skillhouse.frontends.mcp.request_ids import ClientConnections, ids_of
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Caller, Skillhouse
 from skillhouse.tools import ToolResult
 
-Call = Callable[[dict[str, str]], Awaitable[ToolResult]]
-"""Makes the call; gets agent, user, channel, the client and its connection, the request's ids and
-the approval it may use."""
+Call = Callable[[Caller, str], Awaitable[ToolResult]]
+"""Makes the call; gets the caller and the id of the approval that it may use."""
 
 
 class ApprovalBridge:
@@ -66,7 +65,7 @@ class ApprovalBridge:
             channel_of(self._house.approvals)
         token = CLIENT.set(client)
         try:
-            result = await call({**caller, "approval_id": approval_id})
+            result = await call(Caller(**caller), approval_id)
         finally:
             CLIENT.reset(token)
         if result.status == "pending" and not approval_id:

@@ -118,8 +118,12 @@ class HouseServer:
             result = await self._asking.through(
                 context,
                 params,
-                lambda who: self._house.call(
-                    params.name, params.arguments or {}, listener=listener_of(context), **who
+                lambda caller, approval_id: self._house.call(
+                    params.name,
+                    params.arguments or {},
+                    caller=caller,
+                    approval_id=approval_id,
+                    listener=listener_of(context),
                 ),
             )
         except UnknownToolError as error:
@@ -155,7 +159,7 @@ class HouseServer:
                 tasks.cancel_scope.cancel()
                 self.connections.end()
                 with anyio.CancelScope(shield=True):
-                    await self._house.release_loop()
+                    await self._house.services.release_loop()
 
     async def _watch(self) -> None:
         while True:
