@@ -1,4 +1,4 @@
-"""What it costs to look at one place with the eyes of many clients.
+"""What it costs to compare what many clients see.
 
 `./x bench lens [--skills N] [--profiles N] [--rounds N]` makes skills in four clients' folders and
 measures `compare` and `problems` in fresh processes, imports left out, page cache warm. The target

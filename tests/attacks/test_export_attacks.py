@@ -19,19 +19,21 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import (
     Action,
     ClientConfigs,
+    Exporter,
     ExportError,
     ExportRequest,
     ExportState,
     Form,
     Item,
     difference,
+    export,
 )
 from skillhouse.clients.exports.folders import resolved
 from skillhouse.clients.exports.install import FolderHandle
 from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.floor import make_private
 from skillhouse.floor.digests import TREE_MAX_FILES
-from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.frontends.cli.exporting import export_source
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
@@ -57,12 +59,12 @@ class Place:
     def export(self, name: str = "notes", client: str = "codex", **more: object) -> Item:
         self.house.refresh()
         request = ExportRequest(references=(name,), clients=(client,), **more)  # type: ignore[arg-type]
-        (item,) = exporter_of(self.house).export(request)
+        (item,) = export(export_source(self.house), request)
         return item
 
     def remove(self, name: str = "notes", **more: object) -> Item:
         request = ExportRequest(references=(name,), **more)  # type: ignore[arg-type]
-        (item,) = exporter_of(self.house).remove(request)
+        (item,) = Exporter(export_source(self.house)).remove(request)
         return item
 
 
@@ -169,7 +171,9 @@ def test_a_hostile_name_is_never_a_path(place: Place, name: str) -> None:
     naive = os.path.normpath("/skills/../../../evil")
     assert not naive.startswith("/skills/")
     place.house.refresh()
-    for item in exporter_of(place.house).export(ExportRequest(everything=True, clients=("codex",))):
+    for item in export(
+        export_source(place.house), ExportRequest(everything=True, clients=("codex",))
+    ):
         assert item.skill == "user:notes" or item.state is ExportState.REFUSED, item
     folder = place.home / ".agents/skills"
     assert os.listdir(folder) == ["notes"]
@@ -366,7 +370,7 @@ def test_a_configuration_with_other_names_or_of_others_is_not_replaced(
     with monkeypatch.context() as patch:
         uid = os.geteuid()
         patch.setattr(os, "geteuid", lambda: uid + 1)
-        assert "somebody else" in configs.install("claude-code").reason
+        assert "another user" in configs.install("claude-code").reason
     file.unlink()
     os.mkfifo(file)
     assert "regular file" in configs.install("claude-code").reason

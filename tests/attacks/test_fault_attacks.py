@@ -262,13 +262,13 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.frontends.cli.exporting import exporter_of
-from skillhouse.clients import ExportRequest
+from skillhouse.frontends.cli.exporting import export_source
+from skillhouse.clients import ExportRequest, export
 from tests.runtime.places import make_places
 
 with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
     request = ExportRequest(references=("notes",), clients=("claude-code", "codex"))
-    for item in exporter_of(house).export(request):
+    for item in export(export_source(house), request):
         print(Path(item.target).parts[-3], item.state, item.done)
 """
 

@@ -12,6 +12,7 @@ import pytest
 from skillhouse.audit import read_records
 from skillhouse.clients import (
     Action,
+    Exporter,
     ExportError,
     ExportRequest,
     ExportState,
@@ -20,12 +21,13 @@ from skillhouse.clients import (
     client_profile,
     compare,
     difference,
+    export,
 )
 from skillhouse.clients import LensState as Seen
 from skillhouse.clients.exports.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.frontends.cli.exporting import export_source
 from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 
@@ -55,20 +57,20 @@ class Place:
         self, *references: str, clients: tuple[str, ...] = FOUR, **more: object
     ) -> list[Item]:
         request = ExportRequest(references=references, clients=clients)
-        return list(exporter_of(self.house).export(replace(request, **more)))  # type: ignore[arg-type]
+        return list(export(export_source(self.house), replace(request, **more)))  # type: ignore[arg-type]
 
     def remove(self, *references: str, **more: object) -> list[Item]:
         request = ExportRequest(references=references)
-        return list(exporter_of(self.house).remove(replace(request, **more)))  # type: ignore[arg-type]
+        return list(Exporter(export_source(self.house)).remove(replace(request, **more)))  # type: ignore[arg-type]
 
     def sync(self, **more: object) -> list[Item]:
-        return list(exporter_of(self.house).sync(replace(ExportRequest(), **more)))  # type: ignore[arg-type]
+        return list(Exporter(export_source(self.house)).sync(replace(ExportRequest(), **more)))  # type: ignore[arg-type]
 
     def status(self) -> dict[str, ExportState]:
         """Return the state of each target, relative to home."""
         return {
             os.path.relpath(item.target, self.home): item.state
-            for item in exporter_of(self.house).status()
+            for item in Exporter(export_source(self.house)).status()
         }
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.audit import AuditLog, read_records
-from skillhouse.clients import CLIENTS, ClientConfigs, Standing
+from skillhouse.clients import CLIENTS, ClientConfigs, Standing, register
 from skillhouse.clients.registration import jsonc, toml_text
 from skillhouse.clients.registration.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
@@ -362,6 +362,20 @@ def test_a_file_that_the_client_itself_cannot_read_is_refused_with_the_entry_to_
     (places.home / ".gemini").mkdir()
     (places.home / ".gemini/settings.json").write_text('{"a": 1,}')
     assert "comma" in configs.install("gemini-cli").reason
+
+
+def test_registering_adds_the_server_to_the_file_of_the_user(
+    places: Locations, tmp_path: Path
+) -> None:
+    change = register(
+        "codex",
+        places=places,
+        project=places.start,
+        state_directory=tmp_path / "state",
+        audit=AuditLog(tmp_path / "audit.jsonl"),
+    )
+    assert (change.standing, change.action, change.done) == (Standing.MISSING, "install", True)
+    assert "[mcp_servers.skills]" in Path(change.file).read_text("utf-8")
 
 
 def test_unknown_clients_and_bad_names_are_errors(configs: ClientConfigs) -> None:

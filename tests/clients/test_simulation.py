@@ -100,11 +100,13 @@ def test_copies_name_the_one_that_each_client_takes(base: Path) -> None:
     write_skill(base / "project/.claude/skills/pdf", "Two.")
     write_skill(base / "project/.agents/skills/pdf", "Three.")
     found = problem(see(base), "duplicate")
-    assert found.title == "`pdf` is there 3 times; opencode-cli may take another at the next start"
+    assert (
+        found.title == "`pdf` exists 3 times; opencode-cli may pick another one at the next start"
+    )
     assert found.skills == (
-        ".agents/skills/pdf: taken by codex, gemini-cli, opencode-cli?",
-        ".claude/skills/pdf: taken by nobody",
-        "~/.claude/skills/pdf: taken by claude-code",
+        ".agents/skills/pdf: used by codex, gemini-cli, opencode-cli?",
+        ".claude/skills/pdf: used by no client",
+        "~/.claude/skills/pdf: used by claude-code",
     )
     assert found.effect == "they are not equal"
 
@@ -245,7 +247,7 @@ def test_who_looks_only_where_it_is_started_is_told_to_start_there(base: Path, s
         assert problems(lens) == ()
     else:
         assert problem(lens, "no-root").fix == (
-            f"gemini-cli looks only where it is started: start it in {base / 'project'}"
+            f"gemini-cli reads only its start folder: start it in {base / 'project'}"
         )
 
 

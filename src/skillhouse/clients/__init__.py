@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from skillhouse.clients.exports.export_state import Form as Form
     from skillhouse.clients.exports.export_state import Item as Item
     from skillhouse.clients.exports.exporter import Exporter as Exporter
+    from skillhouse.clients.exports.exporter import export as export
     from skillhouse.clients.exports.folders import client_profile as client_profile
     from skillhouse.clients.exports.folders import client_profiles as client_profiles
     from skillhouse.clients.exports.trees import difference as difference
     from skillhouse.clients.registration.client_configs import ClientConfigs as ClientConfigs
+    from skillhouse.clients.registration.client_configs import register as register
     from skillhouse.clients.registration.clients import CLIENTS as CLIENTS
     from skillhouse.clients.registration.clients import ClientConfig as ClientConfig
     from skillhouse.clients.registration.config_file import ConfigFileError as ConfigFileError

@@ -1,8 +1,4 @@
-"""Finds the skills of this place and lists them for a model.
-
-The face loads each name when it is first used: who discovers renders no catalog, and who does
-neither watches.
-"""
+"""Finds skills and lists them for a model."""
 
 from typing import TYPE_CHECKING
 

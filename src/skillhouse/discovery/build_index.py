@@ -68,8 +68,8 @@ def discover(
             real = _real(root, general, trusted=trusted)
             if real is not None and (root.scope, real) not in scans:
                 rule, how = _of_root(root, chosen)
-                found = scan(real, rule, how, snapshots, clock)
-                scans[root.scope, real] = _Scan(found, root.namespace, how.symlinks == "follow")
+                scanned = scan(real, rule, how, snapshots, clock)
+                scans[root.scope, real] = _Scan(scanned, root.namespace, how.symlinks == "follow")
     finally:
         if snapshots is not None:
             snapshots.close()
@@ -80,8 +80,6 @@ def discover(
 
 
 class _Scan(NamedTuple):
-    """A scanned root and what its skills have in common."""
-
     scanned: ScannedRoot
     namespace: str
     follows: bool
@@ -125,8 +123,8 @@ def _general(code: str, severity: Severity, message: str, path: Path | None) -> 
 def _merged(
     scans: dict[tuple[str, str], _Scan], general: list[Diagnostic], profile: Profile
 ) -> IndexContent:
-    """Decide which of several duplicates is in force: by scope, then root, then path."""
-    force = Precedence(profile.identity, profile.duplicates)
+    """Merge the roots; of duplicates the first wins by scope, then root, then path."""
+    precedence = Precedence(profile.identity, profile.duplicates)
     policy = profile.parse_policy
     diagnostics = list(general)
     for (scope, real), (scanned, namespace, follows) in scans.items():
@@ -138,13 +136,13 @@ def _merged(
                 diagnostics += [_diagnostic(entry.path, finding) for finding in entry.findings]
         usable = [entry for entry in entries if entry.packed_fields is not None]
         for entry in _once(usable, walk.links(), diagnostics):
-            force.add(
+            precedence.add(
                 Skill(
                     name=f"{namespace}:{entry.name}" if namespace else entry.name,
                     description=entry.description,
                     scope=scope,
                     file=entry.path,
-                    # Where links may lead anywhere, what one led to lies below no nearer root.
+                    # The target of a link that leaves the root is below no root.
                     root=Path(real).anchor if follows and walk.leaves(entry.path) else real,
                     packed_fields=entry.packed_fields or b"",
                     policy=policy,
@@ -152,17 +150,17 @@ def _merged(
                 )
             )
     return IndexContent(
-        skills=tuple(force.skills.values()),
-        shadowed=tuple(force.shadowed),
+        skills=tuple(precedence.skills.values()),
+        shadowed=tuple(precedence.shadowed),
         # A file below two roots is reported once.
-        diagnostics=tuple(dict.fromkeys(diagnostics + force.clashes)),
+        diagnostics=tuple(dict.fromkeys(diagnostics + precedence.clashes)),
     )
 
 
 def _once(
     entries: list[ScanEntry], links: tuple[str, ...], diagnostics: list[Diagnostic]
 ) -> Iterator[ScanEntry]:
-    """Yield each entry, but those that a link repeats; real directories go before links."""
+    """Yield each entry except those that a link repeats; real directories precede links."""
     if not links:
         yield from entries
         return

@@ -12,7 +12,7 @@ from skillhouse.skill import Finding
 PART_FILES = 256
 """Files whose signatures are compared, and decoded if they differ, together."""
 PATCH_MAX = 256
-"""Entries of a patch; with more of them everything is written anew."""
+"""Entries of a patch, at most; more of them make a new snapshot."""
 
 Signature = tuple[int, int, int, int]
 """(mtime, ctime, size, inode) of a file."""

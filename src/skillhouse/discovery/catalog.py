@@ -16,14 +16,13 @@ class Catalog:
     """A rendered list, and what of the index is in it."""
 
     text: str
-    """Empty when there is no skill to list (S000-35), unless the profile has words for that."""
+    """Empty when there is no skill to list (S000-35), unless the profile has a text for that."""
     included: tuple[Skill, ...]
     omitted: tuple[Skill, ...]
-    """Skills that the budget left out, or whose body was wanted and cannot be read; search still
+    """Skills that the budget omits, or whose body the style needs and cannot be read; search still
     finds them."""
     cut: tuple[Skill, ...] = ()
-    """Included skills whose description or body, or in the style `compact` whose first sentence, is
-    not there in full."""
+    """Included skills whose description, body or (style `compact`) first sentence was cut."""
 
     @property
     def tokens(self) -> int:
@@ -37,13 +36,12 @@ def render_catalog(
     """Return the catalog of `index` in its order, cut where the next skill breaks the budget.
 
     Args:
-        index: What to list; skills that must not be seen are taken out before. The style `direct`
-            reads the body of each.
+        index: The skills; hidden ones were removed before. The style `direct` reads each body.
         style: The renderer.
         budget_tokens: Most tokens the whole text may have; None is no bound.
 
     Raises:
-        ConfigError: no renderer has that name, or the budget is below nothing.
+        ConfigError: no renderer has that name, or the budget is negative.
     """
     return catalog_under(DEFAULT_PROFILE, index, style=style, budget_tokens=budget_tokens)
 
@@ -56,7 +54,7 @@ def catalog_under(
     budget_tokens: int | None = None,
     budget_chars: int | None = None,
 ) -> Catalog:
-    """Return the catalog of `index` as a profile has it, within its budgets and these.
+    """Return the catalog of `index` under a profile, within its budgets and these.
 
     Args:
         profile: Its `catalog`, the names of its scopes and of its skill tool.
@@ -78,44 +76,40 @@ def catalog_under(
     skills: Sequence[Skill] = index.skills
     if not skills:
         return Catalog(text=profile.catalog.empty, included=(), omitted=())
+    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     if style == COMPACT:
-        return _compact(
-            profile, skills, _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
-        )
+        return _compact(profile, skills, budget)
     if profile.catalog.sort == "name":
         skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
     layout = style_of(style, profile)
-    budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     budget.take(layout.head + layout.tail)
     listed: Sequence[Listed] | None = None
     match profile.catalog.overflow:
         case "drop_descriptions":
-            listed = _described_as_far_as_possible(layout, skills, budget)
+            listed = _names_then_descriptions(layout, skills, budget)
         case "shorten":
             listed = _evenly_shortened(layout, skills, budget)
     if listed is None:
-        listed = list(_as_long_as_there_is_room(layout, skills, budget))
+        listed = list(_until_full(layout, skills, budget))
     return _catalog(layout, skills, listed)
 
 
 def _compact(profile: Profile, skills: Sequence[Skill], budget: _Budget) -> Catalog:
     search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
-    included, cut, text = compact_list(skills, fits=budget.has_room, search=search)
+    included, cut, text = compact_list(skills, fits=budget.fits, search=search)
     taken = set(map(id, included))
     omitted = tuple(skill for skill in skills if id(skill) not in taken)
     return Catalog(text=text, included=included, omitted=omitted, cut=cut)
 
 
 class _Budget:
-    """What room is left."""
-
     def __init__(self, tokens: int | None, characters: int | None, units: int | None) -> None:
         self._bytes = None if tokens is None else 4 * tokens
         self._characters = characters
         self._units = units
 
-    def has_room(self, text: str, instead_of: str = "") -> bool:
-        """Whether `text` fits, where `instead_of` was counted before."""
+    def fits(self, text: str, instead_of: str = "") -> bool:
+        """Whether `text` fits after `instead_of`, which was counted before, is removed."""
         if self._bytes is not None and len(text.encode()) - len(instead_of.encode()) > self._bytes:
             return False
         if self._units is not None and width(text) - width(instead_of) > self._units:
@@ -134,28 +128,26 @@ class _Budget:
 Listed = tuple[Skill, CatalogEntry]
 
 
-def _as_long_as_there_is_room(
-    layout: Style, skills: Sequence[Skill], budget: _Budget
-) -> Iterator[Listed]:
-    """Yield the entries before the first that does not fit."""
+def _until_full(layout: Style, skills: Sequence[Skill], budget: _Budget) -> Iterator[Listed]:
+    """Yield the entries before the first one that does not fit."""
     for skill in skills:
         entry = layout.entry(skill, chars=None)
         if entry is None:
             continue
-        if not budget.has_room(entry.text):
+        if not budget.fits(entry.text):
             return
         budget.take(entry.text)
         yield skill, entry
 
 
-def _described_as_far_as_possible(
+def _names_then_descriptions(
     layout: Style, skills: Sequence[Skill], budget: _Budget
 ) -> list[Listed]:
-    """Return as many names as there is room for, and then descriptions from the first one on."""
+    """Return as many names as fit, and then descriptions from the first one on."""
     listed: list[Listed] = []
     for skill in skills:
         bare = layout.entry(skill, chars=0)
-        if bare is None or not budget.has_room(bare.text):
+        if bare is None or not budget.fits(bare.text):
             break
         budget.take(bare.text)
         listed.append((skill, bare))
@@ -163,7 +155,7 @@ def _described_as_far_as_possible(
         entry = layout.entry(skill, chars=None)
         if entry is None:
             continue
-        if not budget.has_room(entry.text, instead_of=bare.text):
+        if not budget.fits(entry.text, instead_of=bare.text):
             break
         budget.take(entry.text, instead_of=bare.text)
         listed[place] = (skill, entry)
@@ -173,20 +165,20 @@ def _described_as_far_as_possible(
 def _evenly_shortened(
     layout: Style, skills: Sequence[Skill], budget: _Budget
 ) -> list[Listed] | None:
-    """Return all with the longest descriptions for which there is room; None if all fit whole."""
+    """Return all with the longest descriptions that fit; None if all fit whole."""
     if _all_of(layout, skills, budget, None) is not None:
         return None
     fitting = _all_of(layout, skills, budget, 0)
     if fitting is None:
-        return _described_as_far_as_possible(layout, skills, budget)
+        return _names_then_descriptions(layout, skills, budget)
     low, high = 0, max(len(skill.description) for skill in skills)
     while high - low > 1:
         middle = (low + high) // 2
-        found = _all_of(layout, skills, budget, middle)
-        if found is None:
+        listed = _all_of(layout, skills, budget, middle)
+        if listed is None:
             high = middle
         else:
-            low, fitting = middle, found
+            low, fitting = middle, listed
     return fitting
 
 
@@ -196,7 +188,7 @@ def _all_of(
     """Return the entries with descriptions of that length, or None when they do not fit."""
     entries = [(skill, layout.entry(skill, chars=chars)) for skill in skills]
     listed = [(skill, entry) for skill, entry in entries if entry is not None]
-    return listed if budget.has_room("".join(entry.text for _, entry in listed)) else None
+    return listed if budget.fits("".join(entry.text for _, entry in listed)) else None
 
 
 def _catalog(layout: Style, skills: Sequence[Skill], listed: Sequence[Listed]) -> Catalog:

@@ -1,4 +1,4 @@
-"""The layouts of a list of skills: what stands around it, and one skill's lines."""
+"""The layouts of a list of skills: its frame, and one skill's lines."""
 
 from __future__ import annotations
 
@@ -14,66 +14,57 @@ from skillhouse.skill import Profile, Skill, hidden_text, list_resources, load, 
 DIRECT_CHARS = 1_000
 """Characters of a body that the direct prompt shows (S004-38)."""
 CUT_MARK = "..."
-"""Stands behind a text that was cut (S004-38)."""
+"""Appended to a text that was cut (S004-38)."""
 CLUSTER_MAX = 64
-"""Characters that a cut steps back over at most, to spare what a reader sees as one."""
+"""Characters that a cut steps back at most, to keep a grapheme whole."""
 
 _ENTITIES = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;"))
 _CONTROL = "\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufffe\\uffff"
-"""XML 1.0 has no place for these (production [2]), and newlines could imitate the layout."""
+"""XML 1.0 excludes these (production [2]), and newlines could imitate the layout."""
 _HIDDEN = (
     "\\u061c\\u180e\\u200b\\u200c\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff"
     "\\U000e0000-\\U000e007f"
 )
-"""What a model reads and a person does not see; it can still stand in a directory's name."""
+"""What a model reads and a person does not see; a directory's name can contain it."""
 _UNPRINTABLE = f"[{_CONTROL}{_HIDDEN}]+"
 _UNPRINTABLE_IN_BODY = f"(?![\\n\\t])[{_CONTROL}{_HIDDEN}]"
 _LAYOUT = re.compile(r"(?im)^(?=[ ]{0,3}#{1,3}[ \t]+(?:Skill:|Available Skills))")
-"""Where a line of a body would pass for one of the direct prompt's own headings."""
+"""Lines of a body that look like headings of the direct prompt."""
 _JOINER = "\u200d"
 
 
 class CatalogEntry(NamedTuple):
-    """One skill's lines."""
-
     text: str
     is_cut: bool = False
     """Whether a description or body is not there in full."""
 
 
 class MakesEntry(Protocol):
-    """Makes one skill's lines."""
-
     def __call__(self, skill: Skill, *, chars: int | None) -> CatalogEntry | None:
-        """Return them, or None when the skill's file cannot be used any more.
+        """Return the lines, or None when the skill's file cannot be used any more.
 
-        Args:
-            skill: Which.
-            chars: Characters of the description at most, 0 for none at all; None leaves it to the
-                profile.
+        `chars` bounds the description: 0 is no description, None is the profile's bound.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """One layout."""
-
     head: str
     tail: str
     entry: MakesEntry
 
 
 def style_of(name: str, profile: Profile) -> Style:
-    """Return the layout of that name, one of `STYLES` but `COMPACT`."""
+    """Return the layout of a name in `STYLES` except `COMPACT`."""
     return _BUILDERS[name](profile)
 
 
 def shortened(text: str, limit: int, *, mark: str = CUT_MARK) -> str:
-    """Return at most `limit` characters and the mark of a cut, or the text when it is no longer.
+    """Return at most `limit` code points and the mark of a cut, or the text when it fits.
 
-    Characters are code points. What a reader sees as one, such as a letter with its accents or a
-    joined emoji, is not cut apart, unless it is longer than `CLUSTER_MAX`.
+    Graphemes, such as an accented letter or a joined emoji, are not split, unless longer than
+    `CLUSTER_MAX`.
 
     >>> shortened("abcd", 4), shortened("abcde", 4)
     ('abcd', 'abcd...')
@@ -89,7 +80,7 @@ def shortened(text: str, limit: int, *, mark: str = CUT_MARK) -> str:
 
 
 def _belongs_together(text: str, at: int) -> bool:
-    """Whether the character before `at` and the one there are seen as one (UAX #29, in part)."""
+    """Whether the characters before and at `at` are one grapheme (UAX #29, in part)."""
     before, after = text[at - 1], text[at]
     if after.isascii():
         return False
@@ -114,7 +105,7 @@ def _is_indicator(character: str) -> bool:
 def one_line(text: str) -> str:
     """Return a text without line breaks and without what a person cannot see."""
     if not text.isprintable():
-        # None of these is printable; compiling the pattern takes longer than a whole catalog.
+        # Compiling the pattern takes longer than a whole catalog, so it is not done for most.
         text = re.sub(_UNPRINTABLE, " ", text)
     return text
 
@@ -122,7 +113,7 @@ def one_line(text: str) -> str:
 def escaped(text: str) -> str:
     """Return a text for one place of an XML document."""
     text = one_line(text)
-    # Looking for what is mostly not there is faster than `translate`, which looks at each letter.
+    # Faster than `translate`, because most texts contain none of them.
     for character, entity in _ENTITIES:
         if character in text:
             text = text.replace(character, entity)
@@ -135,7 +126,7 @@ def _bold(text: str) -> str:
 
 
 def _describing(profile: Profile) -> Callable[[Skill, int | None], tuple[str, bool]]:
-    """Return what gives a skill's description, and whether it was cut."""
+    """Return a function that gives a skill's description, and whether it was cut."""
     most = profile.catalog.description_chars
 
     def describe(skill: Skill, chars: int | None) -> tuple[str, bool]:
@@ -158,8 +149,8 @@ def _xml(profile: Profile) -> Style:
         opening, version = "  <skill>\n", ""
         if attributes:
             opening = f'  <skill id="{escaped(skill.directory.name)}">\n'
-            found = skill.frontmatter.version
-            version = f"    <version>{escaped(found)}</version>\n" if found else ""
+            number = skill.frontmatter.version
+            version = f"    <version>{escaped(number)}</version>\n" if number else ""
         description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
         return CatalogEntry(
             text=(
@@ -248,11 +239,11 @@ def _direct(profile: Profile) -> Style:
         try:
             text = load(skill).body.strip()
         except (SkillError, OSError):
-            # One bad file never costs another skill; whoever loads this one is told what is wrong.
+            # One bad file never hides other skills; loading it reports the error.
             return None
         hidden = hidden_text(text)
         if hidden is not None and hidden.asks:
-            # A list needs no question, so what may hide an instruction is loaded by its tool only.
+            # A list asks for no approval, so text that may hide an instruction is left to the tool.
             return None
         body = revealed(text)
         shown = shortened(body, DIRECT_CHARS)
@@ -265,7 +256,7 @@ def _direct(profile: Profile) -> Style:
 
 
 def _body(text: str) -> str:
-    """Return a body whose lines cannot pass for those of the list around it."""
+    """Return a body whose lines cannot imitate the list around it."""
     if not text.isprintable():
         text = re.sub(_UNPRINTABLE_IN_BODY, " ", text)
     return _LAYOUT.sub(r"\\", text)
@@ -293,7 +284,7 @@ def _tool(profile: Profile) -> Style:
 
 
 def _titled(profile: Profile) -> Style:
-    """Our own: each skill begins as `load` shows it in the style of the same name."""
+    """Our own layout: each skill begins as the load style `titled` shows it."""
     describe = _describing(profile)
 
     def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
@@ -326,4 +317,4 @@ _BUILDERS: Mapping[str, Callable[[Profile], Style]] = {
 COMPACT = "compact"
 """The style of `compact_list`, which lays out the whole list at once."""
 STYLES = (*_BUILDERS, COMPACT)
-"""The renderers there are (DESIGN, public contract)."""
+"""All renderers (DESIGN, public contract)."""

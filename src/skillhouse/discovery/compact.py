@@ -19,7 +19,7 @@ READ_CHARS = 2_048
 """Characters of a description in which its first sentence is looked for; the specification allows
 1,024 (`description`)."""
 ELLIPSIS = "…"
-"""Stands behind a sentence that was cut; one character where `...` takes three."""
+"""Appended to a sentence that was cut; one character where `...` takes three."""
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _MARKUP = re.compile(r"^(?:#{1,6}|>|[-*+])\s+")
@@ -29,16 +29,16 @@ _ABBREVIATIONS = frozenset(
     "al approx ca cf dr e.g eg esp excl fig i.e ie incl max min mr mrs ms no nr prof resp sec st "
     "viz vol vs".split()
 )
-"""After these a full stop ends no sentence, whatever follows."""
+"""After these a full stop never ends a sentence."""
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
 """`J`, `U.S`: letters that stand for words."""
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence of a text as one line; the whole text where none ends.
+    """Return the first sentence of a text as one line; the first paragraph when none ends.
 
-    A full stop ends a sentence where a blank follows, and then neither a small letter nor the
-    rest of an abbreviation, an initial or a number that begins the text.
+    A full stop ends a sentence when a blank and no small letter follow, and the word before it is
+    not an abbreviation, an initial or a number at the start.
 
     >>> first_sentence("Reads PDFs, e.g. forms (v1.2). Use when asked.")
     'Reads PDFs, e.g. forms (v1.2).'
@@ -47,23 +47,23 @@ def first_sentence(text: str) -> str:
     """
     paragraph = _PARAGRAPH.split(text[:READ_CHARS].strip(), maxsplit=1)[0]
     line = _MARKUP.sub("", " ".join(one_line(paragraph).split()))
-    for found in _END.finditer(line):
-        if _ends(line, found):
-            return line[: found.end()]
+    for stop in _END.finditer(line):
+        if _ends(line, stop):
+            return line[: stop.end()]
     return line
 
 
-def _ends(line: str, found: re.Match[str]) -> bool:
-    following = line[found.end() :].lstrip()
-    if not following or not found[0].startswith("."):
+def _ends(line: str, stop: re.Match[str]) -> bool:
+    following = line[stop.end() :].lstrip()
+    if not following or not stop[0].startswith("."):
         return True
     if following[0].islower():
         return False
-    if found[0].startswith(".."):
+    if stop[0].startswith(".."):
         return True
-    word = line[: found.start()].rpartition(" ")[2].lstrip("([{\"'“‘*_`")
+    word = line[: stop.start()].rpartition(" ")[2].lstrip("([{\"'“‘*_`")
     if word.isdecimal():
-        return found.start() > len(word)
+        return stop.start() > len(word)
     return word.lower() not in _ABBREVIATIONS and not _INITIALS.fullmatch(word)
 
 
@@ -91,9 +91,9 @@ SENTENCE_LEAST = 24
 """Characters of a sentence below which fewer than `LISTED_LEAST` skills are listed."""
 NAME_CHARS = 128
 """Characters of the longest name that is listed, twice what the specification allows: one name must
-not take the room of ten skills. Search finds the others."""
+not take the space of ten skills. Search finds the others."""
 HEAD_LINES = 10
-"""Lines that take no more room than the first line, at most."""
+"""Lines that take no more space than the first line, at most."""
 
 Listed = tuple[tuple[Skill, ...], tuple[Skill, ...], str]
 """Included skills, those among them whose sentence was cut, the text."""
@@ -108,9 +108,9 @@ def compact_list(
     is cut ends in `…`.
 
     Args:
-        skills: In order; none needs to be unique by name.
-        fits: Whether a text has room; what is shorter than a text with room has room too.
-        search: The tool that finds what is left out; empty where there is none.
+        skills: In order; names may repeat.
+        fits: Whether a text fits; a shorter text than one that fits also fits.
+        search: The tool that finds the omitted skills; empty when there is none.
     """
     names = Counter(skill.name for skill in skills)
     labelled = (
@@ -121,12 +121,12 @@ def compact_list(
     lines = [_Line(skill, label) for skill, label in labelled if label]
 
     def text(count: int, limit: int) -> str:
-        found = [line.text(limit) for line in lines[:count]]
-        return "\n".join([*_head(len(skills) - count, search), *found])
+        texts = [line.text(limit) for line in lines[:count]]
+        return "\n".join([*_head(len(skills) - count, search), *texts])
 
     def most_lines(most: int, limit: int) -> int:
         count = _most(0, most, lambda n: fits(text(n, limit)))
-        # The whole list does without the first line, which takes the room of a few short ones.
+        # The whole list needs no first line, which takes the space of a few short ones.
         is_near = most == len(lines) <= count + HEAD_LINES
         return most if is_near and fits(text(most, limit)) else count
 
@@ -148,8 +148,6 @@ def compact_list(
 
 
 class _Line:
-    """One skill's line."""
-
     def __init__(self, skill: Skill, label: str) -> None:
         self.skill = skill
         self._label = label
@@ -209,7 +207,7 @@ def width(text: str) -> int:
     >>> width("ab"), width("🦊"), width("ab…")
     (2, 2, 5)
     """
-    return len(text) + sum(_excess(found[0]) for found in _NOT_ASCII.finditer(text))
+    return len(text) + sum(_excess(match[0]) for match in _NOT_ASCII.finditer(text))
 
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")

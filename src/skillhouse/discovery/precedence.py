@@ -1,4 +1,4 @@
-"""Who is in force: what becomes of two skills that are the same by a profile's measure."""
+"""Resolves duplicates: two skills that a profile identifies as the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Precedence:
 
     def __init__(self, identity: Identity, duplicates: Duplicates) -> None:
         self.skills: dict[Hashable, Skill] = {}
-        """Those in force by what identifies them, in catalog order."""
+        """Winners by their identity, in catalog order."""
         self.shadowed: list[Skill] = []
         self.clashes: list[Diagnostic] = []
         self._key = _KEYS[identity]
@@ -23,10 +23,7 @@ class Precedence:
         self._refused: dict[Hashable, Skill] = {}
 
     def add(self, skill: Skill) -> None:
-        """Take one more skill; a file that is there already counts once.
-
-        Of one file below two roots the stronger root's account holds.
-        """
+        """Add a skill; a file below two roots counts once, as the stronger root has it."""
         key = self._key(skill)
         if skill.file in self._files:
             other = self.skills.get(key)
@@ -45,7 +42,7 @@ class Precedence:
         if self._duplicates == "first":
             self._shadow(skill, other)
         elif self._duplicates == "last":
-            # In the earlier one's place, as a map of JavaScript keeps it.
+            # In the position of the earlier one, like a JavaScript map.
             self.skills[key] = skill
             self._shadow(other, skill)
         elif self._duplicates == "keep_all":

@@ -12,7 +12,7 @@ from pathlib import Path
 from skillhouse.skill import Profile, RootRule, Symlinks, WalkUp
 
 GLOB_MAX = 2_000
-"""Directories that the `*`s of one rule may stand for (DESIGN, bounds of installed plugins)."""
+"""Directories that the `*`s of one rule may match (DESIGN, bounds of installed plugins)."""
 
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<unset>[^}]*))?\}/?(?P<rest>.*)")
 
@@ -24,18 +24,18 @@ class Root:
     path: Path
     scope: str = "explicit"
     namespace: str = ""
-    """The plugin whose skills lie here: they are called `plugin:skill`."""
+    """The plugin of these skills, which are called `plugin:skill`."""
     max_depth: int | None = None
-    """Another depth than the scope's."""
+    """Overrides the scope's depth."""
     symlinks: Symlinks | None = None
-    """Another treatment of links than the profile's."""
+    """Overrides the profile's treatment of links."""
     note: str = ""
-    """What was left out when the root was made; `discover` reports it."""
+    """What was omitted when the root was made; `discover` reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StartPoint:
-    """Where this process stands: what a rule's path can refer to."""
+    """The directories and variables that a rule's path can refer to."""
 
     start: Path
     home: Path
@@ -44,10 +44,9 @@ class _StartPoint:
     builtin: tuple[str, ...]
 
     def named(self, path: str) -> list[tuple[str, str]] | None:
-        """Return where a rule's path begins and what follows; None for a path of the walk.
+        """Return (base, rest) pairs of a rule's path; None for a path of the walk.
 
-        What a person wrote into a variable or gave by hand is taken as it is; `*` stands for
-        directories only in what follows.
+        The base of a variable or an explicit root is literal; `*` is a pattern only in the rest.
         """
         if path == "{explicit}":
             return [(given, "") for given in self.explicit]
@@ -79,16 +78,16 @@ def default_roots(
 ) -> tuple[Root, ...]:
     """Return the roots of the profile's rules, whether they exist or not.
 
-    What a person named is theirs, also where it lies in a project: at home, the user's own
-    skills must not wait until the home directory is trusted as a project.
+    An explicitly named root is not a project root even inside a project: in the home directory,
+    the user's own skills must not wait until home is trusted as a project.
 
     Args:
         start: Where the agent works; project roots are looked for from here upwards.
-        home: Stands for `~` in the profile's paths.
+        home: The directory that `~` in the profile's paths means.
         environment: Where the profile's variables are looked up.
         profile: The rules and their order.
-        explicit: Roots that were given by hand, in their order.
-        builtin: The skills that come with this package.
+        explicit: Further roots, in order.
+        builtin: The skills of this package.
 
     Raises:
         ConfigError: a rule is of a scope that the profile does not have.
@@ -100,24 +99,24 @@ def default_roots(
         explicit=tuple(map(str, explicit)),
         builtin=() if builtin is None else (str(builtin),),
     )
-    found: list[tuple[bool, Root]] = []
+    candidates: list[tuple[bool, Root]] = []
     for (is_walked, _), group in itertools.groupby(_in_order(profile), _kind(profile, place)):
         roots_of = _walked if is_walked else _named
-        found += [(is_walked, root) for root in roots_of(list(group), place, profile)]
-    theirs = {_real(root.path) for is_walked, root in found if not is_walked}
+        candidates += [(is_walked, root) for root in roots_of(list(group), place, profile)]
+    theirs = {_real(root.path) for is_walked, root in candidates if not is_walked}
     roots: dict[Path, Root] = {}
-    for is_walked, root in found:
+    for is_walked, root in candidates:
         if is_walked and _real(root.path) in theirs:
             continue
         if profile.duplicates == "last":
-            # The stronger of two that are one is the later.
+            # Of two equal roots the later one is stronger.
             roots.pop(root.path, None)
         roots.setdefault(root.path, root)
     return tuple(roots.values())
 
 
 def _real(path: Path) -> str:
-    # With a NUL it is no path; `discover` says so, and it is nobody else's place.
+    # A path with NUL cannot be resolved; `discover` reports it.
     return str(path) if "\0" in str(path) else os.path.realpath(path)
 
 
@@ -130,7 +129,7 @@ def _in_order(profile: Profile) -> list[RootRule]:
 
 
 def _kind(profile: Profile, place: _StartPoint) -> Callable[[RootRule], tuple[bool, str]]:
-    """Return what neighbouring rules share whose roots stand together for each directory."""
+    """Return the group key of neighbouring rules whose roots are listed together."""
 
     def kind(rule: RootRule) -> tuple[bool, str]:
         scope = rule.scope if profile.root_order == "scope" else ""
@@ -147,7 +146,7 @@ def _named(rules: list[RootRule], place: _StartPoint, _: Profile) -> Iterator[Ro
 
 def _walked(rules: list[RootRule], place: _StartPoint, profile: Profile) -> Iterator[Root]:
     ways = [_way(place, rule.walk or profile.walk) for rule in rules]
-    # All ways begin at the start and go upwards, so the longest holds the others.
+    # All ways begin at the start and go upwards, so the longest contains the others.
     longest = max(ways, key=len)
     if profile.walk_order == "farthest":
         longest = longest[::-1]
@@ -184,7 +183,7 @@ def git_root(start: Path) -> Path | None:
 
 
 def _expanded(rule: RootRule, base: str, rest: str) -> Iterator[Root]:
-    """Yield a root for each way in which the `*`s of `rest` fit what lies below `base`."""
+    """Yield a root for each match of the `*`s of `rest` below `base`."""
     base = os.path.abspath(base)
     places: list[tuple[str, tuple[str, ...]]] = [(base, ())]
     note = ""

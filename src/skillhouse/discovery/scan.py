@@ -10,7 +10,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import skillhouse.skill as skill_room
+import skillhouse.skill as skill_package
 from skillhouse.discovery.cached_scan import (
     FIELDS,
     NOT_TRUSTED,
@@ -31,9 +31,9 @@ from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
 
 READING = 3
-"""Raise it when the same bytes are read otherwise than before: older snapshots then fit no more."""
+"""Increase it when the same bytes give another result: older snapshots become invalid."""
 FRESH_NANOSECONDS = 100_000_000
-"""A file changed less than this ago may change again without a new time stamp (kernel ticks)."""
+"""A file that changed more recently may change again without a new time stamp (kernel ticks)."""
 
 STEADY_TRIES = 5
 """How often a file is read that changes while it is read."""
@@ -48,8 +48,6 @@ _READ = (
 
 
 class ScannedRoot(NamedTuple):
-    """One scanned root."""
-
     entries: Callable[[], list[ScanEntry]]
     """The entries by name and path, refused ones first; decoded at the call."""
     walk: RootWalk
@@ -99,7 +97,7 @@ def scan(
 def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -> Snapshot | None:
     """Return the snapshot as it is now, looking by stat and reading only what changed.
 
-    None: directories came, went or changed so much that the root must be walked anew.
+    None: directories changed so much that a new walk is needed.
 
     Raises:
         DecodeError: the snapshot is damaged.
@@ -133,7 +131,7 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
             name = os.path.basename(os.path.dirname(path))
             entry = _read_entry(handle, path, name, profile.parse_policy, fresh)
         except OSError:
-            # A link, or gone again: the walk has an answer to each.
+            # A link, or gone again: the full walk handles both.
             return None
         if entry.packed_fields is None:
             # There may be skills below it.
@@ -148,7 +146,7 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
 def _read_all(
     walk: RootWalk, known: dict[str, ScanEntry], profile: Profile, fresh: int
 ) -> list[ScanEntry]:
-    """Return the entries in the order of the walk; files as `known` has them are not opened."""
+    """Return the entries in the order of the walk; unchanged files of `known` are not opened."""
     entries: list[ScanEntry] = []
     policy = profile.parse_policy
     nested = profile.nested_skills
@@ -159,7 +157,7 @@ def _read_all(
             handle = _open_end(end, walk.root) if end else os.open(path, _READ)
             entry = _read_entry(handle, path, name, policy, fresh)
         entries.append(entry)
-        # A file that is no skill must not hide the skills below it.
+        # A file that is not a skill must not hide skills below it.
         return nested or entry.packed_fields is None
 
     walk.run(look)
@@ -167,49 +165,48 @@ def _read_all(
 
 
 def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> ScanEntry:
-    """Return what the head of an open file says, and close it.
+    """Return the entry of an open file, and close it.
 
     Raises:
-        OSError: it is no regular file, or cannot be read.
+        OSError: it is not a regular file, or cannot be read.
     """
     try:
         info = os.fstat(handle)
         signature = _signature(info, path)
-        found, findings = skill_room.read_metadata(handle, info.st_size, name, policy)
+        metadata, findings = skill_package.read_metadata(handle, info.st_size, name, policy)
         # Whatever changes the bytes changes this too.
         if os.fstat(handle).st_ctime_ns != info.st_ctime_ns:
-            signature, found, findings = _read_steadily(handle, path, name, policy)
+            signature, metadata, findings = _read_steadily(handle, path, name, policy)
     finally:
         os.close(handle)
     if signature[1] > fresh:
         signature = NOT_TRUSTED
-    if found is None:
+    if metadata is None:
         return ScanEntry("", path, signature, "", None, tuple(findings))
-    fields = encode(found.fields)
-    return ScanEntry(found.name, path, signature, found.description, fields, tuple(findings))
+    fields = encode(metadata.fields)
+    return ScanEntry(metadata.name, path, signature, metadata.description, fields, tuple(findings))
 
 
 def _read_steadily(
     handle: int, path: str, name: str, policy: ParsePolicy
-) -> tuple[Signature, skill_room.Metadata | None, list[Finding]]:
-    """Read a file that changed while it was read: what we say of it must be true of one state."""
+) -> tuple[Signature, skill_package.Metadata | None, list[Finding]]:
+    """Read a file that changes while it is read, until the result is of one state."""
     signature = NOT_TRUSTED
     for _ in range(STEADY_TRIES):
         os.lseek(handle, 0, os.SEEK_SET)
-        found, findings = skill_room.read_metadata(handle, signature[2], name, policy)
+        metadata, findings = skill_package.read_metadata(handle, signature[2], name, policy)
         before, signature = signature, _signature(os.fstat(handle), path)
         if signature == before:
-            return signature, found, findings
+            return signature, metadata, findings
     message = f"changed each of {STEADY_TRIES} times while it was read"
     return NOT_TRUSTED, None, [Finding("unsteady", message, None, fatal=True)]
 
 
 def _open_end(end: str, root: str) -> int:
-    """Return a descriptor of what a link led to, opened without links on the way.
+    """Open the target of a link without following further links.
 
-    Only where links out of the root are followed can the end lie outside.
-
-    Whoever can write here may have turned the link, or a directory behind it, elsewhere since.
+    Another process may have changed the link, or a directory of its target, since. The target is
+    outside the root only where such links are followed.
     """
     base = Path(root) if Path(end).is_relative_to(root) else Path(Path(end).anchor)
     try:
@@ -219,18 +216,14 @@ def _open_end(end: str, root: str) -> int:
 
 
 def _signature(info: os.stat_result, path: str) -> Signature:
-    """Return what changes when a file does.
-
-    Raises:
-        OSError: it is no regular file.
-    """
+    """Return the values that change with a file; raises OSError if it is not regular."""
     if not stat.S_ISREG(info.st_mode):
         raise not_regular(path)
     return (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino)
 
 
 def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
-    """Return what a snapshot depends on besides the files; the root comes first, for people."""
+    """Return all that a snapshot depends on besides the files; the root is first, for readers."""
     return repr(
         (
             root,
@@ -240,7 +233,7 @@ def _key(root: str, rule: ScopeRule, profile: Profile) -> str:
             profile.nested_skills,
             profile.symlinks,
             profile.dotfiles,
-            # The parser that reads a block faster reads it the same.
+            # The fast parser gives the same result.
             astuple(replace(profile.parse_policy, yaml_fast_path=True)),
             READING,
         )

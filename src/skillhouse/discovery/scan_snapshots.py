@@ -1,6 +1,6 @@
-"""The persistent index: two rows a root, shared by all processes of a user.
+"""The persistent index: two rows for each root, shared by all processes of a user.
 
-What changes with every file is in the smaller row, so that a change is quickly written.
+The smaller row has what changes with every file, so that a change is written quickly.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from skillhouse.store import CACHE, Store
 
 CACHE_FILE = "index.sqlite3"
 ROOTS_KEPT = 256
-"""Roots whose snapshots are kept; the one written longest ago goes first."""
+"""Roots whose snapshots are kept; the one written longest ago is deleted first."""
 
-# In a damaged file a value can be of any type, whatever the table says; even text that is none.
+# In a damaged file a value can have any type, and text can be invalid.
 _SELECT = """
     SELECT CAST(small.observed AS BLOB), CAST(large.entries AS BLOB), CAST(small.entries AS BLOB)
     FROM snapshot AS small JOIN snapshot AS large ON large.root = small.root || ' entries'
@@ -24,7 +24,7 @@ _SELECT = """
 
 
 class Snapshot(NamedTuple):
-    """What was found below a root, in our own format."""
+    """The encoded entries of a root."""
 
     observed: bytes
     entries: bytes
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 class ScanSnapshots:
-    """The snapshots in a cache directory. A fault ends its use, and never the discovery."""
+    """The snapshots in a cache directory. A fault ends their use, but never the discovery."""
 
     def __init__(self, directory: Path) -> None:
         self.fault: StateError | None = None
@@ -45,7 +45,6 @@ class ScanSnapshots:
             self.fault = error
 
     def get(self, root: str) -> Snapshot | None:
-        """Return the snapshot of a root, or None."""
         if self._store is None:
             return None
         try:
@@ -56,7 +55,6 @@ class ScanSnapshots:
         return next((Snapshot(*row) for row in rows if None not in row), None)
 
     def put(self, root: str, snapshot: Snapshot) -> None:
-        """Replace the snapshot of a root."""
         if self._store is None:
             return
         try:
@@ -74,10 +72,9 @@ class ScanSnapshots:
             self._stop(error)
 
     def patch(self, root: str, snapshot: Snapshot) -> None:
-        """Replace what changes of the snapshot of a root; its entries stay.
+        """Replace the small row of a root.
 
-        Another process may have replaced those meanwhile: the two then do not fit, which the
-        next reader notices.
+        If another process replaced the large row meanwhile, the next reader finds the mismatch.
         """
         if self._store is None:
             return
@@ -91,7 +88,6 @@ class ScanSnapshots:
             self._stop(error)
 
     def close(self) -> None:
-        """Close the file."""
         if self._store is not None:
             self._store.close()
             self._store = None

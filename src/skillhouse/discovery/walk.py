@@ -90,7 +90,6 @@ class RootWalk:
         self._note_depth()
 
     def links(self) -> tuple[str, ...]:
-        """Return the links to directories that were entered."""
         return tuple(self._links.values())
 
     def leaves(self, path: str) -> bool:
@@ -216,8 +215,8 @@ class RootWalk:
 def _end_of(link: str) -> os.stat_result:
     """Return what a link leads to; raises as `os.stat`.
 
-    Linux counts the links of a lookup that it had to begin anew, since something else was renamed
-    or mounted meanwhile, twice: a chain of more than 20 can seem too long, once.
+    Linux restarts a lookup when something is renamed or mounted meanwhile, and counts its links
+    twice then: a chain of more than 20 can seem too long, once.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -1,4 +1,4 @@
-"""Tells when anything below the roots changes."""
+"""Reports changes below the roots."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("watch", "watchfiles") from error
 
 QUIET_MILLISECONDS = 100
-"""How long nothing may have changed before a change is told: editors write in several steps."""
+"""Time without changes before a change is reported: editors write in several steps."""
 GATHER_MILLISECONDS = 1_000
-"""How long a stream of changes is gathered at most."""
+"""Longest time that a stream of changes is gathered."""
 LOOK_MILLISECONDS = 1_000
-"""How often it is looked whether a root has come or gone, which no watch tells of."""
+"""Interval of the check for new and removed roots, which no watch reports."""
 POLL_MILLISECONDS = 500
-"""How often all files are looked at where the system cannot tell of changes."""
+"""Interval of polling where the system does not report changes."""
 
 
 def watch(
@@ -32,16 +32,16 @@ def watch(
     poll: bool = False,
     look_milliseconds: int = LOOK_MILLISECONDS,
 ) -> Iterator[frozenset[Path]]:
-    """Yield after each change the paths that changed, until `stop` is set.
+    """Yield the changed paths after each change, until `stop` is set.
 
-    A root that comes or goes is a change of the root itself. Where the system has no more watches
-    to give, or gives none at all, the files are looked at again and again instead.
+    A new or removed root is a change of the root itself. Without watches from the system, or when
+    it has no more of them, the files are polled.
 
     Args:
-        roots: What to watch, whether it exists or not.
+        roots: Directories to watch, whether they exist or not.
         stop: Ends the iteration within `look_milliseconds`.
-        poll: Look at the files from the start; for file systems that tell of nothing.
-        look_milliseconds: How often to look for roots that came or went.
+        poll: Poll from the start, for file systems without notifications.
+        look_milliseconds: Interval of the check for new and removed roots.
     """
     there = _existing(roots)
     while not stop.is_set():
@@ -67,7 +67,7 @@ def watch(
                     if _existing(roots) != there:
                         break
             except OSError:
-                # No watches left (fs.inotify.max_user_watches), or a root went while we began.
+                # No watches left (fs.inotify.max_user_watches), or a root was removed meanwhile.
                 poll = poll or _existing(roots) == there
         before, there = there, _existing(roots)
         if before != there:
@@ -75,5 +75,5 @@ def watch(
 
 
 def _existing(roots: Sequence[Root]) -> frozenset[str]:
-    """Return the real paths of the roots that are there; a link's end is what is watched."""
+    """Return the real paths of the roots that exist; the target of a link is watched."""
     return frozenset(os.path.realpath(root.path) for root in roots if os.path.isdir(root.path))

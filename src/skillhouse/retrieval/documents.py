@@ -13,15 +13,13 @@ from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import STOP_WORDS, tokens_of, words
 
 BODY_CHARS_MAX = 4_096
-"""Characters of a body that are indexed: a skill says at its start what it is for."""
+"""Characters of a body that are indexed; its purpose is at its start."""
 _BATCH = 256
 _WORDS_KNOWN_MAX = 200_000
-"""Different words whose stems are known at a time."""
+"""Different words whose stems are cached at a time."""
 
 
 class Keyed(NamedTuple):
-    """A document, and the key that finds it in its segment."""
-
     key: bytes
     name: str
     description: str
@@ -34,17 +32,21 @@ def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
     Raises:
         SearchError: this Python's SQLite has no full-text module.
     """
-    # A library has few different words beside all of its words.
+    # A library repeats most of its words.
     stems: dict[str, tuple[str, ...]] = {}
-    telling: dict[str, tuple[str, ...]] = {}
+    body_stems: dict[str, tuple[str, ...]] = {}
     for batch in _batches(documents):
         if len(stems) > _WORDS_KNOWN_MAX:
-            stems, telling = {}, {}
+            stems, body_stems = {}, {}
         read = [(each, _tie(each), _texts(each)) for each in batch]
         new = set(chain.from_iterable(text for *_, texts in read for text in texts))
-        _learn(new - stems.keys(), stems, telling)
+        _learn(new - stems.keys(), stems, body_stems)
         for each, tie, (name, description, body) in read:
-            fields = (_counted(name, stems), _counted(description, stems), _counted(body, telling))
+            fields = (
+                _counted(name, stems),
+                _counted(description, stems),
+                _counted(body, body_stems),
+            )
             builder.add(each.key, tie, fields)
 
 
@@ -55,7 +57,7 @@ def _batches(documents: Iterable[Keyed]) -> Iterator[list[Keyed]]:
 
 
 def _tie(document: Keyed) -> bytes:
-    # A body of the caller's own can hold half a surrogate pair.
+    # A body from the caller can contain half a surrogate pair.
     data = document.body[:BODY_CHARS_MAX].encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=TIE_BYTES).digest()
 
@@ -66,18 +68,18 @@ def _texts(document: Keyed) -> tuple[list[str], ...]:
 
 
 def _learn(
-    new: Collection[str], stems: dict[str, tuple[str, ...]], telling: dict[str, tuple[str, ...]]
+    new: Collection[str], stems: dict[str, tuple[str, ...]], body_stems: dict[str, tuple[str, ...]]
 ) -> None:
-    """Add the stems of words: all of them, and those of no stop word, of which bodies are full."""
+    """Add the stems of new words: all of them, and those without stop words for bodies."""
     tokens = {word: tokens_of(word) for word in new}
-    of_token = stems_of(token for found in tokens.values() for token in found)
-    for word, found in tokens.items():
-        stems[word] = tuple(stem for token in found for stem in of_token[token])
-        telling[word] = tuple(
-            stem for token in found if token not in STOP_WORDS for stem in of_token[token]
+    of_token = stems_of(chain.from_iterable(tokens.values()))
+    for word, parts in tokens.items():
+        stems[word] = tuple(stem for token in parts for stem in of_token[token])
+        body_stems[word] = tuple(
+            stem for token in parts if token not in STOP_WORDS for stem in of_token[token]
         )
 
 
-def _counted(found: Iterable[str], stems: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
-    """Return how often each stem occurs; no step of it is Python's own, since bodies are long."""
-    return Counter(chain.from_iterable(map(stems.__getitem__, found)))
+def _counted(words_found: Iterable[str], stems: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
+    """Count each stem, without a Python loop because bodies are long."""
+    return Counter(chain.from_iterable(map(stems.__getitem__, words_found)))

@@ -1,4 +1,4 @@
-"""Skills made searchable: what is indexed, which hits a query has, and why."""
+"""Indexes skills and searches them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
 from skillhouse.retrieval.segment_store import forget, in_memory, kept_segments
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
-from skillhouse.skill import ParsePolicy, Skill, SkillIndex, load_body
+from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
 """Id, name, description and body."""
 
 Progress = Callable[[int, int], None]
-"""Hears before each body that is read how many were, and how many there are to read."""
+"""Called before each body with the number of bodies read and their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One skill that a query found, and why."""
+    """A skill that matches a query."""
 
     id: str
     name: str
     score: float
-    """Higher is better; comparable within one answer only."""
+    """Higher is better; comparable within one result only."""
     fields: tuple[str, ...] = ()
-    """Which of name, description and body have a word of the query."""
+    """Which of name, description and body contain a word of the query."""
     exact: bool = False
-    """Whether the query is this skill's name or id, which puts it first."""
+    """Whether the query is this skill's name or id; such hits come first."""
 
 
 class _Head(NamedTuple):
-    """What is known of a document besides its words."""
+    """A document without its body."""
 
     id: str
     name: str
@@ -51,12 +51,11 @@ class _Head(NamedTuple):
 
 
 class _IndexRows:
-    """Documents of some segments in the order of equal scores."""
+    """Documents of several segments, in the order of equal scores."""
 
-    def __init__(self, found: Iterable[tuple[Segment, Sequence[_Head | None]]]) -> None:
-        """Take the segments, with the head of each of their documents that is to be found."""
-        segments = list(found)
-        # Sorted by id, so that the order of equal scores, which is that of the rows, is too.
+    def __init__(self, segments: Sequence[tuple[Segment, Sequence[_Head | None]]]) -> None:
+        """Take the segments, each with the heads of its documents; None for one that is hidden."""
+        # Equal scores keep the order of the rows, so the rows are sorted by id.
         order = sorted(
             (head, segment.ties[number], part, number)
             for part, (segment, heads) in enumerate(segments)
@@ -78,10 +77,10 @@ class _IndexRows:
 
 
 class SearchIndex:
-    """Documents ready to be searched; it does not change, and any thread may ask."""
+    """An immutable index of documents, for any thread."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
-        """Index (id, name, description, body) each; several may have one id.
+        """Index documents; ids may repeat.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
@@ -93,7 +92,7 @@ class SearchIndex:
 
     @classmethod
     def from_documents(cls, documents: Iterable[Document]) -> SearchIndex:
-        """Return an index of (id, name, description, body) each.
+        """Return an index of documents.
 
         >>> index = SearchIndex.from_documents([("user:pdf", "pdf", "Merges PDF files", "")])
         >>> [hit.id for hit in index.search("merging two files")]
@@ -113,16 +112,16 @@ class SearchIndex:
         cache: Path | None = None,
         progress: Progress = lambda _, __: None,
     ) -> SearchIndex:
-        """Return an index of the skills in force.
+        """Return an index of the skills that are not shadowed.
 
-        A skill whose body cannot be read is found by its name and description.
+        A skill with an unreadable body is found by its name and description.
 
         Args:
             index: The skills.
-            bodies: Whether their bodies are searched too.
-            cache: Directory of the persistent index, from which comes what has not changed since
-                it was indexed; None reads every body now.
-            progress: Hears how far the reading is; what it raises ends it.
+            bodies: Whether bodies are searched too.
+            cache: Directory of the persistent index, for skills that did not change since; None
+                reads every body.
+            progress: Called while bodies are read; an exception from it ends the reading.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
@@ -134,13 +133,11 @@ class SearchIndex:
         return made
 
     def search(self, query: str, *, limit: int = 5) -> list[Hit]:
-        """Return the skills that have any word of `query`, best first, equal ones by id.
+        """Return the skills that contain any word of `query`, best first, equal ones by id.
 
-        A skill whose name or id is the query comes first, with the best score there is.
-
-        Args:
-            query: Any text; it has no syntax. Without a letter or digit it finds nothing.
-            limit: Most hits to return; none when it is not positive.
+        A skill whose name or id is the query comes first, with the best score. `query` is any
+        text, without syntax; without a letter or digit nothing matches, nor if `limit` is not
+        positive.
         """
         if limit <= 0 or not len(self):
             return []
@@ -175,14 +172,13 @@ class SearchIndex:
 
 
 def _loose(documents: Sequence[Document]) -> tuple[Segment, list[_Head]]:
-    """Return a segment in memory, with the heads of its documents."""
     key = bytes(KEY_BYTES)
     segment = in_memory(Keyed(key, name, about, body) for _, name, about, body in documents)
     return segment, [_Head(*document[:3]) for document in documents]
 
 
 class _Source:
-    """Skills as documents, read when their words are not kept."""
+    """Skills as documents, which are read when the cache does not have them."""
 
     def __init__(self, index: SkillIndex, progress: Progress, *, bodies: bool) -> None:
         self._bodies = bodies
@@ -198,23 +194,24 @@ class _Source:
                 self._skills[key] = skill
 
     def rows(self, cache: Path | None) -> _IndexRows:
-        """Return all skills as rows."""
         missing = dict(self._skills)
-        found: list[tuple[Segment, Sequence[_Head | None]]] = []
+        segments: list[tuple[Segment, Sequence[_Head | None]]] = []
         for segment in [] if cache is None else kept_segments(cache, self._roots(), self._read):
             skills = (missing.pop(key, None) for key in segment.keys)
-            found.append((segment, [None if skill is None else _head(skill) for skill in skills]))
+            segments.append(
+                (segment, [None if skill is None else _head(skill) for skill in skills])
+            )
         unkept = [*missing.values(), *self._unkept]
         if unkept:
             documents = (
                 Keyed(bytes(KEY_BYTES), skill.name, skill.description, body)
                 for skill, body in self._with_bodies(unkept)
             )
-            found.append((in_memory(documents), [_head(skill) for skill in unkept]))
-        return _IndexRows(found)
+            segments.append((in_memory(documents), [_head(skill) for skill in unkept]))
+        return _IndexRows(segments)
 
     def rows_again(self, cache: Path | None) -> _IndexRows:
-        """Return all skills as rows after what was kept turned out to be damaged."""
+        """Return all skills as rows, after the cache was found to be damaged."""
         if cache is not None:
             forget(cache, list(self._roots()))
         return self.rows(None)
@@ -226,13 +223,10 @@ class _Source:
         return roots
 
     def _key(self, skill: Skill, policies: dict[int, bytes]) -> bytes:
-        """Return a digest of all that the document of a skill is made of.
-
-        What is not in the frontmatter is so by the file's signature.
-        """
+        """Return a digest of all sources of a document; the file's signature covers the body."""
         policy = policies.get(id(skill.policy))
         if policy is None:
-            policy = policies[id(skill.policy)] = _policy_bytes(skill.policy)
+            policy = policies[id(skill.policy)] = encode(astuple(skill.policy))
         parts = (
             skill.id,
             skill.name,
@@ -255,10 +249,6 @@ class _Source:
             yield skill, _body(skill) if self._bodies else ""
 
 
-def _policy_bytes(policy: ParsePolicy) -> bytes:
-    return encode(astuple(policy))
-
-
 def _head(skill: Skill) -> _Head:
     return _Head(skill.id, skill.name, skill.description)
 
@@ -267,31 +257,32 @@ def _body(skill: Skill) -> str:
     try:
         return load_body(skill)
     except (SkillError, OSError):
-        # One bad file never costs the search; whoever loads the skill is told what is wrong.
+        # One bad file never breaks the search; loading the skill reports the error.
         return ""
 
 
 CANDIDATES_MAX = 500
-"""Skills that are ranked: those that have the most words of the query."""
+"""Skills that a `HeadIndex` ranks: those with the most words of the query."""
 
 
 class HeadIndex:
-    """Skills that each search looks through: thousands in a few hundredths of a second.
+    """Searches names and descriptions without an index, while one is being built.
 
-    The ranking is nearly that of a `SearchIndex` of the same texts.
+    It scans thousands of skills in a few hundredths of a second, and ranks almost like a
+    `SearchIndex` of the same texts.
     """
 
     def __init__(self, index: SkillIndex) -> None:
         self._skills = index.skills
 
     def search(self, query: str, *, limit: int = 5) -> list[Hit]:
-        """Return skills that have a word of `query` in name or description, best first.
+        """Return skills with a word of `query` in name or description, best first.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.
         """
-        stems = {stem for found in stems_of(query_terms(query)).values() for stem in found}
-        # The stem of `happy` is `happi`; all else that a stemmer does is to cut off.
+        stems = {stem for parts in stems_of(query_terms(query)).values() for stem in parts}
+        # The stem of `happy` is `happi`; every other stem is the beginning of its word.
         beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
         counted = (
             (sum(beginning in text for beginning in beginnings), -number)
@@ -299,7 +290,7 @@ class HeadIndex:
                 _folded(f"{skill.name} {skill.description}") for skill in self._skills
             )
         )
-        best = heapq.nlargest(CANDIDATES_MAX, (found for found in counted if found[0]))
+        best = heapq.nlargest(CANDIDATES_MAX, (pair for pair in counted if pair[0]))
         skills = [self._skills[-number] for _, number in best]
         return SearchIndex.from_documents(
             (skill.id, skill.name, skill.description, "") for skill in skills
@@ -314,13 +305,13 @@ def _folded(text: str) -> str:
 
 
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
-    """Return the skills of `index` that fit `query`, best first, equal ones by id.
+    """Return the skills of `index` that match `query`, best first, equal ones by id.
 
     Args:
-        index: A `SkillIndex` is read and indexed for this one call; whoever asks often builds a
-            `SearchIndex` once. Shadowed skills are not found.
-        query: Any text, in any language; it has no syntax.
-        limit: Most hits to return; none when it is not positive.
+        index: A `SkillIndex` is indexed for this call only; build a `SearchIndex` for several.
+            Shadowed skills are not searched.
+        query: Any text in any language, without syntax.
+        limit: Most hits; none when it is not positive.
 
     Raises:
         SearchError: this Python's SQLite has no full-text module.

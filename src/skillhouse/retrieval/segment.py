@@ -48,8 +48,6 @@ class Postings(NamedTuple):
 
 
 class SegmentBuilder:
-    """Documents that become a segment."""
-
     def __init__(self) -> None:
         self._keys: list[bytes] = []
         self._ties: list[bytes] = []

@@ -1,8 +1,8 @@
-"""The postings of skills that a cache directory keeps, and brings up to date.
+"""Stores the postings of skills in a cache directory, and updates them.
 
-A root has two segments there: one of all its skills, and a small one of what changed since. A
-document is found by a key of all that it was made of, so what is kept of another state, of another
-project or for another agent is passed over, and takes no part in any score.
+A root has two segments: one of all its skills, and a small one of later changes. The key of a
+document is a digest of all its sources, so documents of another state, project or agent are skipped
+and do not count in any score.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from skillhouse.retrieval.documents import BODY_CHARS_MAX, Keyed, add_documents
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
 
 READING = 1
-"""Raise it when the same text gives other tokens than before: older files then fit no more."""
+"""Increase it when the same text gives other tokens: older files become invalid."""
 DIRECTORY = "words"
-"""Where the files are, below the cache directory."""
+"""Directory of the files, below the cache directory."""
 ROOTS_KEPT = 256
-"""Roots whose files are kept; the one written longest ago goes first."""
+"""Roots whose files are kept; the one written longest ago is deleted first."""
 
 CHANGES_LEAST = 256
 CHANGES_SHARE = 8
-"""The small segment holds so many documents, or one for so many of the large one; with more, both
-are written as one."""
+"""Documents of the small segment, at most: `CHANGES_LEAST`, or the size of the large one divided by
+`CHANGES_SHARE`. With more, both are merged."""
 OTHERS_LEAST = 1_000
 OTHERS_SHARE = 2
-"""So many documents of other states, projects and agents are kept for each wanted one."""
+"""Documents of other states, projects and agents that are kept for each wanted one, at most."""
 
 _LEFT_SECONDS = 3_600
-"""A file that was begun so long ago has no writer any more."""
+"""After this time an unfinished file has no writer any more."""
 _READ = (
     os.O_RDONLY
     | getattr(os, "O_CLOEXEC", 0)
@@ -57,8 +57,7 @@ class WordFiles:
     """The files of one root, shared by all processes of a user."""
 
     def __init__(self, cache: Path, root: str) -> None:
-        """Take the cache directory, which need not exist, and the root."""
-        # Another SQLite or Python may split and stem otherwise.
+        # Another SQLite or Python may split and stem differently.
         made_by = (
             root,
             READING,
@@ -73,7 +72,7 @@ class WordFiles:
         self._lock = self._directory / f"{name}.lock"
 
     def read(self) -> list[Segment]:
-        """Return the segments that can be used: all, and then what changed, if it is of that."""
+        """Return the usable segments: the large one, and the small one if it belongs to it."""
         base = _opened(self._base)
         changes = None if base is None else _opened(self._changes)
         if base is None or changes is None or changes.base != base.own:
@@ -81,16 +80,16 @@ class WordFiles:
         return [base, changes]
 
     def remove(self) -> None:
-        """Remove what is damaged."""
+        """Delete the files of a damaged segment."""
         for path in (self._changes, self._base):
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def update(self, wanted: Sequence[bytes], read: Read) -> None:
-        """Write what of the wanted documents is missing; others that are kept mostly stay.
+        """Write the missing ones of the wanted documents; most other documents stay.
 
         Raises:
-            OSError: it cannot be written; what is there holds as it was.
+            OSError: it cannot be written; the old files stay valid.
             SearchError: this Python's SQLite has no full-text module.
         """
         make_private(self._directory)
@@ -129,7 +128,7 @@ class WordFiles:
             self._tidy()
 
     def _replace(self, target: Path, builder: SegmentBuilder, base: bytes = bytes(16)) -> None:
-        """Write a new file beside `target` and put it in its place, whole or not at all."""
+        """Replace `target` atomically."""
         beside = target.with_name(f".{secrets.token_hex(8)}")
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -142,25 +141,25 @@ class WordFiles:
             raise
 
     def _tidy(self) -> None:
-        """Remove what other roots had too long ago, and what writers that died left."""
+        """Delete the files of the oldest roots, and unfinished files without a writer."""
         now = time.time()
-        found: list[tuple[float, Path]] = []
+        bases: list[tuple[float, Path]] = []
         for path in self._directory.iterdir():
             with contextlib.suppress(OSError):
                 changed = path.lstat().st_mtime
                 if path.suffix == ".base":
-                    found.append((changed, path))
+                    bases.append((changed, path))
                 elif path.name.startswith(".") and now - changed > _LEFT_SECONDS:
                     path.unlink()
-        for _, path in sorted(found, reverse=True)[ROOTS_KEPT:]:
-            # The lock goes last: another process may be about to take it.
+        for _, path in sorted(bases, reverse=True)[ROOTS_KEPT:]:
+            # The lock is deleted last: another process may be about to take it.
             for ending in (".base", ".changes", ".lock"):
                 with contextlib.suppress(OSError):
                     path.with_suffix(ending).unlink()
 
 
 def _opened(path: Path) -> Segment | None:
-    """Return the segment in a file of ours, or None when there is none that can be used."""
+    """Return the segment in a file of this user, or None when it is not usable."""
     try:
         handle = os.open(path, _READ)
     except OSError:
@@ -209,7 +208,7 @@ def kept_segments(cache: Path, wanted: Mapping[str, Sequence[bytes]], read: Read
     Raises:
         SearchError: this Python's SQLite has no full-text module.
     """
-    found: list[Segment] = []
+    usable: list[Segment] = []
     for root, keys in wanted.items():
         files = WordFiles(cache, root)
         segments = files.read()
@@ -219,8 +218,8 @@ def kept_segments(cache: Path, wanted: Mapping[str, Sequence[bytes]], read: Read
             with contextlib.suppress(OSError):
                 files.update(keys, read)
             segments = files.read()
-        found += segments
-    return found
+        usable += segments
+    return usable
 
 
 def forget(cache: Path, roots: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Tokens to the stems that are compared: Porter's for English, without diacritics, by SQLite."""
+"""Stems tokens with SQLite: Porter's algorithm for English, without diacritics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _IN_MEMORY = partial(sqlite3.connect, ":memory:")
 
 
 class SearchError(SkillhouseError):
-    """Nothing can be searched here: this Python's SQLite lacks the full-text module."""
+    """This Python's SQLite lacks the full-text module."""
 
     def __init__(self, sqlite_version: str) -> None:
         super().__init__(
@@ -36,22 +36,22 @@ class SearchError(SkillhouseError):
 def stems_of(
     tokens: Iterable[str], *, connect: Callable[[], sqlite3.Connection] = _IN_MEMORY
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the stems of each token: mostly one, none or several where SQLite splits it.
+    """Return the stems of each token: usually one, none or several where SQLite splits it.
 
     >>> stems_of(["merging", "café", "数据"])
     {'merging': ('merg',), 'café': ('cafe',), '数据': ('数据',)}
 
     Args:
-        tokens: Of letters and digits, as `tokens` gives them.
+        tokens: From `tokens`.
         connect: Opens an empty database.
 
     Raises:
         SearchError: this SQLite has no FTS5.
     """
     different = list(dict.fromkeys(tokens))
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
+    stems: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
     if not different:
-        return found
+        return stems
     with closing(connect()) as connection:
         try:
             connection.execute(_CREATE)
@@ -60,5 +60,5 @@ def stems_of(
             raise SearchError(sqlite3.sqlite_version) from error
         connection.executemany(_INSERT, enumerate(different))
         for number, stem in connection.execute(_SELECT):
-            found[different[number]] += (stem,)
-    return found
+            stems[different[number]] += (stem,)
+    return stems

@@ -1,4 +1,4 @@
-"""Text to the tokens that are indexed and looked for; stems are made later, by SQLite."""
+"""Splits text into the tokens that are indexed and searched, before stemming."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import unicodedata
 from collections.abc import Sequence
 
 QUERY_TERMS_MAX = 64
-"""Different terms of a query that are looked for (reference/retrieval.md, section 5)."""
+"""Different terms of a query that are searched (reference/retrieval.md, section 5)."""
 
 STOP_WORDS = frozenset(
     "a an and are as at be but by for from if in into is it its no not of on or s such t that the "
     "their then there these they this to was will with".split()
 )
-"""Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they tell no skill
-apart and are the dearest to look for. Longer lists gained nothing (bench/search_quality.py)."""
+"""Lucene's English stop words, `from`, `its`, and what an apostrophe leaves: they
+distinguish no skills and are the most expensive to search. Longer lists gained nothing
+(bench/search_quality.py)."""
 
-# Han with its iteration mark and zero, kana with its marks, Hangul syllables: what is written
-# without blanks, or with endings that no blank sets off.
+# Han with its iteration mark and zero, kana with its marks, Hangul syllables: scripts without
+# blanks between words, or with endings that no blank separates.
 _CJK_CHARACTERS = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
@@ -54,13 +55,13 @@ def words(text: str) -> list[str]:
     """
     if text.isascii():
         return _ASCII_WORD.findall(text)
-    found: list[str] = []
+    parts: list[str] = []
     for run in _RUN.findall(_normalised(text)):
         if not run.isascii() and _CJK.match(run):
-            found.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
+            parts.extend(run[at : at + 2] for at in range(max(1, len(run) - 1)))
         else:
-            found.append(run)
-    return found
+            parts.append(run)
+    return parts
 
 
 def tokens_of(word: str) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def tokens_of(word: str) -> tuple[str, ...]:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return what to look for: each token once, at most `QUERY_TERMS_MAX`.
+    """Return the terms of a query: each token once, at most `QUERY_TERMS_MAX`.
 
     Stop words count only when there is nothing else.
 
@@ -90,12 +91,12 @@ def query_terms(query: str) -> list[str]:
     ['to', 'be', 'or', 'not']
     """
     different = dict.fromkeys(tokens(query))
-    telling = [token for token in different if token not in STOP_WORDS]
-    return (telling or list(different))[:QUERY_TERMS_MAX]
+    terms = [token for token in different if token not in STOP_WORDS]
+    return (terms or list(different))[:QUERY_TERMS_MAX]
 
 
 def name_key(text: str) -> str:
-    """Return the form in which a skill's name or id equals a query that spells it otherwise.
+    """Return the form in which names and ids are compared with a query.
 
     >>> name_key(" PDF tools"), name_key("pdf_tools"), name_key("user:pdf-tools")
     ('pdf-tools', 'pdf-tools', 'user:pdf-tools')
@@ -105,12 +106,12 @@ def name_key(text: str) -> str:
 
 
 def name_keys(texts: Sequence[str]) -> list[str]:
-    """Return the `name_key` of each text, of thousands at once.
+    """Return the `name_key` of each text, fast for thousands.
 
     >>> name_keys(["PDF tools", "pdf_tools"])
     ['pdf-tools', 'pdf-tools']
     """
-    # No step looks past a NUL, which names mostly do not have.
+    # No step crosses a NUL, which names rarely contain.
     folded = unicodedata.normalize("NFKC", "\0".join(texts)).casefold()
     keys = [key.strip("-") for key in _NAME_BREAK.sub("-", folded).split("\0")]
     return keys if len(keys) == len(texts) else [name_key(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Decides what is written where, and what is not and why; changes nothing."""
+"""Plans what an export writes where, with the reason for each refusal; changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from skillhouse.clients.exports.trial import (
     leaf_of,
     objection,
     remarks,
-    tried,
+    try_skills,
 )
 from skillhouse.clients.simulation.verdicts import Verdict
 from skillhouse.floor import SkillError, UnknownSkillError, is_utf8
@@ -43,18 +43,16 @@ from skillhouse.skill import Profile, Skill, load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What is to be done about one target."""
-
     item: Item
     wanted: str = ""
-    """Digest of what is to lie there."""
+    """The digest that the target is to have."""
     record: Record | None = None
-    """What will be kept of it; None when nothing is to be written."""
+    """The new record; None when nothing is written."""
     folder: Folder | None = None
 
 
 class Planner:
-    """One look at the skills, the clients and their folders."""
+    """Plans one run, from one reading of the clients' folders."""
 
     def __init__(self, source: ExportSource, records: Iterable[Record]) -> None:
         self._source = source
@@ -69,12 +67,12 @@ class Planner:
             ConfigError: no client has that name.
             UnknownSkillError: there is no such skill.
         """
-        found = (client_profile(name, self._places) for name in request.clients)
-        named = {profile.name: profile for profile in found}
+        chosen = (client_profile(name, self._places) for name in request.clients)
+        named = {profile.name: profile for profile in chosen}
         profiles = [named[name] for name in sorted(named)]
         skills = self._chosen(request)
         seen = Seen(self._places, self._source.project, profiles)
-        verdicts = {profile.name: tried(_by_leaf(skills), profile) for profile in profiles}
+        verdicts = {profile.name: try_skills(_by_leaf(skills), profile) for profile in profiles}
         taken: dict[str, str] = {}
         for skill in skills:
             if fault := self._fault(skill, taken):
@@ -90,14 +88,14 @@ class Planner:
             skill = by_source.get(record.source)
             known = [profile for profile in self._clients if profile.name in record.clients]
             if skill is None:
-                reason = "its skill is not to be found from here"
+                reason = "its skill is not found from here"
                 item = _item(record.skill, record.source, record.clients, ExportState.SOURCE_GONE)
                 yield ExportPlan(item=replace(item, target=record.target, reason=reason))
                 continue
             if fault := self._fault(skill, {}):
                 yield _refused(skill, record.clients, fault, target=record.target)
                 continue
-            verdicts = {one.name: tried(_by_leaf([skill]), one) for one in known}
+            verdicts = {one.name: try_skills(_by_leaf([skill]), one) for one in known}
             loading = [one for one in known if not _objects(verdicts, one, skill)]
             try:
                 folder = resolved(
@@ -116,16 +114,19 @@ class Planner:
         return (*index.skills, *index.shadowed)
 
     def _chosen(self, request: ExportRequest) -> list[Skill]:
-        """Return the skills that are asked for; instead of our own copies what they came from."""
+        """Return the requested skills; exported copies are replaced by their originals."""
         if request.everything:
-            found = [skill for skill in self._source.visible() if skill.scope != "builtin"]
+            skills = [skill for skill in self._source.visible() if skill.scope != "builtin"]
         else:
-            found = [self._source.skill(reference) for reference in request.references]
-        chosen = dict.fromkeys(one for skill in found if (one := self._original(skill)) is not None)
-        return list(chosen)
+            skills = [self._source.skill(reference) for reference in request.references]
+        return list(dict.fromkeys(map(self._original, skills)))
 
-    def _original(self, skill: Skill) -> Skill | None:
-        """Return the skill that a copy of ours came from; None when it is not to be found."""
+    def _original(self, skill: Skill) -> Skill:
+        """Return the original of an exported copy, and any other skill as it is.
+
+        Raises:
+            UnknownSkillError: the original is gone.
+        """
         record = self._records.get(str(skill.directory)) or self._records.get(
             os.path.realpath(skill.directory)
         )
@@ -139,10 +140,10 @@ class Planner:
         raise UnknownSkillError(record.skill, (record.source,))
 
     def _fault(self, skill: Skill, taken: dict[str, str]) -> str:
-        """Return why a skill is not exported at all."""
+        """Return why a skill cannot be exported to any client; empty when it can."""
         leaf = leaf_of(skill)
         if not leaf:
-            return "its name cannot be that of a directory everywhere; rename it"
+            return "its name is not a valid directory name on every system; rename it"
         if other := taken.get(leaf.casefold()):
             return f"`{other}` has the same name; export one of the two"
         if not is_utf8(os.path.realpath(skill.directory)):
@@ -152,7 +153,7 @@ class Planner:
         try:
             content = load(skill)
         except SkillError:
-            # What cannot be loaded is refused for that, where it is tried.
+            # `try_skills` refuses what cannot be loaded.
             content = None
         if reason := self._source.obstacle(skill, content):
             hint = "; `skillhouse trust`" if skill.scope == "project" else ""
@@ -167,15 +168,14 @@ class Planner:
         seen: Seen,
         verdicts: dict[str, dict[str, Verdict]],
     ) -> Iterator[ExportPlan]:
-        """Yield the plans of one skill, each folder once."""
         by_folder: dict[str, tuple[Folder, list[Profile]]] = {}
-        # Those that can choose least come first, so that the others can do with what they have.
+        # Clients with the fewest folders choose first, so that others can share those.
         for profile in sorted(profiles, key=lambda one: len(self._roots(one, request))):
             if fault := _objects(verdicts, profile, skill):
                 yield _refused(skill, [profile.name], fault)
                 continue
             try:
-                folder = self._folder(profile, request, [found for found, _ in by_folder.values()])
+                folder = self._folder(profile, request, [taken for taken, _ in by_folder.values()])
                 place = self._at_home(skill, profile, folder, request, seen)
             except ExportError as error:
                 yield _refused(skill, [profile.name], str(error))
@@ -183,7 +183,7 @@ class Planner:
             if place:
                 source = os.path.realpath(skill.directory)
                 item = _item(skill.id, source, [profile.name], ExportState.ALREADY_THERE)
-                yield ExportPlan(item=replace(item, target=place, reason="it lies there itself"))
+                yield ExportPlan(item=replace(item, target=place, reason="already in this folder"))
                 continue
             by_folder.setdefault(folder.real, (folder, []))[1].append(profile)
         for folder, readers in by_folder.values():
@@ -204,11 +204,11 @@ class Planner:
             yield replace(plan, item=replace(plan.item, warnings=tuple(dict.fromkeys(notes))))
 
     def _roots(self, profile: Profile, request: ExportRequest) -> list[str]:
-        found = roots_of(profile, self._places, self._source.project, request.where)
-        return [str(root.path) for root in found]
+        roots = roots_of(profile, self._places, self._source.project, request.where)
+        return [str(root.path) for root in roots]
 
     def _folder(self, profile: Profile, request: ExportRequest, taken: Sequence[Folder]) -> Folder:
-        """Return the folder for a client; one that is written to anyway, where it reads that."""
+        """Return the folder for a client: one that is written already, if the client reads it."""
         folder = folder_of(
             profile,
             self._clients,
@@ -225,7 +225,7 @@ class Planner:
     def _at_home(
         self, skill: Skill, profile: Profile, folder: Folder, request: ExportRequest, seen: Seen
     ) -> str:
-        """Return the directory in which a client sees the skill itself, without our doing."""
+        """Return the directory in which a client already sees the skill; empty when it does not."""
         if os.path.join(folder.real, leaf_of(skill)) in self._records:
             return ""
         place = seen.at(skill, profile.name, self._roots(profile, request))
@@ -252,16 +252,16 @@ class Planner:
             wanted = link_digest(link_text(skill, folder, readers, source))
         else:
             wanted = source_digest(Path(source))
-        # Asked again, now that the digest is known: what changed meanwhile was never looked at.
+        # Checked again after the digest was taken: the skill can have changed meanwhile.
         if fault := self._fault(skill, {}):
             raise ExportError("not-allowed", Path(source), fault)
         if Path(target).is_relative_to(source):
-            raise ExportError("inside-itself", Path(target), "the folder lies inside the skill")
+            raise ExportError("inside-itself", Path(target), "the folder is inside the skill")
         before = self._records.get(target)
         names = {profile.name for profile in readers} | set(clients)
         if before is not None:
             names |= set(before.clients)
-        state = standing(before, Path(target), wanted)
+        state = target_state(before, Path(target), wanted)
         if before is not None and before.source != source and state is ExportState.IN_SYNC:
             state = ExportState.NEEDS_SYNC
         item = _item(skill.id, source, sorted(names), state, form=request.form)
@@ -291,15 +291,15 @@ class Planner:
 
 
 def _objects(verdicts: dict[str, dict[str, Verdict]], profile: Profile, skill: Skill) -> str:
-    found = objection(verdicts.get(profile.name, {}).get(leaf_of(skill)))
-    return f"{profile.name} would not load it: {found}" if found else ""
+    reason = objection(verdicts.get(profile.name, {}).get(leaf_of(skill)))
+    return f"{profile.name} would not load it: {reason}" if reason else ""
 
 
 def _by_leaf(skills: Iterable[Skill]) -> dict[str, Skill]:
     leaves: dict[str, list[Skill]] = defaultdict(list)
     for skill in skills:
         leaves[leaf_of(skill).casefold()].append(skill)
-    return {leaf_of(found[0]): found[0] for key, found in leaves.items() if key}
+    return {leaf_of(same[0]): same[0] for key, same in leaves.items() if key}
 
 
 def _item(
@@ -315,30 +315,30 @@ def _refused(skill: Skill, clients: Iterable[str], reason: str, *, target: str =
 
 
 _LINKED_FROM = {"user": ("user", "explicit"), "project": ("project",)}
-"""The scopes whose skills may be linked: what is behind a link changes without a further look, so
-a project's must not reach every project, and a link out of a project is broken elsewhere."""
+"""The scopes whose skills may be linked. A linked skill can change unnoticed, so one of a project
+must not reach all projects, and a link out of a project is broken on other machines."""
 
 
-def standing(record: Record | None, target: Path, wanted: str) -> ExportState:
-    """Return how a target stands to what we wrote there, and to what is to be there."""
+def target_state(record: Record | None, target: Path, wanted: str) -> ExportState:
+    """Return the state of a target, from its record and the digest that it should have."""
     if not os.path.lexists(target):
         return ExportState.MISSING
     if record is None:
         return ExportState.FOREIGN
-    found = found_digest(target)
-    if not found or found not in (record.digest, record.pending):
-        # Nothing of ours ever got there: what a crash left of a record gives no right to it.
+    digest = found_digest(target)
+    if not digest or digest not in (record.digest, record.pending):
+        # Without a digest nothing was written: a record that a crash left gives no right to it.
         return ExportState.CHANGED_THERE if record.digest else ExportState.FOREIGN
-    return ExportState.IN_SYNC if found == wanted else ExportState.NEEDS_SYNC
+    return ExportState.IN_SYNC if digest == wanted else ExportState.NEEDS_SYNC
 
 
 def decided(item: Item, *, is_equal: bool, force: bool) -> Item:
-    """Return an item with what is to be done about it.
+    """Return an item with its action.
 
     Args:
-        item: With its state.
-        is_equal: Whether what is there is what is to be there.
-        force: Whether to write over what somebody changed.
+        item: Its `state` is set.
+        is_equal: Whether the target has the wanted content.
+        force: Whether to overwrite a copy that was changed.
     """
     if item.state is ExportState.MISSING:
         return replace(item, action=Action.WRITE)
@@ -347,20 +347,20 @@ def decided(item: Item, *, is_equal: bool, force: bool) -> Item:
     if item.state is ExportState.CHANGED_THERE:
         if force:
             return replace(item, action=Action.REPLACE)
-        return replace(item, reason="changed there by somebody else; see --diff, --force writes")
+        return replace(item, reason="the copy was changed; see --diff, --force overwrites it")
     if item.state is ExportState.FOREIGN and is_equal:
-        reason = "an equal copy is there that skillhouse did not write"
+        reason = "an equal copy exists that skillhouse did not write"
         return replace(item, state=ExportState.ALREADY_THERE, reason=reason)
     if item.state is ExportState.FOREIGN:
-        return replace(item, reason="something is there that skillhouse did not write; it stays")
+        return replace(item, reason="skillhouse did not write what is there; it stays")
     return item
 
 
 def link_text(skill: Skill, folder: Folder, readers: Sequence[Profile], source: str) -> str:
-    """Return what a link in a folder says.
+    """Return the target of a symbolic link in a folder.
 
     Raises:
-        ExportError: a client would not follow it, or nobody should.
+        ExportError: a client would not follow it, or the skill's scope must be copied.
     """
     if skill.scope not in _LINKED_FROM[folder.where]:
         message = f"skills of scope {skill.scope} are copied into folders of the {folder.where}"

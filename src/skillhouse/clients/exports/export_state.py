@@ -1,4 +1,4 @@
-"""The values of exporting: what is asked for, how each target stands, and what is kept of it."""
+"""The request, the items and the stored records of an export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 
 
 class ExportError(SkillhouseError):
-    """A skill cannot be written into a folder; `code` says why, and nothing there was changed."""
+    """A skill cannot be written into a folder; nothing there was changed."""
 
     def __init__(self, code: str, path: Path, message: str) -> None:
         super().__init__(f"{message}: `{path}`")
@@ -24,38 +24,34 @@ class ExportError(SkillhouseError):
 
 
 class ExportState(enum.StrEnum):
-    """How a target stands to its skill and to what we wrote there."""
+    """State of a target, compared with its skill and its record."""
 
     IN_SYNC = "in-sync"
     NEEDS_SYNC = "needs-sync"
-    """The skill has changed since; the target is as we left it."""
+    """The skill has changed since the export; the target has not."""
     CHANGED_THERE = "changed-there"
-    """Somebody else changed what we wrote."""
+    """The target was changed by another program."""
     FOREIGN = "foreign"
-    """Something is there that we did not write."""
+    """Skillhouse did not write the target."""
     MISSING = "missing"
     ALREADY_THERE = "already-there"
-    """The client has the skill without us."""
+    """The client has the skill without an export."""
     SOURCE_GONE = "source-gone"
-    """The skill that it came from is not there any more, or cannot be copied."""
+    """The original skill does not exist any more, or cannot be copied."""
     REFUSED = "refused"
     """The skill may not be exported, or the client would not load it."""
 
 
 class Action(enum.StrEnum):
-    """What is done about a target, or would be."""
-
     NONE = ""
     WRITE = "write"
     REPLACE = "replace"
     REMOVE = "remove"
     FORGET = "forget"
-    """Only our record of it goes: the target is gone already, or stays for other clients."""
+    """Only the record is deleted: the target is gone already, or stays for other clients."""
 
 
 class Form(enum.StrEnum):
-    """How a skill stands in a folder."""
-
     COPY = "copy"
     LINK = "link"
 
@@ -65,7 +61,7 @@ Where = Literal["user", "project"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is kept of a target that we wrote."""
+    """The stored record of a target that skillhouse wrote."""
 
     target: str
     """Real path of its folder, and its name there."""
@@ -76,17 +72,17 @@ class Record:
     form: Form
     where: Where
     folder: str
-    """The folder as its clients have it."""
+    """The folder as its clients name it."""
     anchor: str
-    """Real path of home or of the project: no link may lead out of it."""
+    """Real path of home or the project, which no link may leave."""
     clients: tuple[str, ...]
-    """For whom it was asked, sorted."""
+    """The clients that the export named, sorted."""
     digest: str = ""
-    """What lies there: `skilltree1:…`, or `link:` and where it leads; empty before the first."""
+    """Digest of the target: `skilltree1:…`, or `link:` and its target; empty before the first."""
     pending: str = ""
-    """What is just being put there, so that a crash leaves nothing that looks foreign."""
+    """Digest of an unfinished write, so that after a crash the target is not foreign."""
     made: tuple[str, ...] = ()
-    """Directories that had to be made for it, outermost first."""
+    """Directories that were made for it, outermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,46 +107,46 @@ class ExportSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What a person asks to be exported or removed."""
+    """Which skills to export or remove, and how."""
 
     references: tuple[str, ...] = ()
     """Ids, names or directory names of skills."""
     clients: tuple[str, ...] = ()
-    """Names of clients; of a removal, none stands for all."""
+    """Names of clients; a removal without names is for all."""
     everything: bool = False
-    """All skills that the default agent sees, without those that come with this package."""
+    """All skills that the default agent sees, except built-in ones."""
     form: Form = Form.COPY
     where: Where = "user"
     own: bool = False
-    """Take the client's own folder, where the usual one is shared with other clients."""
+    """Prefer the client's own folder to one that it shares with other clients."""
     force: bool = False
-    """Also write over what somebody changed there; never over what is foreign."""
+    """Also overwrite changed copies, but never foreign content."""
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One skill at one target: how it stands, and what is or would be done."""
+    """One skill at one target: its state, and what is or would be done."""
 
     skill: str
     source: str
     clients: tuple[str, ...]
     target: str = ""
-    """Empty where there is none."""
+    """Empty when there is none."""
     form: Form = Form.COPY
     state: ExportState
-    """How it stood before anything was done."""
+    """Before the action."""
     action: Action = Action.NONE
     done: bool = False
     reason: str = ""
-    """Why it stands so, or why nothing is done."""
+    """Why it has this state, or why nothing is done."""
     warnings: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """Other clients that read the same folder."""
 
     @property
     def is_well(self) -> bool:
-        """Whether the clients have the skill as it is, now or after the action."""
+        """Whether the clients have the current skill, now or after the action."""
         return self.action is not Action.NONE or self.state in (
             ExportState.IN_SYNC,
             ExportState.ALREADY_THERE,
@@ -158,13 +154,13 @@ class Item:
 
 
 class Records:
-    """The manifest of all exports of a user."""
+    """The stored records of all exports of a user."""
 
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
 
     def all(self) -> tuple[Record, ...]:
-        """Return every record, by target.
+        """Return every record, sorted by target.
 
         Raises:
             StateError: the state cannot be read.
@@ -176,11 +172,10 @@ class Records:
         return tuple(self._decoded(record) for (record,) in rows)
 
     def get(self, target: str) -> Record | None:
-        """Return the record of a target, if we wrote it."""
-        return next((found for found in self.all() if found.target == target), None)
+        return next((record for record in self.all() if record.target == target), None)
 
     def put(self, record: Record) -> None:
-        """Keep a record in the place of what was kept of its target."""
+        """Store a record; it replaces the one of the same target."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO export VALUES (?, ?) "
@@ -189,7 +184,6 @@ class Records:
             )
 
     def forget(self, target: str) -> None:
-        """Drop what is kept of a target."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute("DELETE FROM export WHERE target = ?", (target,))
 

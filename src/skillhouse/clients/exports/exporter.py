@@ -1,4 +1,4 @@
-"""Exports skills, brings exports up to date, and takes them back."""
+"""Exports skills, updates exports and removes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.changes import recorded
-from skillhouse.clients.exports.export_plan import ExportPlan, Planner, standing
+from skillhouse.clients.exports.export_plan import ExportPlan, Planner, target_state
 from skillhouse.clients.exports.export_state import (
     Action,
     ExportError,
@@ -31,8 +31,13 @@ from skillhouse.skill import SKILL_FILE
 LOCK_FILE = "export.lock"
 
 
+def export(source: ExportSource, request: ExportRequest) -> tuple[Item, ...]:
+    """Write skills into the folders of clients; raises as `Exporter.export`."""
+    return Exporter(source).export(request)
+
+
 class Exporter:
-    """What a person does with skills in other clients' folders; every change is recorded."""
+    """Writes skills into the folders of other clients; every change is in the audit log."""
 
     def __init__(self, source: ExportSource) -> None:
         self._source = source
@@ -45,25 +50,25 @@ class Exporter:
         Raises:
             ConfigError: no client has that name.
             UnknownSkillError: there is no such skill.
-            StateError: what was written before cannot be read.
-            AuditError: the log cannot be written; nothing was changed by then.
+            StateError: the records of earlier exports cannot be read.
+            AuditError: the log cannot be written; nothing was changed.
         """
         with self._locked(dry_run=request.dry_run):
             planner = Planner(self._source, self._records.all())
             return tuple(self._write(plan, request) for plan in planner.plans(request))
 
     def sync(self, request: ExportRequest) -> tuple[Item, ...]:
-        """Bring everything up to date that was exported and whose skill is to be found here."""
+        """Update every export whose skill is found here."""
         with self._locked(dry_run=request.dry_run):
             planner = Planner(self._source, self._records.all())
             return tuple(self._write(plan, request) for plan in planner.again(request))
 
     def status(self) -> tuple[Item, ...]:
-        """Return how everything stands that was exported, wherever its skill lies."""
+        """Return the state of every export, wherever its skill is."""
         return tuple(_status(record) for record in self._records.all())
 
     def remove(self, request: ExportRequest) -> tuple[Item, ...]:
-        """Take exports back; what somebody changed stays, unless it is forced.
+        """Remove exports; changed copies stay unless `force` is set.
 
         Raises:
             ExportError: nothing of that name was exported.
@@ -87,7 +92,7 @@ class Exporter:
                 message = f"nothing was exported that is called `{reference}`"
                 raise ExportError("not-exported", self._state, message)
         wanted = request.references
-        return [found for found in records if any(_is_called(found, name) for name in wanted)]
+        return [record for record in records if any(_is_called(record, name) for name in wanted)]
 
     def _write(self, plan: ExportPlan, request: ExportRequest) -> Item:
         item = plan.item
@@ -97,7 +102,7 @@ class Exporter:
                 and item.state is ExportState.IN_SYNC
                 and not request.dry_run
             ):
-                # Asked for by one more client, which reads the same folder.
+                # One more client was named, which reads the same folder.
                 self._records.put(plan.record)
             return item
         before = self._records.get(plan.record.target)
@@ -128,7 +133,7 @@ class Exporter:
             "force": force,
         }
         with recorded(self._source.audit, "export", arguments):
-            with FolderHandle(folder, create=True) as hands, hands.staging() as staged:
+            with FolderHandle(folder, create=True) as handle, handle.staging() as staged:
                 if record.form is Form.LINK:
                     digest = staged.link(plan.wanted.removeprefix("link:"))
                 else:
@@ -137,8 +142,8 @@ class Exporter:
                     raise ExportError(
                         "changed-meanwhile", Path(record.source), "changed while it was copied"
                     )
-                # INVARIANT: kept before the swap, so what a crash leaves is known to be ours.
-                made = (*record.made, *(one for one in hands.made if one not in record.made))
+                # INVARIANT: recorded before the swap, so whatever a crash leaves is known as ours.
+                made = (*record.made, *(one for one in handle.made if one not in record.made))
                 record = replace(record, pending=digest, made=made)
                 self._records.put(record)
                 ours = {record.digest, record.pending} - {""}
@@ -154,9 +159,13 @@ class Exporter:
         elif item.state is ExportState.MISSING:
             item = replace(item, action=Action.FORGET, reason="is gone already")
         elif item.state is ExportState.FOREIGN:
-            item = replace(item, action=Action.FORGET, reason="what is there is not ours; it stays")
+            item = replace(
+                item,
+                action=Action.FORGET,
+                reason="skillhouse did not write what is there; it stays",
+            )
         elif item.state is ExportState.CHANGED_THERE and not request.force:
-            return replace(item, reason="changed there by somebody else; --force removes it")
+            return replace(item, reason="the copy was changed; --force removes it")
         else:
             item = replace(item, action=Action.REMOVE)
         if request.dry_run:
@@ -183,17 +192,17 @@ class Exporter:
 
     def _take(self, record: Record, *, force: bool) -> None:
         places = self._source.places
-        # The anchor that it was written below: another project than this one, perhaps.
+        # The anchor of the record can be another project than this one.
         folder = resolved(record.folder, places, Path(record.anchor), where=record.where)
         if os.path.join(folder.real, os.path.basename(record.target)) != record.target:
             message = f"expected the folder at `{os.path.dirname(record.target)}`"
             raise ExportError("folder-moved", Path(record.folder), message)
-        with FolderHandle(folder, create=False) as hands, hands.staging() as staged:
+        with FolderHandle(folder, create=False) as handle, handle.staging() as staged:
             ours = {record.digest, record.pending} - {""}
             staged.take(os.path.basename(record.target), None if force else ours)
 
     def _leave(self, record: Record) -> None:
-        """Remove the directories that were made for a record, or hand them on to a neighbour."""
+        """Remove the directories that were made for a record, or record them for a neighbour."""
         left = remove_empty(record.made)
         folder = os.path.dirname(record.target)
         for other in self._records.all() if left else ():
@@ -203,7 +212,7 @@ class Exporter:
 
     @contextmanager
     def _locked(self, *, dry_run: bool) -> Iterator[None]:
-        """Keep other processes from exporting meanwhile; what only looks needs no lock."""
+        """Exclude other exporting processes; a dry run needs no lock."""
         if dry_run:
             yield
             return
@@ -220,7 +229,6 @@ class Exporter:
 
 
 def _reason(error: ExportError | OSError) -> str:
-    """Return why one export failed; the others go on."""
     if isinstance(error, ExportError):
         return str(error)
     return f"cannot be written: {(error.strerror or str(error)).lower()}"
@@ -232,7 +240,7 @@ def _is_called(record: Record, reference: str) -> bool:
 
 
 def _status(record: Record) -> Item:
-    """Return how a target stands to the directory that it came from."""
+    """Return the state of a target, compared with the directory that it came from."""
     item = Item(
         skill=record.skill,
         source=record.source,
@@ -244,17 +252,17 @@ def _status(record: Record) -> Item:
     target = Path(record.target)
     try:
         if record.form is Form.LINK:
-            # What is behind a link is always the skill as it is.
+            # A link always shows the current skill.
             wanted = record.digest
             if not os.path.isfile(os.path.join(record.source, SKILL_FILE)):
                 raise ExportError("not-found", Path(record.source), "no skill is there")
         else:
             wanted = source_digest(Path(record.source))
     except SkillhouseError as error:
-        found = found_digest(target)
-        if not found or found not in (record.digest, record.pending):
-            return replace(item, state=standing(record, target, ""))
+        digest = found_digest(target)
+        if not digest or digest not in (record.digest, record.pending):
+            return replace(item, state=target_state(record, target, ""))
         gone = not os.path.lexists(record.source)
         reason = "the skill is not there any more" if gone else str(error)
         return replace(item, state=ExportState.SOURCE_GONE, reason=reason)
-    return replace(item, state=standing(record, target, wanted))
+    return replace(item, state=target_state(record, target, wanted))

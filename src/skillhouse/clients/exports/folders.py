@@ -1,4 +1,4 @@
-"""Which folder a client's skills are written into; all of it follows from the profiles."""
+"""Chooses the folder for a client's skills, from the profiles alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from skillhouse.skill import Profile, load_profile, profile_names
 
 
 def client_profiles(places: Locations) -> tuple[Profile, ...]:
-    """Return the profiles of all clients that are known, sorted by name."""
-    found = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
-    return tuple(profile for profile in found if profile.client)
+    """Return the profiles of all known clients, sorted by name."""
+    profiles = (load_profile(name, places.profiles) for name in profile_names(places.profiles))
+    return tuple(profile for profile in profiles if profile.client)
 
 
 def client_profile(name: str, places: Locations) -> Profile:
     """Return the profile of a client.
 
-    A design can have the name of its program, whose profile is then called `NAME-cli`.
+    Where a design has the name of its program, the program's profile is called `NAME-cli`.
 
     Raises:
         ConfigError: no client has that name.
@@ -41,17 +41,16 @@ class Folder:
     """A directory of skills that a client reads."""
 
     path: str
-    """As the client has it; links may be in it."""
+    """As the client names it; may contain links."""
     real: str
     anchor: str
-    """Real path that it must not leave: home or the project."""
+    """Real path of home or the project, which it must not leave."""
     where: Where
     follows: bool
     """Whether the client follows a link out of it."""
 
     @property
     def inside(self) -> str:
-        """The real path relative to the anchor, with `/`."""
         return Path(self.real).relative_to(self.anchor).as_posix()
 
 
@@ -64,24 +63,24 @@ def folder_of(
     where: Where,
     own: bool,
 ) -> Folder:
-    """Return the folder that a client's skills are written into.
+    """Return the folder for a client's skills.
 
-    Of those that it reads, it is the one that most clients read, so that one copy serves many;
-    or with `own` the one that fewest read. Of equals the profile's first is taken.
+    It is the folder that most clients read, so that one copy serves many; with `own` the one
+    that fewest read. Between equals the profile's order decides.
 
     Raises:
         ExportError: the client reads no such folder, or a link leads it elsewhere.
     """
-    found = roots_of(profile, places, project, where)
-    if not found:
+    roots = roots_of(profile, places, project, where)
+    if not roots:
         reason = f"{profile.name} reads no folder of skills of the {where} here"
         raise ExportError("no-folder", project, reason)
     readers = {
         root.path: len(readers_of(os.path.realpath(root.path), clients, places, project, where))
-        for root in found
+        for root in roots
     }
     # `max` and `min` return the first of equals.
-    chosen = (min if own else max)(found, key=lambda root: readers[root.path])
+    chosen = (min if own else max)(roots, key=lambda root: readers[root.path])
     follows = (chosen.symlinks or profile.symlinks) == "follow"
     return resolved(str(chosen.path), places, project, where=where, follows=follows)
 
@@ -89,7 +88,6 @@ def folder_of(
 def readers_of(
     real: str, clients: Sequence[Profile], places: Locations, project: Path, where: Where
 ) -> tuple[str, ...]:
-    """Return the clients that read a folder."""
     return tuple(
         profile.name
         for profile in clients
@@ -101,17 +99,17 @@ def readers_of(
 def resolved(
     path: str, places: Locations, project: Path, *, where: Where, follows: bool = True
 ) -> Folder:
-    """Return a folder with its real path, which no link leads out of home or the project.
+    """Return a folder with its real path, which is inside home or the project.
 
     Raises:
-        ExportError: a link leads out, or the path is no text.
+        ExportError: a link leads out, or the path is not UTF-8.
     """
     real = os.path.realpath(path)
     if not is_utf8(real):
         raise ExportError("path-encoding", Path(path), "the folder's path is not UTF-8")
     anchor = os.path.realpath(project if where == "project" else places.home)
     if not Path(real).is_relative_to(anchor) or real == anchor:
-        # A person may name a directory outside home by a variable, but no link leads there.
+        # A variable may name a directory outside home, but no link may lead there.
         if where == "project" or real != os.path.abspath(path):
             bound = "the project" if where == "project" else "home"
             raise ExportError("link-escape", Path(path), f"a link leads out of {bound} to `{real}`")
@@ -120,7 +118,7 @@ def resolved(
 
 
 def roots_of(profile: Profile, places: Locations, project: Path, where: Where) -> list[Root]:
-    """Return the client's roots of the user, or those that lie directly in the project."""
+    """Return the client's roots of the user, or those directly in the project."""
     roots = default_roots(
         start=project, home=places.home, environment=places.environment, profile=profile
     )

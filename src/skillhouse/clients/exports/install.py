@@ -1,4 +1,4 @@
-"""Puts a directory or a link into a client's folder, and takes it out, each in one step."""
+"""Installs a directory or a link in a client's folder and removes it, each in one rename."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from skillhouse.clients.exports.trees import copy_tree, found_digest
 from skillhouse.floor import PathError, open_directory_beneath
 
 STAGING = ".skillhouse-"
-"""Begins the name of a directory in which things are made ready, beside the folder: in the folder
-itself a client would list them."""
+"""Prefix of the staging directory, which is beside the folder: in it a client would list it."""
 
 
 class _NotPutBackError(ExportError):
-    """What was taken out could not be put back; it stays where it is."""
+    """The old content could not be restored; it stays in the staging directory."""
 
 
 class FolderHandle:
@@ -30,7 +29,7 @@ class FolderHandle:
         """Open the folder.
 
         Raises:
-            ExportError: it is not there, or was swapped for a link since it was looked at.
+            ExportError: it does not exist, or was replaced by a link since it was checked.
         """
         self.folder = folder
         self.made: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class FolderHandle:
         if create:
             self.made = _missing(folder)
         try:
-            self._folder = open_directory_beneath(Path(folder.anchor), folder.inside, create=create)
+            self.handle = open_directory_beneath(Path(folder.anchor), folder.inside, create=create)
             above = Path(folder.inside).parent.as_posix()
             self._above = open_directory_beneath(Path(folder.anchor), above)
         except PathError as error:
@@ -50,8 +49,7 @@ class FolderHandle:
             raise ExportError(error.code, Path(folder.path), message) from error
 
     def close(self) -> None:
-        """Close the descriptors."""
-        os.close(self._folder)
+        os.close(self.handle)
         os.close(self._above)
 
     def __enter__(self) -> FolderHandle:
@@ -62,7 +60,7 @@ class FolderHandle:
 
     @contextmanager
     def staging(self) -> Iterator[Staged]:
-        """Hold a directory of our own beside the folder; it is gone with all in it at the end."""
+        """Make a staging directory beside the folder, and remove it at the end."""
         name = f"{STAGING}{secrets.token_hex(8)}"
         os.mkdir(name, 0o700, dir_fd=self._above)
         try:
@@ -72,24 +70,19 @@ class FolderHandle:
             finally:
                 os.close(handle)
         except _NotPutBackError:
-            # INVARIANT: what somebody else wrote is never lost, not even by a race.
+            # INVARIANT: content that we did not write is never lost, not even by a race.
             raise
         except BaseException:
             shutil.rmtree(name, dir_fd=self._above)
             raise
         shutil.rmtree(name, dir_fd=self._above)
 
-    @property
-    def handle(self) -> int:
-        """Descriptor of the folder."""
-        return self._folder
-
 
 class Staged:
-    """A thing made ready, and the swap that puts it in its place."""
+    """A staged directory or link, and the rename that installs it."""
 
-    def __init__(self, hands: FolderHandle, handle: int, path: Path) -> None:
-        self._hands = hands
+    def __init__(self, folder: FolderHandle, handle: int, path: Path) -> None:
+        self._folder = folder
         self._handle = handle
         self._path = path
 
@@ -108,48 +101,48 @@ class Staged:
         return found_digest(self._path / "new")
 
     def link(self, leads_to: str) -> str:
-        """Make a symbolic link here and return what stands for its digest."""
+        """Make a symbolic link here and return its digest."""
         os.symlink(leads_to, "new", dir_fd=self._handle)
         return found_digest(self._path / "new")
 
     def put(self, name: str, *, replaces: Collection[str] | None) -> None:
-        """Put what was made ready into the folder, in the place of what is there.
+        """Install the staged content in the folder under `name`.
 
         Args:
             name: Its name in the folder.
-            replaces: Digests of what may be replaced; None replaces whatever is there.
+            replaces: Digests of content that may be replaced; None allows any.
 
         Raises:
-            ExportError: something else is there; it is left, or put back, as it was.
+            ExportError: other content is there; it stays, or is restored, as it was.
         """
         self.take(name, replaces)
         try:
-            os.rename("new", name, src_dir_fd=self._handle, dst_dir_fd=self._hands.handle)
+            os.rename("new", name, src_dir_fd=self._handle, dst_dir_fd=self._folder.handle)
         except OSError:
             self._put_back(name)
             raise
-        os.fsync(self._hands.handle)
+        os.fsync(self._folder.handle)
 
     def take(self, name: str, replaces: Collection[str] | None) -> bool:
-        """Take what is there out of the folder; whether there was anything.
+        """Move `name` out of the folder; False when it does not exist.
 
         Raises:
-            ExportError: it is not one of `replaces`; it is put back.
+            ExportError: its digest is not one of `replaces`; it is restored.
         """
         try:
-            os.rename(name, "old", src_dir_fd=self._hands.handle, dst_dir_fd=self._handle)
+            os.rename(name, "old", src_dir_fd=self._folder.handle, dst_dir_fd=self._handle)
         except FileNotFoundError:
             return False
-        # INVARIANT: looked at after it was taken, so nothing that came meanwhile is lost.
+        # INVARIANT: checked after it was moved, so nothing that was written meanwhile is lost.
         if replaces is not None and found_digest(self._path / "old") not in replaces:
             self._put_back(name)
-            place = Path(self._hands.folder.real) / name
-            raise ExportError("changed-there", place, "something that we did not write is there")
+            place = Path(self._folder.folder.real) / name
+            raise ExportError("changed-there", place, "skillhouse did not write what is there")
         return True
 
     def _put_back(self, name: str) -> None:
         try:
-            os.rename("old", name, src_dir_fd=self._handle, dst_dir_fd=self._hands.handle)
+            os.rename("old", name, src_dir_fd=self._handle, dst_dir_fd=self._folder.handle)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -160,7 +153,6 @@ class Staged:
 
 
 def _missing(folder: Folder) -> tuple[str, ...]:
-    """Return the directories of a folder's path that are not there, outermost first."""
     place = Path(folder.real)
     missing = []
     while str(place) != folder.anchor and not os.path.lexists(place):
@@ -170,7 +162,7 @@ def _missing(folder: Folder) -> tuple[str, ...]:
 
 
 def remove_empty(directories: Collection[str]) -> tuple[str, ...]:
-    """Remove directories that are empty, innermost first; return those that are still there."""
+    """Remove empty directories, innermost first; return those that remain."""
     left = []
     for directory in reversed(tuple(directories)):
         try:

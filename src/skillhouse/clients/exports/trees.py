@@ -1,4 +1,4 @@
-"""A skill's files copied into a new directory: regular files only, counted and bounded."""
+"""Copies, digests and compares the directories of skills: regular files only, within bounds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from skillhouse.floor import PathError, TreeError, digest, is_utf8, read_beneath
 from skillhouse.floor.digests import TREE_MAX_BYTES, TREE_MAX_DEPTH, TREE_MAX_FILES
 
 DIRECTORIES_MAX = TREE_MAX_FILES
-"""Directories of one skill: none needs more of them than it may have files."""
+"""Directories of one skill."""
 
 LEFT_OUT = frozenset({"skill.sig", ".skill"})
-"""Not copied from the top: a package's own records, which the tree digest does not cover."""
+"""Not copied from the top directory: a package's records, which the tree digest skips."""
 
 _CHUNK = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -29,15 +29,15 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 def copy_tree(source: Path, into: int) -> None:
-    """Copy the files of a directory into the empty directory of the descriptor `into`.
+    """Copy the files of a directory into the empty directory with the descriptor `into`.
 
     Everything is opened beneath descriptors without following links. Files get mode 0644, or
     0755 where the owner may execute: scripts of a skill are run as they are. Nothing else of a
     file's mode, owner or time is kept.
 
     Raises:
-        ExportError: a link or special file, a name that is not UTF-8, more than the bounds, or
-            what cannot be read; the code is that of `TreeError`.
+        ExportError: a link, a special file, a name that is not UTF-8, a bound or an unreadable
+            file; the code is that of `TreeError`.
     """
     copier = _Copier(source=source)
     try:
@@ -77,10 +77,9 @@ class _Copier:
         os.fsync(into)
 
     def _names(self, handle: int, prefix: str) -> list[str]:
-        """Return the names of a directory, sorted; no more of them than may be copied."""
         names: list[str] = []
-        with os.scandir(handle) as found:
-            for item in found:
+        with os.scandir(handle) as entries:
+            for item in entries:
                 names.append(item.name)
                 if len(names) > TREE_MAX_FILES + DIRECTORIES_MAX:
                     raise self._too_large(prefix)
@@ -145,12 +144,12 @@ def source_digest(directory: Path) -> str:
 
 
 def found_digest(target: Path) -> str:
-    """Return the digest of what lies at a target; empty when we could not have written it."""
+    """Return the digest of a target's content; empty when skillhouse cannot have written it."""
     try:
         if target.is_symlink():
             return link_digest(os.readlink(target))
         if any(os.path.lexists(target / name) for name in LEFT_OUT):
-            # INVARIANT: what the digest passes over is never taken for ours, and so never removed.
+            # INVARIANT: content that the digest skips never counts as ours and is never removed.
             return ""
         return tree_digest(target)
     except (TreeError, OSError):
@@ -158,21 +157,20 @@ def found_digest(target: Path) -> str:
 
 
 def link_digest(leads_to: str) -> str:
-    """Return what stands for the digest of a symbolic link."""
     return f"link:{leads_to}"
 
 
 TEXT_MAX = 256 * 1024
-"""Bytes of a file beyond which it is only said to differ, because comparing takes long."""
+"""Bytes of the largest file that is compared line by line."""
 LINES_MAX = 2_000
 """Lines of one difference."""
 
 
 def difference(target: Path, source: Path) -> list[str]:
-    """Return what would turn what is at `target` into the skill at `source`, line by line.
+    """Return a unified diff from the target to the skill at `source`.
 
-    The text is as untrusted as the files. Links are named and not followed; what is binary, large
-    or too much is named only.
+    The text is as untrusted as the files. Links are not followed. Links, binary and large files
+    are named without their content.
     """
     if target.is_symlink():
         return [f"there: a link to {os.readlink(target)}"]
@@ -198,11 +196,11 @@ def _of_file(name: str, target: Path | None, source: Path | None) -> list[str]:
         )
         before, after = old.splitlines(), new.splitlines()
         return list(difflib.unified_diff(before, after, *labels, lineterm=""))
-    return [] if old == new else [f"{name} differs, and is no text of at most {TEXT_MAX} bytes"]
+    return [] if old == new else [f"{name} differs, and is not text of at most {TEXT_MAX} bytes"]
 
 
 def _text(base: Path | None, name: str) -> str | bytes:
-    """Return a file's text; bytes when it is none."""
+    """Return a file's text, or bytes when it is not text."""
     if base is None:
         return ""
     try:
@@ -217,11 +215,13 @@ def _text(base: Path | None, name: str) -> str | bytes:
 def _files(directory: Path, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, bool]]:
     """Yield (relative path, whether the owner may execute it) of each file, up to the bound."""
     try:
-        with os.scandir(directory) as found:
-            items = sorted(itertools.islice(found, TREE_MAX_FILES + 1), key=lambda item: item.name)
+        with os.scandir(directory) as entries:
+            items = sorted(
+                itertools.islice(entries, TREE_MAX_FILES + 1), key=lambda item: item.name
+            )
     except OSError:
         return
-    for item in items:
+    for item in sorted(items, key=lambda item: item.name):
         if not is_utf8(item.name):
             continue
         mode = item.stat(follow_symlinks=False).st_mode

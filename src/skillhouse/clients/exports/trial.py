@@ -1,4 +1,4 @@
-"""What a client would make of a skill, before it is written anywhere."""
+"""Tries how a client would load a skill, before it is written anywhere."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _UNFIT = frozenset('/\\:*?"<>|')
 
 
 def leaf_of(skill: Skill) -> str:
-    """Return the name of a skill's directory in other clients, or an empty text if it has none.
+    """Return the name of a skill's directory in other clients; empty when none is valid.
 
-    It is the skill's name, because clients disagree on which of the two counts.
+    It is the skill's name, because clients disagree whether name or directory counts.
     """
     name = skill.name.rpartition(":")[2] if skill.scope == "plugin" else skill.name
     fits = (
@@ -45,8 +45,8 @@ def leaf_of(skill: Skill) -> str:
     return name if fits else ""
 
 
-def tried(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
-    """Return what a client makes of each skill, by its leaf, in a home that holds nothing else."""
+def try_skills(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
+    """Return a client's verdict on each skill, by directory name, in an otherwise empty home."""
     with tempfile.TemporaryDirectory(prefix="skillhouse-") as base:
         home = Path(os.path.realpath(base))
         start = home / "start"
@@ -60,12 +60,12 @@ def tried(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
             try:
                 data = read_beneath(skill.directory, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
             except PathError:
-                # A link, which is not copied either; copying says so.
+                # A link, which copying refuses with a reason.
                 continue
             (root / leaf).mkdir(parents=True)
             (root / leaf / SKILL_FILE).write_bytes(data)
         lens = compare(start=start, home=home, environment={}, profiles=[profile])
-        by_place = {place: found for found in lens.skills for place in found.places}
+        by_place = {place: skill for skill in lens.skills for place in skill.places}
         places = {leaf: str(root / leaf / SKILL_FILE) for leaf in skills}
         return {
             leaf: by_place[place].verdicts[0] for leaf, place in places.items() if place in by_place
@@ -73,10 +73,7 @@ def tried(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
 
 
 def objection(verdict: Verdict | None) -> str:
-    """Return why a client would not load a skill, and the change that ends it; empty if it would.
-
-    A skill that only people can start there is loaded.
-    """
+    """Return why a client would not load a skill, and the fix; empty when it would."""
     if verdict is None or verdict.state in (LensState.SEEN, LensState.MANUAL):
         return ""
     cause = CAUSES.get(verdict.code)
@@ -86,38 +83,36 @@ def objection(verdict: Verdict | None) -> str:
 
 
 def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
-    """Return what else is to be known of a skill that a client does load."""
     if verdict is None:
         return []
-    found = []
+    notes = []
     if verdict.state is LensState.MANUAL:
-        found.append(f"in {client} only people can start it (disable-model-invocation)")
+        notes.append(f"in {client} only people can start it (disable-model-invocation)")
     if verdict.name and verdict.name != skill.name:
-        found.append(f"{client} calls it `{verdict.name}`")
+        notes.append(f"{client} calls it `{verdict.name}`")
     if verdict.code in CAUSES and verdict.state is LensState.SEEN:
-        found.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
-    return found
+        notes.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
+    return notes
 
 
 def hidden_notes(skill: Skill) -> list[str]:
-    """Return which text files of a skill hold hidden characters, which a copy keeps."""
+    """Return a note for each text file with hidden characters, which a copy keeps."""
     notes = []
     for relative in (SKILL_FILE, *list_resources(skill.directory)[0]):
         try:
             data = read_beneath(skill.directory, relative, max_bytes=SKILL_FILE_MAX)
-            found = hidden_text(data.decode())
+            hidden = hidden_text(data.decode())
         except (PathError, UnicodeDecodeError):
             continue
-        if found is not None:
-            notes.append(f"`{relative}` holds hidden characters: {found.summary}")
+        if hidden is not None:
+            notes.append(f"`{relative}` holds hidden characters: {hidden.summary}")
     return notes
 
 
 class Seen:
-    """What the clients see at this place now."""
+    """The skills that the clients see now."""
 
     def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
-        """Look, as the clients do when they are started in the project."""
         self._lens: Lens = compare(
             start=project,
             home=places.home,
@@ -127,24 +122,24 @@ class Seen:
         self._names = [profile.name for profile in profiles]
 
     def at(self, skill: Skill, client: str, roots: Sequence[str]) -> str:
-        """Return where a client sees a skill's own file below `roots`; empty when it does not."""
+        """Return the path at which a client sees a skill below `roots`; empty when it does not."""
         below = tuple(f"{root}/" for root in roots)
-        for found in self._known(client):
-            if found.file == os.path.realpath(skill.file):
-                return next((place for place in found.places if place.startswith(below)), "")
+        for known in self._known(client):
+            if known.file == os.path.realpath(skill.file):
+                return next((place for place in known.places if place.startswith(below)), "")
         return ""
 
     def others(self, name: str, client: str, but: Sequence[str]) -> list[str]:
-        """Return the files of other skills that a client knows by a name, as people write them."""
+        """Return the short paths of other skills with a name in a client."""
         number = self._names.index(client)
         return [
-            self._lens.short(found.places[0])
-            for found in self._known(client)
-            if found.verdicts[number].name.casefold() == name.casefold() and found.file not in but
+            self._lens.short(known.places[0])
+            for known in self._known(client)
+            if known.verdicts[number].name.casefold() == name.casefold() and known.file not in but
         ]
 
     def _known(self, client: str) -> Iterator[LensSkill]:
         number = self._names.index(client)
-        for found in self._lens.skills:
-            if found.verdicts[number].state in (LensState.SEEN, LensState.MANUAL):
-                yield found
+        for skill in self._lens.skills:
+            if skill.verdicts[number].state in (LensState.SEEN, LensState.MANUAL):
+                yield skill

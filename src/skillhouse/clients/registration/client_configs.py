@@ -1,4 +1,4 @@
-"""Adds our server to clients' configurations, takes it out again, and says how it stands."""
+"""Registers our server in clients' configurations, removes it, and reports its state."""
 
 from __future__ import annotations
 
@@ -33,19 +33,28 @@ from skillhouse.clients.registration.program import (
 from skillhouse.floor import ConfigError, Locations, nearest
 
 SERVER_NAME = "skills"
-"""What our server is called in a client, unless a person says otherwise (docs/guides/agents.md)."""
+"""Default name of our server in a client (docs/guides/agents.md)."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _MODES = {"user": 0o600, "project": 0o644}
 
 
+def register(
+    client: str, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
+) -> Change:
+    """Add the server to the user's file of a client; raises as `ClientConfigs.install`."""
+    configs = ClientConfigs(
+        places=places, project=project, state_directory=state_directory, audit=audit
+    )
+    return configs.install(client)
+
+
 class ClientConfigs:
-    """The configurations of the clients of a place; every change is recorded."""
+    """The configuration files of all clients; every change is in the audit log."""
 
     def __init__(
         self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
     ) -> None:
-        """Take the place, and where what we wrote is kept."""
         self._places = places
         self._project = project
         self._state = state_directory
@@ -63,32 +72,34 @@ class ClientConfigs:
         force: bool = False,
         dry_run: bool = False,
     ) -> Change:
-        """Add the server; what we did not write is never overwritten.
+        """Add the server; entries that skillhouse did not write are never overwritten.
 
-        What somebody changed since stays but for a program that is not safe to start.
+        A changed entry stays, except for a program that is not safe to start.
 
         Args:
-            client: Its name.
+            client: Name of its profile.
             where: user or project.
-            name: What the server is called there.
-            arguments: What follows our program's name.
-            force: Also write over an entry of ours that somebody changed.
+            name: Name of the server in the client.
+            arguments: Arguments of our program.
+            force: Also overwrite an entry of ours that was changed.
             dry_run: Change nothing.
 
         Raises:
-            ConfigError: no client has that name, the server cannot be called so, or no entry can
-                start this program.
-            StateError: what was written before cannot be read.
+            ConfigError: the client is unknown, the server's name is invalid, or no entry can start
+                this program.
+            StateError: the records of earlier changes cannot be read.
             AuditError: the log cannot be written; nothing was changed.
         """
         config = config_of(client)
-        _refuse_bad(name)
+        if not _NAME.fullmatch(name):
+            message = f"expected a server's name of letters, digits, `-` and `_`, got `{name}`"
+            raise ConfigError(message, key=name)
         wanted = config.entry((*self._own_program(), *arguments))
-        change, file, text = self._looked(config, where, name, wanted)
+        change, file, text = self._inspect(config, where, name, wanted)
         change = replace(change, snippet=snippet_of(config, name, wanted))
         writes = {Standing.MISSING, Standing.OUTDATED} | ({Standing.CHANGED} if force else set())
         if change.fault and change.standing is Standing.CHANGED and not force:
-            return self._fixed(config, where, change, dry_run=dry_run)
+            return self._fix(config, where, change, dry_run=dry_run)
         if file is None or change.standing not in writes:
             return replace(change, reason=change.reason or _REASONS.get(change.standing, ""))
         try:
@@ -112,7 +123,7 @@ class ClientConfigs:
             made_file=kept.made_file if kept else not file.exists,
             made_table=kept.made_table if kept else not had_table,
         )
-        return self._changed(change, file, text, entry, _MODES[where])
+        return self._write(change, file, text, entry, _MODES[where])
 
     def uninstall(
         self,
@@ -123,15 +134,15 @@ class ClientConfigs:
         force: bool = False,
         dry_run: bool = False,
     ) -> Change:
-        """Take the server out; an entry that somebody else wrote or changed stays.
+        """Remove the server; an entry that skillhouse did not write, or that was changed, stays.
 
-        With `force` one that starts skillhouse goes, whoever wrote it; no other ever does.
+        With `force` every entry that starts skillhouse goes; no other ever does.
 
         Raises:
             ConfigError, StateError, AuditError: as `install`.
         """
         config = config_of(client)
-        change, file, text = self._looked(config, where, name, None)
+        change, file, text = self._inspect(config, where, name, None)
         ours = {Standing.INSTALLED, Standing.OUTDATED}
         if force:
             ours |= {Standing.CHANGED, Standing.BY_HAND}
@@ -145,49 +156,48 @@ class ClientConfigs:
                 config, text, name, with_table=kept is not None and kept.made_table
             )
         except NotEditableError as error:
-            return replace(change, reason=f"not edited, take it out yourself: {error}")
+            return replace(change, reason=f"not edited, remove the entry yourself: {error}")
         lines = difference(text, after, change.file)
         change = replace(change, action="uninstall", difference=lines, note=config.note)
         if dry_run:
             return change
         if kept is not None and kept.made_file and after.strip() in ("", "{}"):
             after = ""
-        return self._changed(change, file, after, None, _MODES[where])
+        return self._write(change, file, after, None, _MODES[where])
 
     def status(
         self, *, name: str = SERVER_NAME, fix: bool = False, dry_run: bool = False
     ) -> tuple[Change, ...]:
-        """Return how the server stands in the user's and the project's file of each client.
+        """Return the server's state in the user's and the project's file of each client.
 
-        Entries that start it under other names follow those of its own file.
+        Entries of a file that start it under other names follow.
 
         Args:
-            name: What the server is called.
-            fix: Let unsafe and outdated entries start this program; all else in them stays.
+            name: Name of the server.
+            fix: Make unsafe and outdated entries start this program; their other values stay.
             dry_run: With `fix`, change nothing.
 
         Raises:
             ConfigError: with `fix`, no entry can start this program.
             StateError, AuditError: as `install`.
         """
-        found: list[Change] = []
+        changes: list[Change] = []
         for config in CLIENTS:
             for where in ("user", "project"):
-                first = self._looked(config, where, name, None)[0]
+                first = self._inspect(config, where, name, None)[0]
                 names = self._other_names(config, where, first)
-                more = [self._looked(config, where, one, None)[0] for one in names]
+                more = [self._inspect(config, where, one, None)[0] for one in names]
                 for change in (first, *more):
                     is_due = change.fault or change.standing is Standing.OUTDATED
                     fixed = fix and is_due
-                    found.append(
-                        self._fixed(config, where, change, dry_run=dry_run) if fixed else change
+                    changes.append(
+                        self._fix(config, where, change, dry_run=dry_run) if fixed else change
                     )
                 if where == "user" and config.nested:
-                    found += self._of_projects(config, first)
-        return tuple(found)
+                    changes += self._of_projects(config, first)
+        return tuple(changes)
 
     def _other_names(self, config: ClientConfig, where: str, first: Change) -> list[str]:
-        """Return the names of further entries that start us."""
         names: list[str] = []
         try:
             for path in config.files(self._places, self._project, where):
@@ -195,7 +205,7 @@ class ClientConfigs:
                 for name, entry in servers.items() if isinstance(servers, dict) else ():
                     names += [name] if _arguments(config, entry) else []
         except (NotEditableError, ConfigFileError):
-            # The first entry says so.
+            # The change of the first entry reports it.
             return []
         return [name for name in dict.fromkeys(names) if name != first.name]
 
@@ -205,7 +215,7 @@ class ClientConfigs:
             return []
         text = self._file(Path(first.file), "user").text
         folders = parsed(config, text).get(config.nested)
-        found = []
+        changes = []
         for folder, kept in folders.items() if isinstance(folders, dict) else ():
             servers = kept.get(config.table) if isinstance(kept, dict) else None
             for name, entry in servers.items() if isinstance(servers, dict) else ():
@@ -213,12 +223,12 @@ class ClientConfigs:
                 if words and (fault := fault_of(words, self._project)):
                     reason = f"for `{folder}` alone: run `claude mcp remove {name}` there"
                     change = replace(first, name=name, standing=Standing.BY_HAND, fault=fault)
-                    found.append(replace(change, reason=reason))
-        return found
+                    changes.append(replace(change, reason=reason))
+        return changes
 
-    def _fixed(self, config: ClientConfig, where: str, change: Change, *, dry_run: bool) -> Change:
-        """Let an entry start this program as it is to be started, and leave the rest of it."""
-        again, file, text = self._looked(config, where, change.name, None)
+    def _fix(self, config: ClientConfig, where: str, change: Change, *, dry_run: bool) -> Change:
+        """Make an entry start this program safely; its other values stay."""
+        again, file, text = self._inspect(config, where, change.name, None)
         servers = parsed(config, text).get(config.table, {})
         entry = servers.get(change.name)
         arguments = _arguments(config, entry)
@@ -239,26 +249,26 @@ class ClientConfigs:
             return change
         kept = self._entries.get(str(file.real), change.name)
         if kept is not None and json.loads(kept.text) == entry:
-            # Still ours: what it is now is what we wrote.
+            # Not changed since we wrote it, so the fixed entry is ours too.
             kept = replace(kept, text=json.dumps({**entry, **values}))
-        return self._changed(change, file, after, kept, _MODES[where])
+        return self._write(change, file, after, kept, _MODES[where])
 
-    def _changed(
+    def _write(
         self, change: Change, file: ConfigFile, text: str, entry: ServerEntry | None, mode: int
     ) -> Change:
-        """Write a file, or remove it when nothing is left, and keep what we wrote.
+        """Write a file, or remove it when nothing is left, and record the entry.
 
-        Without an entry of ours, one that was taken out is forgotten.
+        Without `entry`, the record of a removed one is deleted.
         """
         arguments = {"client": change.client, "path": str(file.real), "name": change.name}
         try:
             with recorded(self._audit, f"mcp-{change.action}", arguments):
-                # A file that we made has nothing in it that was there before us.
+                # A file that we made has no earlier content to back up.
                 kept = entry or self._entries.get(str(file.real), change.name)
                 made = kept is not None and kept.made_file
                 backup = None if made else file.back_up(self._state / "backups")
                 if entry is not None:
-                    # INVARIANT: kept first, so an entry that a crash leaves is known to be ours.
+                    # INVARIANT: recorded first, so an entry that a crash leaves is known as ours.
                     self._entries.put(entry)
                 if text or change.action != "uninstall":
                     file.write(text, mode=mode)
@@ -270,10 +280,10 @@ class ClientConfigs:
             return replace(change, action="", reason=str(error))
         return replace(change, done=True, backup="" if backup is None else str(backup))
 
-    def _looked(
+    def _inspect(
         self, config: ClientConfig, where: str, name: str, wanted: dict[str, Any] | None
     ) -> tuple[Change, ConfigFile | None, str]:
-        """Return how the entry stands, with the file it is in or is to be in, and its text."""
+        """Return the state of an entry, with its file, also when it is missing, and its text."""
         files = config.files(self._places, self._project, where)
         path = files[-1]
         change = Change(
@@ -307,7 +317,7 @@ class ClientConfigs:
     def _wanted(
         self, config: ClientConfig, entry: dict[str, Any], arguments: Sequence[str]
     ) -> dict[str, Any] | None:
-        """Return an entry as it would be with the arguments that it has, if there can be one."""
+        """Return the entry that would start this program with the same arguments, if one can."""
         try:
             return {**entry, **config.command((*self._own_program(), *arguments))}
         except ConfigError:
@@ -340,24 +350,20 @@ class ClientConfigs:
 
 
 _REASONS = {
-    Standing.CHANGED: "somebody changed the entry since; --force writes it anew",
-    Standing.BY_HAND: "an entry that starts skillhouse is there already; it stays as it is",
+    Standing.CHANGED: "the entry was changed since; --force overwrites it",
+    Standing.BY_HAND: "another entry already starts skillhouse; it stays as it is",
     Standing.FOREIGN: "another server has this name; give ours another one with --name",
 }
 _STAYS = {
-    Standing.CHANGED: "somebody changed the entry since; --force takes it out",
-    Standing.BY_HAND: "skillhouse did not write this entry; --force takes it out",
+    Standing.CHANGED: "the entry was changed since; --force removes it",
+    Standing.BY_HAND: "skillhouse did not write this entry; --force removes it",
     Standing.FOREIGN: "another server has this name; it stays",
     Standing.MISSING: "there is no such entry",
 }
 
 
 def config_of(client: str) -> ClientConfig:
-    """Return what is known of a client's configuration.
-
-    Raises:
-        ConfigError: no client has that name.
-    """
+    """Return the configuration of a client by its name or its program's name."""
     known = {config.client: config for config in CLIENTS}
     for name in (client, f"{client}-cli"):
         if name in known:
@@ -367,14 +373,6 @@ def config_of(client: str) -> ClientConfig:
     raise ConfigError(message, key=client, suggestion=close)
 
 
-def _refuse_bad(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"expected a server's name of letters, digits, `-` and `_`, got `{name}`", key=name
-        )
-
-
 def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:
-    """Return what follows our program in an entry; None when it starts another one, or none."""
     words = config.words(entry)
     return arguments_of(words) if words else None

@@ -1,4 +1,4 @@
-"""A client's configuration file: read whole, and replaced in one step when it did not change."""
+"""A client's configuration file: read whole, and replaced atomically if it did not change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class ConfigFileError(SkillhouseError):
-    """A client's file is not to be edited; `code` says why, and nothing was changed."""
+    """A client's file cannot be edited; nothing was changed."""
 
     def __init__(self, code: str, path: Path, message: str) -> None:
         super().__init__(f"{message}: `{path}`")
@@ -35,19 +35,19 @@ class ConfigFileError(SkillhouseError):
 
 
 class ConfigFile:
-    """One file, as it was when it was read."""
+    """One file with the content that was read."""
 
     def __init__(self, path: Path, *, bound: Path, may_be_outside: bool) -> None:
-        """Find out where the file truly is, and read it.
+        """Resolve the path and read the file.
 
         Args:
-            path: As the client has it; links may be in it.
-            bound: Home or the project, which no link may lead out of.
-            may_be_outside: Whether a path without links may lie elsewhere: a person can name
-                a directory by a variable.
+            path: As the client names it; may contain links.
+            bound: Home or the project, which no link may leave.
+            may_be_outside: Whether a path without links may be elsewhere: a variable can name
+                a directory.
 
         Raises:
-            ConfigFileError: a link leads out, it is no regular file or not ours, or too large.
+            ConfigFileError: a link leads out, it is not a regular file of this user, or too large.
         """
         self.path = path
         self.real = Path(os.path.realpath(path))
@@ -62,27 +62,18 @@ class ConfigFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a file."""
         return self._data is not None
 
     @property
     def text(self) -> str:
-        """What is in it.
-
-        Raises:
-            ConfigFileError: it is not UTF-8.
-        """
+        """The content, empty for a missing file; raises `ConfigFileError` if it is not UTF-8."""
         try:
             return (self._data or b"").decode()
         except UnicodeDecodeError:
             raise self._error("not-text", "expected UTF-8 text") from None
 
     def write(self, text: str, *, mode: int) -> None:
-        """Replace the file in one step.
-
-        Args:
-            text: What is to be in it.
-            mode: Permissions of a new file; those of an old one stay.
+        """Replace the file atomically; `mode` is for a new file, an old one keeps its own.
 
         Raises:
             ConfigFileError: it changed since it was read; nothing was changed.
@@ -121,7 +112,7 @@ class ConfigFile:
             os.close(handle)
 
     def back_up(self, directory: Path) -> Path | None:
-        """Keep the file as it is, once; return where, or None when there is nothing to keep."""
+        """Copy the file into `directory` unless a copy exists; None when there is no file."""
         if self._data is None:
             return None
         make_private(directory)
@@ -138,9 +129,9 @@ class ConfigFile:
         return place
 
     def _refuse_if_changed(self) -> None:
-        # The client may write the file itself; what is left of the race is one rename.
+        # The client may write the file itself. The remaining race is one rename.
         if self._read()[0] != self._data:
-            raise self._error("changed-meanwhile", "somebody changed it meanwhile; try again")
+            raise self._error("changed-meanwhile", "it was changed meanwhile; try again")
 
     def _read(self) -> tuple[bytes | None, int | None]:
         try:
@@ -162,9 +153,9 @@ class ConfigFile:
             if not stat.S_ISREG(info.st_mode):
                 raise self._error("not-a-file", "expected a regular file")
             if info.st_uid != os.geteuid():
-                raise self._error("not-ours", "it belongs to somebody else; edit it yourself")
+                raise self._error("not-ours", "it belongs to another user; edit it yourself")
             if info.st_nlink > 1:
-                # A new file in its place would part from its other names.
+                # Replacing the file would separate it from its other names.
                 raise self._error("hard-links", "it has several hard links; edit it yourself")
             data = opened.read(CONFIG_MAX + 1)
         if len(data) > CONFIG_MAX:

@@ -1,4 +1,4 @@
-"""The entries that we wrote, kept in the state database."""
+"""The state of a client's entry for our server, and the stored records of what we wrote."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from skillhouse.store import STATE, STATE_FILE, pooled
 
 
 class Standing(enum.StrEnum):
-    """How the entry stands."""
-
     INSTALLED = "installed"
-    """As we wrote it, and as we would."""
+    """As we wrote it, and current."""
     OUTDATED = "outdated"
-    """As we wrote it; today it would be another."""
+    """As we wrote it, but we would write another one now."""
     CHANGED = "changed"
-    """We wrote it, and somebody changed it since."""
+    """We wrote it, and it was changed since."""
     BY_HAND = "by-hand"
     """It starts skillhouse, and we did not write it."""
     FOREIGN = "foreign"
@@ -29,7 +27,7 @@ class Standing(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEntry:
-    """What is kept of an entry that we wrote."""
+    """The stored record of an entry that we wrote."""
 
     file: str
     """Real path of the client's file."""
@@ -38,47 +36,42 @@ class ServerEntry:
     text: str
     """The entry as JSON."""
     made_file: bool = False
-    """Whether there was no such file before."""
+    """Whether we made the file."""
     made_table: bool = False
-    """Whether the file had no table of servers before."""
+    """Whether we made the table of servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One client's file: how it stood, and what was or would be done."""
+    """One client's entry: its state, and what was or would be done."""
 
     client: str
     file: str
     name: str
     standing: Standing
-    """Before anything was done."""
+    """Before the action."""
     fault: str = ""
-    """Why it is not safe to let the client start what the entry says; empty when it is."""
+    """Why it is not safe to start the entry's command; empty when it is."""
     action: str = ""
-    """install, uninstall, fix, or empty for nothing."""
+    """install, uninstall, fix, or empty."""
     done: bool = False
     reason: str = ""
     snippet: str = ""
-    """What to paste, where the file is not to be edited."""
+    """The entry to paste when the file cannot be edited."""
     difference: tuple[str, ...] = ()
     """Lines of a unified diff."""
     backup: str = ""
-    """Where the file is kept as it was before our first change."""
+    """Path of the copy from before our first change."""
     note: str = ""
 
 
 class Entries:
-    """What we wrote into clients' files, by file and name."""
+    """Stored records of entries, by file and name."""
 
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
 
     def get(self, file: str, name: str) -> ServerEntry | None:
-        """Return the entry of a name that we wrote into a file, if any.
-
-        Raises:
-            StateError: the state cannot be read.
-        """
         if not self._path.exists():
             return None
         with pooled(self._path, STATE) as store:
@@ -91,7 +84,7 @@ class Entries:
             raise StateError(message, self._path) from None
 
     def put(self, entry: ServerEntry) -> None:
-        """Keep an entry in the place of what was kept of it."""
+        """Store a record; it replaces the one of the same file and name."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "INSERT INTO client_entry VALUES (?, ?, ?) "
@@ -100,7 +93,6 @@ class Entries:
             )
 
     def forget(self, file: str, name: str) -> None:
-        """Drop what is kept of an entry."""
         if self._path.exists():
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 query = "DELETE FROM client_entry WHERE file = ? AND name = ?"

@@ -1,4 +1,4 @@
-"""JSON with comments, changed in one place: every other character stays as it is."""
+"""Edits JSON with comments in one place; every other character stays as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN, _CLOSE = frozenset("{["), frozenset("}]")
 
 
 class NotEditableError(Exception):
-    """The text is not what it should be; the message says what was expected."""
+    """The text cannot be edited safely; the message says what was expected."""
 
 
 class _Token(NamedTuple):
@@ -47,32 +47,30 @@ class _JsonMember:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text taken apart."""
-
     text: str
     tokens: tuple[_Token, ...]
-    """Without blanks and comments."""
+    """Without white space and comments."""
     comments: tuple[_Token, ...]
     value: Any
     has_trailing_commas: bool
 
 
 def parse(text: str) -> Document:
-    """Return a text as a document whose value is an object; a text of blanks is an empty one.
+    """Return a text as a document whose value is an object; a blank text is an empty object.
 
     Raises:
-        NotEditableError: it is no JSON with comments, a key is there twice, or it is no object.
+        NotEditableError: it is not JSON with comments, repeats a key, or is not an object.
     """
     body = "{}" if not text.strip("\ufeff \t\r\n") else text
     tokens: list[_Token] = []
     comments: list[_Token] = []
     place = 1 if body.startswith("\ufeff") else 0
     while place < len(body):
-        found = _TOKEN.match(body, place)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(body, place)
+        if match is None or match.lastgroup is None:
             line = body.count("\n", 0, place) + 1
             raise NotEditableError(f"expected JSON, got something else in line {line}")
-        token = _Token(found.lastgroup, found[0], place)
+        token = _Token(match.lastgroup, match[0], place)
         place = token.end
         if token.kind == "comment":
             comments.append(token)
@@ -84,7 +82,7 @@ def parse(text: str) -> Document:
         if not (token.text == "," and after.text in _CLOSE)
     ]
     try:
-        # A blank between tokens, so that two words do not become one.
+        # Joined by spaces, so that two words do not become one.
         value = json.loads(
             " ".join(token.text for token in kept),
             object_pairs_hook=_once,
@@ -98,10 +96,10 @@ def parse(text: str) -> Document:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return members
 
 
 def _no_constant(text: str) -> Any:
@@ -109,7 +107,7 @@ def _no_constant(text: str) -> Any:
 
 
 def with_entry(text: str, table: str, name: str, entry: Any) -> str:
-    """Return the text with `table.name` set to `entry`, where there is none of that name yet.
+    """Return the text with a new `table.name`, set to `entry`.
 
     Raises:
         NotEditableError: the text cannot be changed without changing something else.
@@ -121,7 +119,7 @@ def with_entry(text: str, table: str, name: str, entry: Any) -> str:
         raise NotEditableError(f"expected an object without `{name}` in `{table}`")
     unit = _unit(document)
     if table in before:
-        at = next(found for found in _members(document, 0) if found.key == table).first
+        at = next(member for member in _members(document, 0) if member.key == table).first
         changed = _added(document, at, name, entry, unit)
     else:
         changed = _added(document, 0, table, {name: entry}, unit)
@@ -133,7 +131,7 @@ def with_entry(text: str, table: str, name: str, entry: Any) -> str:
 
 
 def without_entry(text: str, table: str, name: str, *, with_table: bool = False) -> str:
-    """Return the text without `table.name`; with `with_table` also without a table it empties.
+    """Return the text without `table.name`; `with_table` also removes a table that gets empty.
 
     Raises:
         NotEditableError: there is no such entry, or something else would change.
@@ -143,7 +141,7 @@ def without_entry(text: str, table: str, name: str, *, with_table: bool = False)
     servers = expected.get(table)
     if not isinstance(servers, dict) or name not in servers:
         raise NotEditableError(f"expected `{name}` in `{table}`")
-    top = next(found for found in _members(document, 0) if found.key == table)
+    top = next(one for one in _members(document, 0) if one.key == table)
     expected[table] = {key: value for key, value in servers.items() if key != name}
     if with_table and not expected[table] and not _has_comments(document, top):
         del expected[table]
@@ -152,8 +150,8 @@ def without_entry(text: str, table: str, name: str, *, with_table: bool = False)
         changed, gone = _removed(document, top.first, name)
     after = parse(changed)
     _check(after.value, expected)
-    kept = [found.text for found in document.comments if not gone[0] <= found.start < gone[1]]
-    if [found.text for found in after.comments] != kept:
+    kept = [token.text for token in document.comments if not gone[0] <= token.start < gone[1]]
+    if [token.text for token in after.comments] != kept:
         raise NotEditableError("a comment would be lost")
     return changed
 
@@ -196,16 +194,16 @@ def _with_value(document: Document, table: str, name: str, key: str, value: Any)
     return text[:start] + written + text[end:]
 
 
-def _check(found: Any, expected: Any) -> None:
-    # INVARIANT: what is written differs from what was there by our entry and by nothing else.
-    if json.dumps(found) != json.dumps(expected) and found != expected:
+def _check(value: Any, expected: Any) -> None:
+    # INVARIANT: the new text differs from the old one by our entry and by nothing else.
+    if json.dumps(value) != json.dumps(expected) and value != expected:
         raise NotEditableError("something else would change")
 
 
 def _members(document: Document, opening: int) -> list[_JsonMember]:
     """Return the members of the object whose `{` is the token of that index."""
     tokens = document.tokens
-    found = []
+    members = []
     place = opening + 1
     while tokens[place].text != "}":
         first = last = place + 2
@@ -218,9 +216,9 @@ def _members(document: Document, opening: int) -> list[_JsonMember]:
         has_comma = tokens[last + 1].text == ","
         key = json.loads(tokens[place].text)
         comma = last + 1 if has_comma else None
-        found.append(_JsonMember(key, tokens[place].start, first, last, comma))
+        members.append(_JsonMember(key, tokens[place].start, first, last, comma))
         place = last + 1 + has_comma
-    return found
+    return members
 
 
 def _added(document: Document, opening: int, key: str, value: Any, unit: str) -> str:
@@ -233,7 +231,7 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
         at = tokens[opening].end
         rest = text[at : tokens[opening + 1].start]
         end = "" if "\n" in rest else f"{newline}{margin}"
-        # Blanks that only stood between the braces.
+        # White space between the braces is dropped.
         skipped = len(rest) if not rest.strip(" \t") else 0
         return f"{text[:at]}{newline}{margin}{unit}{member}{end}{text[at + skipped :]}"
     last = members[-1]
@@ -246,7 +244,7 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
     if point is None:
         member = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
         return f"{head} {member}{comma_after}{text[gap_start:]}"
-    leading = [found.start for found in members if _begins_line(text, found.start)]
+    leading = [one.start for one in members if _begins_line(text, one.start)]
     margin = _margin(text, leading[-1] if leading else last.start)
     member = _rendered(key, value, margin, unit, newline)
     tail = f"{newline}{margin}{member}{comma_after}{text[point:]}"
@@ -254,29 +252,25 @@ def _added(document: Document, opening: int, key: str, value: Any, unit: str) ->
 
 
 def _line_end(document: Document, start: int, end: int) -> int | None:
-    """Return where the line ends on which `start` is, or None when `end` is on it too.
-
-    A comment on that line stays on it.
-    """
+    """Return the end of the line of `start`, comments included; None when `end` is on it too."""
     place = start
     for comment in document.comments:
         if comment.start < start or comment.start >= end:
             continue
-        found = document.text.find("\n", place, comment.start)
-        if found >= 0:
+        newline = document.text.find("\n", place, comment.start)
+        if newline >= 0:
             break
         place = comment.end
-    found = document.text.find("\n", place, end)
-    if found < 0:
+    newline = document.text.find("\n", place, end)
+    if newline < 0:
         return None
-    return found - 1 if document.text[found - 1 : found] == "\r" else found
+    return newline - 1 if document.text[newline - 1 : newline] == "\r" else newline
 
 
 def _removed(document: Document, opening: int, key: str) -> tuple[str, tuple[int, int]]:
-    """Return the text without a member, and the range that is gone."""
     text, tokens = document.text, document.tokens
     members = _members(document, opening)
-    number = next(place for place, found in enumerate(members) if found.key == key)
+    number = next(place for place, one in enumerate(members) if one.key == key)
     member = members[number]
     blanks = text[: member.start].rstrip(" \t")
     start = len(blanks)
@@ -302,13 +296,13 @@ def _closing(document: Document, opening: int) -> int:
 
 
 def _has_comments(document: Document, member: _JsonMember) -> bool:
-    """Whether there are comments in an object outside of its only member's value."""
+    """Whether an object has comments outside its only member's value."""
     inner = _members(document, member.first)
     first, last = document.tokens[inner[0].first], document.tokens[inner[0].last]
     start, end = document.tokens[member.first].start, document.tokens[member.last].end
     return any(
-        start < found.start < end and not first.start < found.start < last.end
-        for found in document.comments
+        start < comment.start < end and not first.start < comment.start < last.end
+        for comment in document.comments
     )
 
 
@@ -318,17 +312,16 @@ def _rendered(key: str, value: Any, margin: str, unit: str, newline: str) -> str
 
 
 def _unit(document: Document) -> str:
-    starts = [found.start for found in _members(document, 0)]
+    starts = [member.start for member in _members(document, 0)]
     leading = [start for start in starts if _begins_line(document.text, start)]
     return (_margin(document.text, leading[0]) if leading else "") or "  "
 
 
 def _begins_line(text: str, at: int) -> bool:
-    """Whether nothing but blanks is before `at` on its line."""
+    """Whether only blanks precede `at` on its line."""
     return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the blanks with which the line of `at` begins."""
     line = text[text.rfind("\n", 0, at) + 1 : at].lstrip("\ufeff")
     return line[: len(line) - len(line.lstrip(" \t"))]

@@ -93,7 +93,7 @@ def fault_of(words: Sequence[str], project: Path) -> str:
 
     Args:
         words: Program and arguments; `arguments_of` says that they are ours.
-        project: Its files are somebody else's.
+        project: Its files are not trusted.
     """
     program, *arguments = words
     if not os.path.isabs(program):
@@ -147,8 +147,8 @@ def _finds_us(words: Sequence[str]) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    found = done.stdout.strip()
-    return bool(found) and Path(found).resolve().parent == _PACKAGE
+    origin = done.stdout.strip()
+    return bool(origin) and Path(origin).resolve().parent == _PACKAGE
 
 
 def _place_fault(program: str, project: Path) -> str:

@@ -1,4 +1,4 @@
-"""TOML changed in one place: a table more or less, every other character as it is."""
+"""Edits TOML in one place: adds, removes or changes one table, every other character stays."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from skillhouse.clients.registration.jsonc import NotEditableError
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return what a text says.
-
-    Raises:
-        NotEditableError: it is no TOML.
-    """
+    """Return the value of a text, or raise `NotEditableError`."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -25,14 +21,13 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def rendered(table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return an entry as a table of its own."""
     lines = [f"[{table}.{name}]"]
     lines += [f"{key} = {_value(value)}" for key, value in entry.items()]
     return "\n".join(lines) + "\n"
 
 
 def with_entry(text: str, table: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the text with the table `[table.name]` at its end.
+    """Return the text with the table `[table.name]` appended.
 
     Raises:
         NotEditableError: the text cannot be changed without changing something else.
@@ -49,12 +44,12 @@ def with_entry(text: str, table: str, name: str, entry: Mapping[str, Any]) -> st
 
 
 def without_entry(text: str, table: str, name: str) -> str:
-    """Return the text without the table `[table.name]` and those below it.
+    """Return the text without the table `[table.name]` and its sub-tables.
 
-    Comments outside of it stay, also those between it and the next table.
+    Comments between it and the next table stay.
 
     Raises:
-        NotEditableError: it is not written as a table of its own, or something else would change.
+        NotEditableError: it is not written as a separate table, or something else would change.
     """
     expected = parse(text)
     servers = expected.get(table)
@@ -76,7 +71,7 @@ def without_entry(text: str, table: str, name: str) -> str:
         while last > place + 1 and lines[last - 1].strip()[:1] in ("", "#"):
             last -= 1
         if kept and not kept[-1].strip():
-            # The blank line that was put before it.
+            # The blank line that `with_entry` put before it.
             kept.pop()
         place = last
     changed = "".join(kept)
@@ -91,7 +86,7 @@ def with_values(text: str, table: str, name: str, values: Mapping[str, Any]) -> 
     """Return the text with these values in the table `[table.name]`, each where its key is.
 
     Raises:
-        NotEditableError: it is not written as a table of its own, or something else would change.
+        NotEditableError: it is not written as a separate table, or something else would change.
     """
     before = parse(text)
     servers = before.get(table, {})
@@ -114,7 +109,7 @@ def with_values(text: str, table: str, name: str, values: Mapping[str, Any]) -> 
 
 
 def _lines_of(lines: list[str], start: int, key: str) -> tuple[int, int]:
-    """Return where a key's lines begin and end in the table that begins there; none, at its top."""
+    """Return the range of a key's lines in the table; an empty one at its top when it has none."""
     for first in range(start, len(lines)):
         if lines[first].lstrip().startswith("["):
             break
@@ -130,14 +125,13 @@ def _lines_of(lines: list[str], start: int, key: str) -> tuple[int, int]:
 
 
 def _header(table: str, name: str, end: str) -> re.Pattern[str]:
-    """Return what the first line of a table looks like."""
     named = rf"(?:{re.escape(name)}|\"{re.escape(name)}\")"
     return re.compile(rf"\s*\[\s*{re.escape(table)}\s*\.\s*{named}\s*{end}")
 
 
-def _check(found: Any, expected: Any) -> None:
-    # INVARIANT: what is written differs from what was there by our entry and by nothing else.
-    if repr(found) != repr(expected) and found != expected:
+def _check(value: Any, expected: Any) -> None:
+    # INVARIANT: the new text differs from the old one by our entry and by nothing else.
+    if repr(value) != repr(expected) and value != expected:
         raise NotEditableError("something else would change")
 
 

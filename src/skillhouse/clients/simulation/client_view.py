@@ -1,4 +1,4 @@
-"""One client's view: what its profile makes of each SKILL.md that is met."""
+"""One client's view: its verdict on each SKILL.md, and what fits into its list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skillhouse.skill import (
 
 
 class ListedSkill(NamedTuple):
-    """A skill as it would stand in a list without bounds."""
+    """A skill as an unbounded list would show it."""
 
     key: str
     name: str
@@ -33,7 +33,7 @@ class ListedSkill(NamedTuple):
 
 
 def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None, dict[str, Cut]]:
-    """Return how the list stands to its bound, and what is cut of which skill."""
+    """Return the use of the list's budget, and the cut of each skill by its key."""
     cuts: dict[str, Cut] = {}
     most = rule.description_chars
     if most is not None:
@@ -52,13 +52,13 @@ def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None
         )
         for skill in listed
     ]
-    room = rule.budget_chars - rule.reserved_chars
+    space = rule.budget_chars - rule.reserved_chars
     needed = sum(whole)
     over: dict[str, Cut] = {}
-    if needed > room:
+    if needed > space:
         extra = [full - short for full, short in zip(whole, bare, strict=True)]
         place = _shortened if rule.overflow == "shorten" else _without
-        marks = _omitted(bare, room) if rule.overflow == "omit" else place(bare, extra, room)
+        marks = _omitted(bare, space) if rule.overflow == "omit" else place(bare, extra, space)
         over = {
             skill.key: mark
             for skill, mark in zip(listed, marks, strict=True)
@@ -76,16 +76,15 @@ def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None
 
 
 def _size(rule: CatalogRule, entry: str) -> int:
-    """Return what an entry and its newline count."""
     if rule.entry_unit == 1:
         return len(entry) + 1
     length = len(entry.encode("utf-8", "replace")) + 1
     return -(-length // rule.entry_unit) * rule.entry_unit
 
 
-def _without(bare: list[int], extra: list[int], room: int) -> list[Cut]:
-    """Keep every name, and each description, in the order of the list, that there is room for."""
-    left = room - sum(bare)
+def _without(bare: list[int], extra: list[int], space: int) -> list[Cut]:
+    """Keep every name, and in list order each description that fits."""
+    left = space - sum(bare)
     marks = []
     for size in extra:
         fits = size <= left
@@ -94,11 +93,11 @@ def _without(bare: list[int], extra: list[int], room: int) -> list[Cut]:
     return marks
 
 
-def _shortened(bare: list[int], extra: list[int], room: int) -> list[Cut]:
-    """Give all descriptions the same room; without any, omit what does not fit."""
-    left = room - sum(bare)
+def _shortened(bare: list[int], extra: list[int], space: int) -> list[Cut]:
+    """Shorten all descriptions to one length; if not even names fit, omit skills."""
+    left = space - sum(bare)
     if left <= 0:
-        marks = _omitted(bare, room)
+        marks = _omitted(bare, space)
         return [Cut.NO_DESCRIPTION if mark is Cut.NOTHING else mark for mark in marks]
     share = left
     for place, size in enumerate(sorted(extra)):
@@ -109,11 +108,11 @@ def _shortened(bare: list[int], extra: list[int], room: int) -> list[Cut]:
     return [Cut.NOTHING if size <= share else Cut.SHORTENED for size in extra]
 
 
-def _omitted(bare: list[int], room: int) -> list[Cut]:
+def _omitted(bare: list[int], space: int) -> list[Cut]:
     marks = []
     for size in bare:
-        fits = size <= room
-        room -= size if fits else 0
+        fits = size <= space
+        space -= size if fits else 0
         marks.append(Cut.NOTHING if fits else Cut.OMITTED)
     return marks
 
@@ -122,13 +121,13 @@ NAME_MAX = 64
 """Characters of a name (specification, `name`)."""
 
 _OWN_SCOPES = frozenset({"builtin", "managed", "plugin"})
-"""What lies there came with a client: nobody expects another one to see it."""
+"""Their skills came with a client, so other clients are not expected to see them."""
 
 _LINKS = {
     "link-escape": "a link out of the root is not followed",
     "link-ignored": "links are not followed",
-    "link-broken": "the link leads nowhere",
-    "link-cycle": "the link leads where another one has led",
+    "link-broken": "the link is broken",
+    "link-cycle": "the link leads in a circle",
 }
 
 
@@ -138,12 +137,10 @@ _KINDS = {
     "frontmatter-not-mapping": frozenset({"colon-unspaced"}),
     "yaml-error": frozenset({"colon-unspaced"}),
 }
-"""Traits that say more of a fault of ours than its code does."""
+"""Traits that are more precise than the code of our finding."""
 
 
 class Reals(dict[str, str]):
-    """Real paths, each found out once."""
-
     def __missing__(self, path: str) -> str:
         self[path] = os.path.realpath(path)
         return self[path]
@@ -151,7 +148,7 @@ class Reals(dict[str, str]):
 
 @dataclass(slots=True)
 class ClientView:
-    """One client: its index, turned so that files are looked up by their real path."""
+    """One client: its index, keyed by the real paths of files."""
 
     profile: Profile
     roots: tuple[Root, ...]
@@ -162,9 +159,9 @@ class ClientView:
     losers: dict[str, Skill] = field(default_factory=dict)
     faults: dict[str, Diagnostic] = field(default_factory=dict)
     warnings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    links: list[tuple[str, Diagnostic]] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    """Why this client drops a file that we would only warn about."""
+    """Code of what this client refuses and we only warn about, by file."""
     cuts: dict[str, Cut] = field(default_factory=dict)
     winners: dict[str, Skill] = field(default_factory=dict)
 
@@ -173,22 +170,19 @@ class ClientView:
             self.listed.setdefault(self.reals[skill.file], skill)
         for skill in self.index.shadowed:
             self.losers.setdefault(self.reals[skill.file], skill)
-        for found in self.index.diagnostics:
-            if found.path is None:
+        for diagnostic in self.index.diagnostics:
+            if diagnostic.path is None:
                 continue
-            path = str(found.path)
-            if found.code in _LINKS:
-                self.links.append((path, found))
-            elif found.severity is Severity.ERROR and found.code != "duplicate":
-                self.faults.setdefault(self.reals[path], found)
+            path, code = str(diagnostic.path), diagnostic.code
+            if code in _LINKS:
+                self.links.append((path, code))
+            elif diagnostic.severity is Severity.ERROR and code != "duplicate":
+                self.faults.setdefault(self.reals[path], diagnostic)
             else:
-                self.warnings[self.reals[path]].add(found.code)
+                self.warnings[self.reals[path]].add(code)
 
     def judge(self, traits_of: Mapping[str, Mapping[str, int]]) -> LensClient:
-        """Apply what this client refuses and we do not, and the bounds of its list.
-
-        Called once, before the first `verdict`.
-        """
+        """Apply the client's refusals and its list's bounds; call once, before `verdict`."""
         profile = self.profile
         if profile.refused:
             for real, skill in [*self.listed.items(), *self.losers.items()]:
@@ -215,7 +209,6 @@ class ClientView:
         )
 
     def verdict(self, real: str, places: Sequence[str], peculiar: Mapping[str, int]) -> Verdict:
-        """Return what this client makes of a file."""
         fault = self.faults.get(real)
         if skill := self.listed.get(real):
             state = LensState.MANUAL if self._is_manual(skill) else LensState.SEEN
@@ -235,8 +228,8 @@ class ClientView:
         return self._unseen(places, real, peculiar)
 
     def _faulty(self, fault: Diagnostic, peculiar: Mapping[str, int]) -> Verdict:
-        """Return what this client makes of a file that we drop."""
-        # Where the file shows which of several faults it is, that one decides.
+        """Return the verdict on a file that we drop."""
+        # A trait of the file that names the fault more precisely decides.
         codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
         accepted = bool(codes & self.profile.accepted)
         return Verdict(
@@ -248,10 +241,10 @@ class ClientView:
         )
 
     def _unseen(self, places: Sequence[str], real: str, peculiar: Mapping[str, int]) -> Verdict:
-        """Say why no walk of this client came to a file."""
-        for path, found in self.links:
+        """Say why this client's walk did not find a file."""
+        for path, code in self.links:
             if any(place == path or place.startswith(path + "/") for place in places):
-                return Verdict(state=LensState.UNSEEN, code=found.code, reason=_LINKS[found.code])
+                return Verdict(state=LensState.UNSEEN, code=code, reason=_LINKS[code])
         for root in self.roots:
             real_root = self.reals[str(root.path)]
             for place in places:
@@ -266,7 +259,7 @@ class ClientView:
         return Verdict(state=LensState.UNSEEN, code="no-root")
 
     def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
-        """Say why a walk of `root` does not come to the directory that `parts` name."""
+        """Say why a walk of `root` does not reach the directory named by `parts`."""
         depth = root.max_depth or self.profile.scope(root.scope).max_depth
         code = "not-listed"
         if not parts:
@@ -282,7 +275,7 @@ class ClientView:
         return Verdict(state=LensState.UNSEEN, code=code)
 
     def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
-        """Read a SKILL.md in a root itself, which no walk of ours comes to."""
+        """Read a SKILL.md directly in a root, where our own walk does not look."""
         try:
             data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
         except PathError as error:
@@ -291,7 +284,7 @@ class ClientView:
         result = parse(data, directory=Path(real).parent.name, path=Path(real), policy=policy)
         if result.skill is not None:
             return Verdict(state=LensState.SEEN, name=result.skill.name)
-        fault = next(found for found in result.diagnostics if found.severity is Severity.ERROR)
+        fault = next(one for one in result.diagnostics if one.severity is Severity.ERROR)
         return self._faulty(fault, peculiar)
 
     def _is_nested(self, real_root: str, parts: list[str]) -> bool:
@@ -299,7 +292,7 @@ class ClientView:
         return any(os.path.isfile(os.path.join(place, SKILL_FILE)) for place in above)
 
     def _promote(self) -> None:
-        """Take what is refused out of the list, and the next of its name into its place."""
+        """Remove refused skills from the list, and list the next one of the same name instead."""
         gone = {self._key(self.listed.pop(real)) for real in self.refused if real in self.listed}
         for real in self.refused:
             self.losers.pop(real, None)
@@ -319,7 +312,7 @@ class ClientView:
         return skill.id if identity == "source_name" else skill.file
 
     def _is_manual(self, skill: Skill) -> bool:
-        # Looked for as bytes first: few of thousands have the field.
+        # Searched as bytes first, because few skills have the field.
         field = "disable-model-invocation"
         if not self.profile.extensions.invocation or field.encode() not in skill.packed_fields:
             return False
@@ -332,6 +325,6 @@ class ClientView:
 
 
 def _below_root(skill: Skill) -> str:
-    """Return the path as a list with short names for its roots has it."""
+    """Return the path as a list with short names for roots shows it."""
     inside = skill.file.removeprefix(skill.root.rstrip("/") + "/")
     return f"r0/{inside}"

@@ -1,4 +1,4 @@
-"""Looks at one place with the eyes of several clients, each of them a profile."""
+"""Compares what several clients see of the skills here, each client by its profile."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ def compare(
     explicit: Sequence[Path] = (),
     cache: Path | None = None,
 ) -> Lens:
-    """Return what each profile makes of the skills of a place.
+    """Return every client's verdict on every skill that one of them can reach.
 
     Args:
         start: Where the clients are started.
-        home: Stands for `~`.
-        environment: Where variables of the profiles' roots are looked up.
+        home: The directory that `~` means.
+        environment: Variables of the profiles' roots.
         profiles: The clients.
-        trusted: Whether this house may read the project's skills; it binds only profiles that are
-            no other program's, because those ask for trust in their own ways.
-        explicit: Roots that were given by hand.
+        trusted: Whether skillhouse may read the project's skills. Other programs decide that for
+            themselves, so it applies only to profiles without a client.
+        explicit: Further roots.
         cache: Directory of the persistent index.
     """
     start, home = Path(os.path.abspath(start)), Path(os.path.abspath(home))
     reals = Reals()
-    eyes = []
+    views = []
     for profile in profiles:
         roots = default_roots(
             start=start, home=home, environment=environment, profile=profile, explicit=explicit
         )
         may_read = trusted or bool(profile.client)
         index = discover(roots, profile=profile, trusted=may_read, cache=cache)
-        eyes.append(ClientView(profile, roots, index, reals, may_read=may_read))
-    found = _around(eyes, start, home, reals)
-    rows = _LensRows(eyes, found, reals)
-    clients = tuple(eye.judge(rows.traits) for eye in eyes)
+        views.append(ClientView(profile, roots, index, reals, may_read=may_read))
+    around = _around(views, start, home, reals)
+    rows = _LensRows(views, around, reals)
+    clients = tuple(view.judge(rows.traits) for view in views)
     project = str(git_root(start) or start)
     empty = Lens(
         start=str(start),
         project=project,
         home=str(home),
-        # The nearer one first, where one lies in the other.
+        # The inner one first, where one is inside the other.
         aliases=((os.path.realpath(project), project), (os.path.realpath(home), str(home))),
         clients=clients,
         skills=(),
@@ -71,38 +71,39 @@ def compare(
     return replace(
         empty,
         skills=tuple(skills),
-        misses=tuple(sorted(found.misses, key=lambda miss: empty.short(miss.path))),
+        misses=tuple(sorted(around.misses, key=lambda miss: empty.short(miss.path))),
         digests=_digests(skills),
     )
 
 
 class _LensRows:
-    """Every SKILL.md that was met, by its real path."""
+    """Every SKILL.md that was found, by its real path."""
 
-    def __init__(self, eyes: Sequence[ClientView], found: MisplacedFiles, reals: Reals) -> None:
-        self._eyes = eyes
+    def __init__(self, views: Sequence[ClientView], around: MisplacedFiles, reals: Reals) -> None:
+        self._views = views
         self._places: dict[str, set[str]] = defaultdict(set)
         self._skills: dict[str, Skill] = {}
-        # As the clients have it, for people: the root itself can be a link.
-        self._roots = {reals[root]: root for root in found.roots}
-        self._roots |= {reals[str(root.path)]: str(root.path) for eye in eyes for root in eye.roots}
-        for file in found.files:
+        # Shown as the clients name it: the root itself can be a link.
+        self._roots = {reals[root]: root for root in around.roots}
+        self._roots |= {
+            reals[str(root.path)]: str(root.path) for view in views for root in view.roots
+        }
+        for file in around.files:
             self._places[reals[file]].add(file)
-        for eye in eyes:
-            for skill in (*eye.index.skills, *eye.index.shadowed):
+        for view in views:
+            for skill in (*view.index.skills, *view.index.shadowed):
                 real = reals[skill.file]
                 self._places[real].add(skill.file)
                 self._skills.setdefault(real, skill)
-            for real, fault in eye.faults.items():
+            for real, fault in view.faults.items():
                 if os.path.basename(real) == SKILL_FILE:
                     self._places[real].add(str(fault.path))
         self.traits = {real: traits(real) for real in self._places}
 
     def skills(self) -> Iterable[LensSkill]:
-        """Yield a row for each file."""
         for real, places in self._places.items():
             skill = self._skills.get(real)
-            # A path without links comes first: there the file lies.
+            # The real path comes first.
             ordered = sorted(places, key=lambda place: (place != real, place))
             described = "" if skill is None else skill.description
             yield LensSkill(
@@ -111,18 +112,20 @@ class _LensRows:
                 root=self._root(ordered[0]),
                 name=self._name(real),
                 description_chars=len(described),
-                verdicts=tuple(eye.verdict(real, ordered, self.traits[real]) for eye in self._eyes),
+                verdicts=tuple(
+                    view.verdict(real, ordered, self.traits[real]) for view in self._views
+                ),
             )
 
     def _root(self, place: str) -> str:
-        """Return the directory of skills that a SKILL.md lies in."""
+        """Return the root that contains a SKILL.md."""
         above = os.path.dirname(place)
         while above not in self._roots and above != os.path.dirname(above):
             above = os.path.dirname(above)
         return self._roots.get(above, os.path.dirname(os.path.dirname(place)))
 
     def _name(self, real: str) -> str:
-        """Return what the frontmatter says, also where no client asks it."""
+        """Return the name in the frontmatter, or else the name of the directory."""
         skill = self._skills.get(real)
         named = None if skill is None else skill.frontmatter.fields.get("name")
         return (
@@ -130,40 +133,40 @@ class _LensRows:
         )
 
 
-def _around(eyes: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:
-    """Look into every root of every client, and into those like them that no client reads."""
-    known = {str(root.path): None for eye in eyes for root in eye.roots}
+def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:
+    """Search every root of every client, and similar directories that no client reads."""
+    known = {str(root.path): None for view in views for root in view.roots}
     top = git_root(start) or start
     walk = [str(place) for place in (start, *start.parents) if place.is_relative_to(top)]
     unread = list(unread_roots(dict.fromkeys([*walk, str(home)]), frozenset(known)))
     roots = dict.fromkeys(reals[root] for root in [*known, *unread] if os.path.isdir(root))
-    # Where we may not read, not even the names of directories are looked at.
+    # In an untrusted project not even the names of directories are read.
     barred = {
         reals[str(root.path)]
-        for eye in eyes
-        for root in eye.roots
-        if root.scope == "project" and not eye.may_read
+        for view in views
+        for root in view.roots
+        if root.scope == "project" and not view.may_read
     }
     allowed = {
         reals[str(root.path)]
-        for eye in eyes
-        for root in eye.roots
-        if root.scope != "project" or eye.may_read
+        for view in views
+        for root in view.roots
+        if root.scope != "project" or view.may_read
     }
-    found = look_around(root for root in roots if root not in barred - allowed)
-    found.roots += unread
-    return found
+    around = look_around(root for root in roots if root not in barred - allowed)
+    around.roots += unread
+    return around
 
 
 def _digests(skills: Sequence[LensSkill]) -> dict[str, str]:
-    """Return digests of the files that share a name, to tell copies from others."""
+    """Return digests of the files that share a name, to recognise copies."""
     by_name = defaultdict(list)
     for skill in skills:
         by_name[skill.name].append(skill.file)
-    found = {}
+    digests = {}
     for files in by_name.values():
         for file in files if len(files) > 1 else ():
-            # Without a digest a file is taken for another one, never for a copy.
+            # Without a digest a file counts as different, never as a copy.
             if data := read_plainly(file, SKILL_FILE_MAX):
-                found[file] = hashlib.sha256(data).hexdigest()
-    return found
+                digests[file] = hashlib.sha256(data).hexdigest()
+    return digests

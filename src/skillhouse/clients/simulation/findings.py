@@ -1,10 +1,10 @@
-"""Turns what clients make of files into problems: one cause each, with the change that ends it."""
+"""Groups the verdicts of clients into problems: one cause each, with one fix."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from skillhouse.clients.simulation.causes import CAUSES, MISSES, Cause
 from skillhouse.clients.simulation.verdicts import (
@@ -25,7 +25,7 @@ _EFFECTS = {
 
 
 def problems(lens: Lens) -> tuple[LensProblem, ...]:
-    """Return what is wrong in a place: files first, then names, places and budgets."""
+    """Return the problems here: files first, then names, folders and budgets."""
     return (
         *_of_files(lens),
         *_near(lens),
@@ -38,21 +38,26 @@ def problems(lens: Lens) -> tuple[LensProblem, ...]:
     )
 
 
-def clients_with(lens: Lens, verdicts: Sequence[Verdict], *states: LensState) -> tuple[str, ...]:
-    """Return the clients whose verdict has one of these states."""
-    pairs = zip(lens.clients, verdicts, strict=True)
-    return tuple(client.name for client, verdict in pairs if verdict.state in states)
+def _verdicts(lens: Lens, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+    """Yield each client's name with its verdict on a skill."""
+    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        yield client.name, verdict
+
+
+def _ordered(lens: Lens, names: Collection[str]) -> tuple[str, ...]:
+    """Return these clients in the order of the comparison."""
+    return tuple(client.name for client in lens.clients if client.name in names)
 
 
 def _of_files(lens: Lens) -> Iterator[LensProblem]:
-    """Group what some client refuses, misreads or does not come to by its cause."""
+    """Group the files that a client refuses, misreads or does not find by cause."""
     groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
     for skill in lens.skills:
         by_code: dict[str, list[str]] = defaultdict(list)
         first: dict[str, Verdict] = {}
-        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        for name, verdict in _verdicts(lens, skill):
             if verdict.code in CAUSES:
-                by_code[verdict.code].append(client.name)
+                by_code[verdict.code].append(name)
                 if verdict.line is not None or verdict.code not in first:
                     first[verdict.code] = verdict
         for code, names in by_code.items():
@@ -63,26 +68,26 @@ def _of_files(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _grouped(
-    lens: Lens, code: str, cause: Cause, found: Sequence[tuple[LensSkill, list[str], Verdict]]
+    lens: Lens, code: str, cause: Cause, group: Sequence[tuple[LensSkill, list[str], Verdict]]
 ) -> LensProblem:
-    named = {client for _, clients, _ in found for client in clients}
+    named = {client for _, clients, _ in group for client in clients}
     effects: dict[str, set[str]] = defaultdict(set)
-    for skill, clients, _ in found:
-        for client, seen in zip(lens.clients, skill.verdicts, strict=True):
-            if client.name in clients and seen.code == code:
-                effects[_EFFECTS.get(seen.state, "")].add(client.name)
+    for skill, clients, _ in group:
+        for name, seen in _verdicts(lens, skill):
+            if name in clients and seen.code == code:
+                effects[_EFFECTS.get(seen.state, "")].add(name)
     lines = []
-    for skill, clients, verdict in found:
+    for skill, clients, verdict in group:
         place = lens.short(skill.places[0])
         where = place if verdict.line is None else f"{place}:{verdict.line}"
-        # Who is concerned is said once where it is the same for all.
+        # The clients are named per skill only where they differ.
         whose = "" if set(clients) == named else f" ({', '.join(clients)})"
         lines.append(where + whose)
     return LensProblem(
         code=code,
         title=cause.title,
         skills=tuple(lines),
-        clients=tuple(client.name for client in lens.clients if client.name in named),
+        clients=_ordered(lens, named),
         effect="; ".join(
             f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
         ),
@@ -111,10 +116,10 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
     concerned: set[str] = set()
     for skill in lens.skills:
         called: dict[str, list[str]] = defaultdict(list)
-        for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        for client, verdict in _verdicts(lens, skill):
             if verdict.state in (LensState.SEEN, LensState.MANUAL):
-                called[verdict.name].append(client.name)
-        # `plugin:skill` is the plugin's way to write the same name.
+                called[verdict.name].append(client)
+        # `plugin:skill` is the same name as `skill`.
         bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
         if len(bare) < 2:
             continue
@@ -126,13 +131,13 @@ def _names(lens: Lens) -> Iterator[LensProblem]:
             code="name-mismatch",
             title="clients call it by different names",
             skills=tuple(lines),
-            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            clients=_ordered(lens, concerned),
             fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
         )
 
 
 def _copies(lens: Lens) -> Iterator[LensProblem]:
-    """Report names that several files have, and which file each client takes."""
+    """Report names that several files have, and which file each client uses."""
     by_name: dict[str, list[LensSkill]] = defaultdict(list)
     for skill in lens.skills:
         for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
@@ -143,7 +148,7 @@ def _copies(lens: Lens) -> Iterator[LensProblem]:
 
 
 def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
-    """Yield the problem of a name, unless every client keeps the same one file."""
+    """Yield the problem of a name, unless every client uses the same file."""
     taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
     concerned: list[str] = []
     vary: list[str] = []
@@ -159,12 +164,12 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
     if not concerned and len(used) < 2:
         return
     same = len({lens.digests.get(file, file) for file in taken}) == 1
-    more = f"; {' and '.join(vary)} may take another at the next start" if vary else ""
+    more = f"; {' and '.join(vary)} may pick another one at the next start" if vary else ""
     yield LensProblem(
         code="duplicate",
-        title=f"`{name}` is there {len(skills)} times{more}",
+        title=f"`{name}` exists {len(skills)} times{more}",
         skills=tuple(
-            f"{lens.short(skill.directory)}: taken by {', '.join(taken[skill.file]) or 'nobody'}"
+            f"{lens.short(skill.directory)}: used by {', '.join(taken[skill.file]) or 'no client'}"
             for skill in skills
         ),
         clients=tuple(client.name for client in lens.clients),
@@ -176,20 +181,18 @@ def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensPr
 
 
 def _untrusted(lens: Lens) -> Iterator[LensProblem]:
-    found = [
-        skill for skill in lens.skills if clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
-    ]
-    if found:
-        concerned = {
-            name
-            for skill in found
-            for name in clients_with(lens, skill.verdicts, LensState.UNTRUSTED)
-        }
+    skills: list[LensSkill] = []
+    concerned: set[str] = set()
+    for skill in lens.skills:
+        names = {n for n, verdict in _verdicts(lens, skill) if verdict.state is LensState.UNTRUSTED}
+        concerned |= names
+        skills += [skill] if names else []
+    if skills:
         yield LensProblem(
             code="project-untrusted",
             title="the project's skills are not read before you trust it",
-            skills=tuple(lens.short(skill.directory) for skill in found),
-            clients=tuple(client.name for client in lens.clients if client.name in concerned),
+            skills=tuple(lens.short(skill.directory) for skill in skills),
+            clients=_ordered(lens, concerned),
             fix="look at them, then run `skillhouse trust`",
         )
 
@@ -200,15 +203,15 @@ def _long(lens: Lens) -> Iterator[LensProblem]:
         most = client.profile.catalog.description_chars
         if most is None:
             continue
-        found = [
+        cut = [
             skill
             for skill in lens.skills
             if skill.verdicts[place].cut is not Cut.NOTHING and skill.description_chars > most
         ]
-        if found:
+        if cut:
             lines = [
                 f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
-                for skill in found
+                for skill in cut
             ]
             yield LensProblem(
                 code="description-cut",
@@ -251,44 +254,40 @@ def _budgets(lens: Lens) -> Iterator[LensProblem]:
 
 
 _SHARED = ".agents/skills"
-"""What is chosen where several directories serve the same number of clients (client guide)."""
+"""Chosen where several directories serve the same number of clients (client guide)."""
 
 NAMED_MAX = 6
-"""Skills that are named for each directory."""
+"""Skills that are named for each directory, at most."""
 
 Readers = Mapping[str, tuple[str, ...]]
-"""The clients that look in each directory of skills, relative to one base."""
+"""The clients that read each directory of skills, relative to one base."""
 
 
 def unread(lens: Lens) -> Iterator[LensProblem]:
-    """Report the skills of a base that lie where some client does not look, and one way out."""
+    """Report the skills of a base in folders that some client does not read, with one fix."""
     own = frozenset(root for client in lens.clients for root in client.own)
     bases = _bases(lens)
     groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
     for skill in lens.skills:
         missing = tuple(
-            client.name
-            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+            name
+            for name, verdict in _verdicts(lens, skill)
             if verdict.state is LensState.UNSEEN and verdict.code == "no-root"
         )
         if missing and skill.root not in own:
             base = next((base for base in bases if _is_below(skill.root, base)), "")
             base = base or os.path.dirname(skill.root)
             groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
-    for base, found in groups.items():
+    for base, by_root in groups.items():
         yield LensProblem(
             code="no-root",
-            title=f"skills of {lens.tilde(base)} lie where not every client looks",
+            title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
             skills=tuple(
                 f"{lens.short(root)}: not read by {_and(missing)} ({_named(root, skills)})"
-                for (root, missing), skills in found.items()
+                for (root, missing), skills in by_root.items()
             ),
-            clients=tuple(
-                client.name
-                for client in lens.clients
-                if any(client.name in missing for _, missing in found)
-            ),
-            fix=_fix(lens, base, bases, list(found)),
+            clients=_ordered(lens, {name for _, missing in by_root for name in missing}),
+            fix=_fix(lens, base, bases, list(by_root)),
         )
 
 
@@ -299,11 +298,11 @@ def _named(root: str, skills: Sequence[LensSkill]) -> str:
 
 
 def _fix(
-    lens: Lens, base: str, bases: Sequence[str], found: Sequence[tuple[str, tuple[str, ...]]]
+    lens: Lens, base: str, bases: Sequence[str], groups: Sequence[tuple[str, tuple[str, ...]]]
 ) -> str:
-    """Return the one move that serves the most clients, and a link for each of the others."""
+    """Return the move that serves the most clients, and links for the others."""
     readers = _readers(lens, base, bases)
-    here = [os.path.relpath(root, base) for root, _ in found]
+    here = [os.path.relpath(root, base) for root, _ in groups]
     best = max(
         [*here, *readers],
         key=lambda place: (len(readers.get(place, ())), place == _SHARED, place in here),
@@ -317,7 +316,7 @@ def _fix(
     start = _readers(lens, lens.start, bases)
     for client in lens.clients:
         name = client.name
-        if name in see or not any(name in missing or parts for _, missing in found):
+        if name in see or not any(name in missing or parts for _, missing in groups):
             continue
         way = _way(name, readers)
         if way is not None:
@@ -325,14 +324,14 @@ def _fix(
             link = lens.short(os.path.join(base, way))
             parts.append(f"for {name}: ln -s {up}/NAME {link}/NAME")
         elif base != lens.home and _way(name, start) is not None:
-            parts.append(f"{name} looks only where it is started: start it in {lens.tilde(base)}")
+            parts.append(f"{name} reads only its start folder: start it in {lens.tilde(base)}")
         else:
             parts.append(f"{name} reads nothing there")
     return "; ".join(parts)
 
 
 def _bases(lens: Lens) -> list[str]:
-    """Return what directories of skills are relative to, the nearest to the start first."""
+    """Return the bases of directories of skills, the nearest to the start first."""
     places = [lens.start]
     while places[-1] not in (lens.project, os.path.dirname(places[-1])):
         places.append(os.path.dirname(places[-1]))
@@ -340,17 +339,17 @@ def _bases(lens: Lens) -> list[str]:
 
 
 def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
-    found: dict[str, list[str]] = defaultdict(list)
+    readers: dict[str, list[str]] = defaultdict(list)
     for client in lens.clients:
         for root in client.roots:
             nearest = next((other for other in bases if _is_below(root, other)), "")
             if nearest == base and root not in client.own:
-                found[os.path.relpath(root, base)].append(client.name)
-    return {inside: tuple(names) for inside, names in found.items()}
+                readers[os.path.relpath(root, base)].append(client.name)
+    return {inside: tuple(names) for inside, names in readers.items()}
 
 
 def _way(client: str, readers: Readers) -> str | None:
-    """Return the directory in which to link something for a client: the most shared one."""
+    """Return the directory for a client's link: the one that most clients read."""
     places = [inside for inside, names in readers.items() if client in names]
     return min(places, key=lambda inside: (-len(readers[inside]), inside), default=None)
 
@@ -360,7 +359,7 @@ def _is_below(path: str, base: str) -> bool:
 
 
 def _below(path: str, root: str) -> str:
-    """Return a skill's directory as people name it: by what follows the directory of skills."""
+    """Return a skill's directory relative to the directory of skills."""
     return os.path.relpath(path, root) if _is_below(path, root) else os.path.basename(path)
 
 

@@ -1,4 +1,4 @@
-"""What lies in directories of skills, looked at without any client's eyes."""
+"""Searches directories of skills for files that clients may miss, independently of any client."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from skillhouse.clients.simulation.verdicts import NearMiss
 from skillhouse.skill import SKILL_FILE
 
 DEPTH_MAX = 12
-"""Levels below a root that are looked into."""
+"""Levels below a root that are searched."""
 DIRECTORIES_MAX = 20_000
-"""Directories that are looked into, over all roots."""
+"""Directories that are searched, over all roots."""
 HEAD_BYTES = 4_096
-"""Bytes of a file that traits are looked for in."""
+"""Bytes of a file that are searched for traits."""
 
 TRAITS = frozenset(
     {
@@ -32,17 +32,17 @@ TRAITS = frozenset(
         "one-line-block",
     }
 )
-"""What `refused` and `accepted` of a profile may name besides findings of our own."""
+"""What `refused` and `accepted` of a profile may name besides our findings."""
 
 _NEVER = frozenset({".git", ".hg", ".svn"})
 _BOM = b"\xef\xbb\xbf"
 _LINES = tuple(
     re.compile(rb"^[ \t]*%s:" % field, re.MULTILINE) for field in (b"name", b"description")
 )
-"""What a client that reads line by line looks for; without both it has no skill."""
+"""Lines that a client that reads line by line needs; without both there is no skill."""
 _OF_LINES = frozenset({"colon-unspaced", "description-blank", "name-blank"})
 _NO_MORE = rb"(?:\n(?![ \t]+\S)|\Z)"
-"""The end of a line that no indented one goes on with."""
+"""The end of a line that no indented line continues."""
 _PATTERNS = {
     "one-line-block": re.compile(rb"^[\w-]+:[ \t]*[>|][-+0-9]*[ \t]+[^\s#]", re.MULTILINE),
     "colon-unspaced": re.compile(rb"^[ \t]*(?:name|description):\S", re.MULTILINE),
@@ -58,21 +58,18 @@ _PATTERNS = {
 
 @dataclass(slots=True)
 class MisplacedFiles:
-    """What a look around found."""
+    """The result of a search."""
 
     files: list[str] = field(default_factory=list)
     """Each SKILL.md."""
     roots: list[str] = field(default_factory=list)
-    """Directories of skills that no client looks in."""
+    """Directories of skills that no client reads."""
     misses: list[NearMiss] = field(default_factory=list)
 
 
 def look_around(roots: Iterable[str]) -> MisplacedFiles:
-    """Return the SKILL.md files below `roots`, and what only looks like skills.
-
-    Links are not followed: what they lead to is found where it lies, or by a client.
-    """
-    found = MisplacedFiles()
+    """Return the SKILL.md files below `roots`, and near misses; links are not followed."""
+    result = MisplacedFiles()
     left = DIRECTORIES_MAX
     for root in roots:
         without: set[str] = set()
@@ -84,15 +81,15 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
                 with os.scandir(place) as entries:
                     listed = sorted(entries, key=lambda entry: entry.name)
             except OSError:
-                # Whoever reads it says so; here it only means that there is nothing to add.
+                # The clients report it.
                 continue
             names = {entry.name for entry in listed}
             if SKILL_FILE in names:
-                found.files.append(f"{place}/{SKILL_FILE}")
+                result.files.append(f"{place}/{SKILL_FILE}")
                 without.difference_update(_above(place, root))
             else:
                 wrong = [name for name in names if name.casefold() == SKILL_FILE.casefold()]
-                found.misses += [_miss("wrong-case", f"{place}/{name}") for name in sorted(wrong)]
+                result.misses += [_miss("wrong-case", f"{place}/{name}") for name in sorted(wrong)]
                 if depth == 1 and not wrong:
                     without.add(place)
                 elif wrong:
@@ -103,17 +100,17 @@ def look_around(roots: Iterable[str]) -> MisplacedFiles:
                     (entry.path, depth + 1) for entry in reversed(below) if entry.name not in _NEVER
                 ]
         hidden = {place for place in without if os.path.basename(place).startswith(".")}
-        found.misses += [_miss("no-skill-file", place) for place in sorted(without - hidden)]
-    return found
+        result.misses += [_miss("no-skill-file", place) for place in sorted(without - hidden)]
+    return result
 
 
 def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:
-    """Yield each `.NAME/skills` of `places` that no client looks in."""
+    """Yield each `.NAME/skills` of `places` that is not in `known`."""
     for place in places:
         try:
             names = sorted(name for name in os.listdir(place) if name.startswith("."))
         except OSError:
-            # A directory above the start need not be readable.
+            # A directory above the start may be unreadable.
             continue
         for name in names:
             root = os.path.join(place, name, "skills")
@@ -122,15 +119,15 @@ def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:
 
 
 def traits(file: str) -> Mapping[str, int]:
-    """Return on what clients differ and we do not judge in a SKILL.md, each with its line."""
+    """Return the line of each trait in a SKILL.md: what clients treat differently and we accept."""
     head = read_plainly(file, HEAD_BYTES)
-    found = {}
+    lines_of: dict[str, int] = {}
     if head.startswith(_BOM):
-        found["bom"] = 1
+        lines_of["bom"] = 1
         head = head[3:]
     lines = head.splitlines()
     if lines and lines[0] != b"---" and lines[0].rstrip(b" \t") == b"---":
-        found["fence-blanks"] = 1
+        lines_of["fence-blanks"] = 1
     if head.startswith(b"---"):
         block = head[: max(head.find(b"\n---", 3), 0) or len(head)]
         has_lines = all(line.search(block) for line in _LINES)
@@ -138,14 +135,14 @@ def traits(file: str) -> Mapping[str, int]:
             if trait in _OF_LINES and not has_lines:
                 continue
             if match := pattern.search(block):
-                found[trait] = block.count(b"\n", 0, match.start()) + 1
-    return found
+                lines_of[trait] = block.count(b"\n", 0, match.start()) + 1
+    return lines_of
 
 
 def read_plainly(file: str, most: int) -> bytes:
-    """Return the beginning of a regular file; nothing where there is none, or none to be read.
+    """Return the first bytes of a regular file; nothing when it cannot be read.
 
-    Clients and discovery say why a file cannot be read; here there is nothing to add.
+    Discovery reports why a file cannot be read.
     """
     try:
         # O_NONBLOCK: a FIFO in the file's place must not hang us.

@@ -1,4 +1,4 @@
-"""The values of the lens: what each client makes of each SKILL.md of a place."""
+"""The values of a comparison: each client's verdict on each SKILL.md."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from skillhouse.skill import Profile
 
 
 class LensState(enum.StrEnum):
-    """What became of a file in one client."""
+    """What a client does with a file."""
 
     SEEN = "seen"
     """Listed for the model."""
     MANUAL = "manual"
-    """There for people only: `disable-model-invocation`."""
+    """For people only: `disable-model-invocation`."""
     SHADOWED = "shadowed"
-    """Another skill of its name is taken."""
+    """Another skill of the same name is used."""
     DROPPED = "dropped"
     """Read and refused; the code says why."""
     UNTRUSTED = "untrusted"
     UNSEEN = "unseen"
-    """Not looked at; the code says why, and `no-root` that no root reaches it."""
+    """Not found; the code says why, `no-root` that no root contains it."""
 
 
 class Cut(enum.StrEnum):
-    """What a client's bounds leave of a listed skill."""
+    """How a client's bounds cut a listed skill."""
 
     NOTHING = ""
     SHORTENED = "shortened"
@@ -37,51 +37,51 @@ class Cut(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one client makes of one file."""
+    """One client's verdict on one file."""
 
     state: LensState
     name: str = ""
-    """What the client calls it; empty where it is not read."""
+    """Name of the skill in this client; empty when it is not read."""
     code: str = ""
-    """Why it is not seen; of a seen one, what this client reads otherwise than we do."""
+    """Why it is not seen; for a seen one, what this client reads differently from us."""
     reason: str = ""
     line: int | None = None
     other: str = ""
-    """The SKILL.md that is taken instead."""
+    """The SKILL.md that is used instead."""
     cut: Cut = Cut.NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LensSkill:
-    """One SKILL.md of this machine, however many links lead to it."""
+    """One SKILL.md, however many links lead to it."""
 
     file: str
     """Real path."""
     places: tuple[str, ...]
-    """Each path at which a client meets it, in the order of their text."""
+    """Each path at which a client finds it, the real path first, then sorted."""
     root: str
-    """The directory of skills that it lies in."""
+    """The root that contains it."""
     name: str
-    """What its frontmatter calls it, or else its directory."""
+    """The name in its frontmatter, or else of its directory."""
     description_chars: int
     verdicts: tuple[Verdict, ...]
     """In the order of the clients."""
 
     @property
     def directory(self) -> str:
-        """The directory of the skill, as the first place has it."""
+        """The directory of the skill in its first place."""
         return os.path.dirname(self.places[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How a client's list stands to its bound, in characters."""
+    """The use of a client's list budget, in characters."""
 
     limit: int
     reserved: int
-    """What the client's own entries take of the limit."""
+    """Used by the client's own entries."""
     needed: int
-    """What all skills with whole descriptions take besides."""
+    """Needed by all skills with whole descriptions."""
     shortened: int
     """Skills whose description the limit shortens."""
     without_description: int
@@ -95,24 +95,23 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LensClient:
-    """A client and what it makes of this place."""
+    """A client, its roots and its list."""
 
     profile: Profile
     roots: tuple[str, ...]
-    """Every directory that it looks in, whether it exists or not."""
+    """Every directory that it reads, whether it exists or not."""
     own: frozenset[str] = frozenset()
-    """Those of them that hold what came with the client or with a plugin of it."""
+    """Those of them with the client's own skills and its plugins'."""
     budget: Budget | None = None
 
     @property
     def name(self) -> str:
-        """The profile's name."""
         return self.profile.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearMiss:
-    """Something in a directory of skills that no client takes for a skill."""
+    """Something in a directory of skills that no client recognises as a skill."""
 
     code: str
     path: str
@@ -120,35 +119,34 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lens:
-    """A place as several clients see it."""
+    """The skills here as several clients see them."""
 
     start: str
     project: str
     """The git root, or the start directory outside git."""
     home: str
     aliases: tuple[tuple[str, str], ...] = ()
-    """(real path, path) of the project and of home: a link can lead to either."""
+    """(real path, path) of the project and of home, either of which can be a link."""
     clients: tuple[LensClient, ...]
     skills: tuple[LensSkill, ...]
-    """By the short form of their path."""
+    """Sorted by their short path."""
     misses: tuple[NearMiss, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
-    """A digest of each SKILL.md whose name another one has, too."""
+    """A digest of each SKILL.md that shares its name with another one."""
 
     def short(self, path: str) -> str:
-        """Return a path relative to the project, or with `~` for home: fit to be published."""
+        """Return a path relative to the project or to `~`, without the name of the user."""
         inside = _below(self._given(path), self.project)
         if inside is None or self.project == self.home:
             return self.tilde(path)
         return inside or "."
 
     def tilde(self, path: str) -> str:
-        """Return a path with `~` for home."""
         inside = _below(self._given(path), self.home)
         return path if inside is None else f"~/{inside}" if inside else "~"
 
     def _given(self, path: str) -> str:
-        """Return a path as the person who stands here writes it."""
+        """Return a path with the project and home as the user names them."""
         for real, given in self.aliases:
             inside = _below(path, real)
             if inside is not None:
@@ -157,7 +155,7 @@ class Lens:
 
 
 def _below(path: str, base: str) -> str | None:
-    """Return what of `path` is below `base`, and None when it is not."""
+    """Return the part of `path` below `base`; None when it is not below."""
     base = base.rstrip("/")
     if path == base:
         return ""
@@ -166,14 +164,13 @@ def _below(path: str, base: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LensProblem:
-    """One cause, everything it concerns, and the one change that ends it."""
+    """One cause, the skills and clients concerned, and the one fix."""
 
     code: str
     title: str
     skills: tuple[str, ...] = ()
-    """Short paths, with what is peculiar to each behind them."""
+    """Short paths, each with its details."""
     clients: tuple[str, ...] = ()
-    """Those that are concerned."""
     effect: str = ""
-    """What they do because of it."""
+    """What these clients do because of it."""
     fix: str = ""

@@ -16,6 +16,7 @@ from skillhouse.clients import (
     Form,
     Item,
     difference,
+    export,
 )
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
@@ -80,7 +81,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         dry_run=options.dry_run or options.diff,
     )
     with house_of(options) as house:
-        exporter = exporter_of(house)
+        source = export_source(house)
+        exporter = Exporter(source)
         if options.status:
             found = exporter.status()
         elif options.sync:
@@ -88,7 +90,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         elif options.remove:
             found = exporter.remove(request)
         else:
-            found = exporter.export(request)
+            found = export(source, request)
         home = str(house.config.places.home)
     if options.json:
         terminal.json([_value(item, with_difference=options.diff) for item in found])
@@ -99,8 +101,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0 if all(item.is_well for item in found) else 1
 
 
-def exporter_of(house: Skillhouse) -> Exporter:
-    """Return the exporter of this installation's skills."""
+def export_source(house: Skillhouse) -> ExportSource:
+    """Return the skills of this installation as the exporter takes them."""
 
     def is_enabled(skill_id: str) -> bool:
         return house.snapshot.settings.is_enabled(skill_id)
@@ -109,18 +111,16 @@ def exporter_of(house: Skillhouse) -> Exporter:
         explanation = house.policy.explain_skill(skill, content=content)
         return "" if explanation.decision.effect is Effect.ALLOW else explanation.reason
 
-    return Exporter(
-        ExportSource(
-            places=house.config.places,
-            project=house.services.project,
-            state_directory=house.config.state_directory,
-            audit=house.audit_log,
-            index=lambda: house.index,
-            visible=lambda: house.view().visible.skills,
-            skill=house.index.get,
-            is_enabled=is_enabled,
-            obstacle=obstacle,
-        )
+    return ExportSource(
+        places=house.config.places,
+        project=house.services.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+        index=lambda: house.index,
+        visible=lambda: house.view().visible.skills,
+        skill=house.index.get,
+        is_enabled=is_enabled,
+        obstacle=obstacle,
     )
 
 
