@@ -140,15 +140,10 @@ class Activations:
         return self._newest.get(file)
 
     def is_protected(self, call_id: str) -> bool:
-        """Whether the result of a call should outlive the shortening of the context."""
         return bool(call_id) and any(one.call_id == call_id for one in self._newest.values())
 
     def missing(self, call_ids: Iterable[str]) -> tuple[Activation, ...]:
-        """Return what the model was given and does not have any more.
-
-        Args:
-            call_ids: Of the calls and attachments whose texts are still in the context.
-        """
+        """Return what the model was given and lost, by the ids of calls still in the context."""
         present = frozenset(call_ids)
         return tuple(one for one in self._newest.values() if one.call_id not in present)
 
@@ -162,12 +157,9 @@ class Activations:
         return missing
 
     def present(self, results: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the ids of calls whose results are still in the context, for `follow`.
+        """Return the ids of calls whose results, given as (id, text), are still in the context.
 
         Frameworks clear a result and keep its place: what is shorter than what was given is gone.
-
-        Args:
-            results: Of each result in the context, the call's id and the text.
         """
         given = {one.call_id: one.tokens for one in self._newest.values()}
         return tuple(

@@ -68,7 +68,6 @@ class AssetTool(_AboutASkill):
         self.schema = self._schema(path="the file, relative to the skill's directory")
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill; the path is checked when the file is opened."""
         skill = self._reference.skill(arguments, session)
         relative: str = arguments[self._parameter("path")]
         file = str(skill.directory / relative)

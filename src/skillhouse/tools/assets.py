@@ -82,12 +82,7 @@ def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]
 
 
 def read_asset(skill: Skill, relative: str, profile: Profile) -> str:
-    """Return the text of one of a skill's files.
-
-    Args:
-        skill: Whose file it is.
-        relative: Path below the skill's directory, as it was asked for; `\\` separates as `/`.
-        profile: Says which directories files are read from, and how refusals are worded.
+    r"""Return the text of one of a skill's files; in `relative`, `\` separates as `/`.
 
     Raises:
         AssetError: there is no such text file, or it must not be read.

@@ -60,13 +60,7 @@ class AttachTool(Tool):
     def __init__(
         self, name: str, menu: Menu, decide: Callable[[PermissionRequest, Session], str]
     ) -> None:
-        """Take what the log and the tiers call it, what people may start, and who decides.
-
-        Args:
-            name: The name of the tool that loads skills, so that what holds for that holds here.
-            menu: What a person may start, and how that is judged.
-            decide: What the rules say of a need.
-        """
+        """Take the name of the tool that loads skills, so that what holds for that holds here."""
         self.name = name
         self._menu = menu
         self._decide = decide

@@ -45,14 +45,14 @@ def cautioned(
     file: str,
     text: str | None,
 ) -> tuple[tuple[PermissionRequest, ...], Facts]:
-    """Return the needs of handing over a skill's text, and what a person should see of it.
+    """Return the requests of handing over a skill's text, and what a person should see of it.
 
     Args:
         session: The conversation that gets it.
         needs: What it needs by the rules; the first one becomes a question where text is hidden.
         skill: Whose text it is, or the skill's directory.
         file: The path of the text.
-        text: The text; None where it is not here, so that only an earlier call may know it.
+        text: The text; None where only an earlier call may have fetched it.
     """
     found = session.hiding.get(file) if text is None else hidden_text(text)
     if found is None or not found.asks:

@@ -329,7 +329,6 @@ def _may_change(plan: CommandPlan | None) -> bool:
 
 
 def _written(work: _Work) -> frozenset[str]:
-    """Return the real paths that rules about writing were asked about."""
     return frozenset(n.permission.resource for n in work.needs if n.permission.action == "write")
 
 

@@ -77,13 +77,7 @@ class CommandInputs:
 
 
 def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> CommandInputs:
-    """Return what the commands of a plan depend on now.
-
-    Args:
-        plan: The commands, and the directory they run in.
-        root: Real path of the workspace.
-        written: Real paths that the plan writes, which are not sealed.
-    """
+    """Return what a plan depends on now; the real paths `written` by it are not sealed."""
     directory = os.path.join(root, plan.directory)
     reader = _InputReader(root, directory, frozenset(written))
     for command in plan.commands():
@@ -100,14 +94,7 @@ def inputs_of_line(line: str, root: str) -> CommandInputs:
 
 
 def changes(before: Mapping[str, object], now: CommandInputs, root: str, since_ns: int) -> str:
-    """Return what is different from the inputs of an earlier question, in one line, or nothing.
-
-    Args:
-        before: `CommandInputs.value` of then.
-        now: The inputs as they are.
-        root: Real path of the workspace.
-        since_ns: When the earlier question was asked, in nanoseconds since 1970.
-    """
+    """Return in one line what differs from an earlier `CommandInputs.value`, or ""."""
     earlier = before.get("files")
     files = earlier if isinstance(earlier, Mapping) else {}
     names = [n for n in sorted({*files, *now.files}) if files.get(n) != now.files.get(n)]
@@ -162,7 +149,6 @@ class _InputReader:
     left: int = NAMED_BYTES_MAX
 
     def add(self, command: SimpleCommand) -> None:
-        """Read what a command names, and note what of it runs."""
         words = list(_expanded(command, self.directory))
         argv = unwrapped((command.argv[0], *words)) or (command.argv[0], *words)
         self.read(words)
@@ -238,7 +224,6 @@ def file_digest(path: str, max_bytes: int) -> tuple[str, int] | None:
 
 
 def _expanded(command: SimpleCommand, directory: str) -> Iterator[str]:
-    """Yield the words after the program, file name patterns as they match now."""
     patterns = dict(command.patterns)
     for at, word in enumerate(command.argv):
         if at == 0:

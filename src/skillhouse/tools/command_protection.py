@@ -189,7 +189,7 @@ def _below(directory: str) -> Iterator[str]:
 
 
 def _relative(path: str, directory: str, workspace: Workspace) -> str:
-    """Return a path below the workspace with the links of its directory followed, or nothing."""
+    """Return a path below the workspace, its directory's links followed, or ""."""
     joined = os.path.normpath(os.path.join(directory, path))
     above, name = os.path.split(joined)
     real = os.path.join(os.path.realpath(above), name)

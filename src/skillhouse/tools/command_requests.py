@@ -142,12 +142,7 @@ def path_needs(
 ) -> Iterator[PermissionRequest]:
     """Yield what the commands of a plan need beyond the rules about commands.
 
-    Args:
-        plan: The commands.
-        rules: The rules about paths.
-        session: The conversation.
-        root: Real path of the workspace.
-        named: Of each command, whether a rule names all its words.
+    `named` says of each command whether a rule names all its words.
 
     Raises:
         RefusedError: one of them reads a skill that is kept from view.

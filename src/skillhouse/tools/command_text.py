@@ -27,7 +27,6 @@ def titled(programs: Sequence[tuple[str, ...]]) -> str:
 
 
 def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
-    """Return why a line has no network though a rule grants it to one of its programs, or ""."""
     if all(granted) or not any(granted):
         return ""
     named: dict[bool, list[str]] = {True: [], False: []}

@@ -219,13 +219,10 @@ def change_plan(
     data: Mapping[str, Any],
     also: tuple[PermissionRequest, ...] = (),
 ) -> Plan:
-    """Return the plan of replacing a file of the workspace.
+    """Return the plan of replacing a file of the workspace, which may be written to.
 
     Args:
-        workspace: The workspace.
-        relative: The file, which may be written to.
         before: What it holds now; None where there is no file.
-        after: What it is to hold.
         text: The result for the model.
         data: The result for programs.
         also: What the call needs besides writing the file.

@@ -65,12 +65,6 @@ def settled(context: CallContext) -> CallContext | Refusal:
 
 
 def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
-    """Return the forecast of a planned call.
-
-    Args:
-        found: The call, decided or refused.
-        workspace_root: The workspace's real path.
-    """
     context = found.context if isinstance(found, Refusal) else found
     page = context.plan is not None and context.on_page
     facts = Forecast(

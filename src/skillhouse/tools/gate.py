@@ -75,13 +75,6 @@ class Gate:
         """Take the tools, and what decides, asks, records and protects.
 
         Args:
-            tools: What can be called; each is a `Tool`.
-            decide: Decides a permission request by the rules.
-            approvals: Asks a person.
-            audit: The log.
-            workspace_root: The workspace's real path.
-            write_gate: Who may change anything.
-            tiers: The tier policy, and whether everything is stopped.
             workspace: Keeps other calls from changing the workspace; None where no tool does.
             agreed: Passes consumed approvals to the tools that need them.
             telling: Telemetry; content only where it is configured to.
@@ -322,7 +315,6 @@ class Gate:
         return self._recorder.refuse_stopped(state.context, reason)
 
     def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
-        """Return the tool of a call, and the call with the tool's names."""
         tool = self.tools.get(call.name) or self._by_full_name.get(call.name)
         if tool is None:
             known = sorted(self.tools)

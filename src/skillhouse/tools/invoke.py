@@ -95,7 +95,6 @@ class InvokeTool(Tool):
         self._run_command = run_command
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the start of the skill before its body is read."""
         skill = self._skill(arguments["name"])
         profile = self._menu.profile
         load = SkillLoad(session, skill, (self._menu.need(skill),), listed=profile.resources_listed)
@@ -186,7 +185,6 @@ class BodyRendering:
         return self._filling.text(part) if self._extensions.substitution else part
 
     async def _output(self, command: str, run_command: RunCommand) -> str:
-        """Return what takes the place of a command: its output, or why it was not run."""
         status, text, approval = await self._result(command, run_command)
         self.commands.append({"command": command, "status": status, "approval_id": approval})
         if status in ("denied", "pending"):
@@ -222,7 +220,7 @@ class BodyRendering:
             return UNBOUND
 
     def _call(self, command: str) -> Mapping[str, Any] | None:
-        """Return the arguments of `exec` for a command; None where it takes no such command."""
+        """Return the arguments of `exec`; None where it takes no such command."""
         if self._extensions.substitution:
             words = self._filling.words(command)
         else:

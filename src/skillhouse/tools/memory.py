@@ -79,7 +79,6 @@ class MemorySearchTool(Tool):
         self._indexed: _Indexed | None = None
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Searching needs no more than a read, of each file for itself."""
         query: str = arguments["query"]
 
         async def run() -> Output:
@@ -206,7 +205,6 @@ class MemoryWriteTool(WorkspaceTool):
 
 
 def _text(place: Place) -> str:
-    """Return the text of a file; of one that is gone or no text, nothing."""
     try:
         handle = opened(place)
     except RefusedError:
@@ -228,7 +226,6 @@ def _added(before: bytes, content: str) -> str:
 
 
 def _check_seen(content: str) -> None:
-    """Refuse a note of which a person would not see all."""
     at = find_hidden(content)
     if at is None:
         at = next((place for place, letter in enumerate(content) if not is_seen(letter)), None)

@@ -67,7 +67,6 @@ def _is_file(path: Path) -> bool:
 
 
 def _entries(root: Path, directory: str, most: int) -> tuple[list[str], list[str], int]:
-    """Return the memory files and directories of one directory, and how many names it has."""
     files: list[str] = []
     directories: list[str] = []
     try:

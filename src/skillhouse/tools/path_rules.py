@@ -133,12 +133,9 @@ class PathRules:
     def reading(
         self, path: str, session: Session, *, is_named: bool
     ) -> tuple[PermissionRequest, ...]:
-        """Return what reading a path needs beyond the command itself; mostly nothing.
+        """Return what reading a real path needs beyond the command itself; mostly nothing.
 
-        Args:
-            path: The real path, of a file or a directory.
-            session: The conversation.
-            is_named: Whether a rule names the whole command, and so the path.
+        `is_named` says that a rule names the whole command, and so the path.
 
         Raises:
             RefusedError: it belongs to a skill that is kept from view.

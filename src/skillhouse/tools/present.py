@@ -25,10 +25,7 @@ async def presented(
 ) -> ToolResult:
     """Return a result without secrets, and with what people do not see as escapes.
 
-    Args:
-        result: The result.
-        conceal: Takes secrets out of a text.
-        to_code: Whether a skill's own code gets it, whose data keeps what people do not see.
+    `to_code` is for a skill's own code, whose data keeps what people do not see.
     """
     if len(result.content) > PRESENTED_AT_ONCE:
         return await in_thread(lambda: _presented(result, conceal, to_code=to_code))

@@ -167,11 +167,7 @@ def makes_repository(root: str, relative: str) -> bool:
     """Whether a file belongs to a bare repository, or would make a directory one.
 
     git takes a directory for one that has `HEAD`, and `objects` and `refs` or a `commondir`; then
-    it obeys the `config` there (gitrepository-layout (5)).
-
-    Args:
-        root: Real path of the workspace.
-        relative: Path below it, which need not exist.
+    it obeys the `config` there (gitrepository-layout (5)). The file need not exist.
     """
     parts = relative.split("/")
     for at, part in enumerate(parts):

@@ -34,12 +34,7 @@ def question(
     """Return the question about exactly this call (decision 8).
 
     A repeated call has the same digest as long as everything that `bound` takes in is the same.
-
-    Args:
-        case: The call.
-        workspace_root: The workspace's real path.
-        inputs: The files that the call depends on.
-        changed: What is different from an earlier question about the same call.
+    `changed` says what is different from an earlier question about the same call.
     """
     call, plan, verdict = context.call, context.known_plan, context.verdict
     asked = [j for j in context.evaluated if j.decision.effect is Effect.ASK]
@@ -142,7 +137,6 @@ def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | Non
 
 
 def rule_hint(context: CallContext) -> str:
-    """Return which rule would have let the call through, or ""."""
     found = next(j for j in context.evaluated if j.decision.effect is Effect.ASK)
     wanted = found.request
     rules = grant_patterns(wanted.permission.action, wanted.permission.resource, wanted.argv)
@@ -155,9 +149,7 @@ def rule_hint(context: CallContext) -> str:
 def request_to_user(request: ApprovalRequest, page: str) -> str:
     """Return what a model is to ask of its user; never a command, which it could run itself.
 
-    Args:
-        request: The question, as it is kept.
-        page: Address of the page where questions are decided; empty where it is not known.
+    `page` is the address where questions are decided; empty where it is not known.
     """
     asked = f"ask the user to approve {request.id}"
     if page:

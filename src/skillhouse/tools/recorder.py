@@ -25,11 +25,7 @@ class Recorder:
     ) -> ToolResult:
         """Record a refusal and return it; that it cannot be recorded changes nothing about it.
 
-        Args:
-            case: The call.
-            reason: The text for the model.
-            status: The status for the model's client.
-            audited: The status for the log, where it is not the one that follows.
+        `audited` is the status for the log, where it does not follow from the one for the client.
         """
         self._audit.append_read(
             _draft(

@@ -29,11 +29,7 @@ class SkillLoad:
     ) -> None:
         """Read the skill if it is on this machine, and add the caution that its text needs.
 
-        Args:
-            session: The conversation that gets it.
-            skill: The skill.
-            needs: What loading it needs by the rules.
-            listed: Most files that are listed with it.
+        `needs` is what loading it needs by the rules; at most `listed` files are listed with it.
         """
         self._session, self._skill, self._listed = session, skill, listed
         self._known = content_here(session, skill, resources_max=listed)

@@ -111,7 +111,6 @@ class RunningCalls:
             tiers.ends_too(self)
 
     def one(self) -> Running:
-        """Return a call that a stop ends by cancelling it."""
         return Running(self)
 
     def enter(self, call: Running) -> _Loop | None:

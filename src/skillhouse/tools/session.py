@@ -42,7 +42,7 @@ class RemoteSkillProvider(Protocol):
         ...
 
     def address(self, skill: Skill) -> str:
-        """Return its address there; nothing for one of this machine."""
+        """Return its address there; "" for one of this machine."""
         ...
 
     def binding(self, skill: Skill) -> str | None:
@@ -110,13 +110,9 @@ class Session:
         """Take a skill out of use, by name, id or file, and return its activations.
 
         Its directory is not read from any more, and its text is neither protected nor attached
-        again.
-
-        Args:
-            reference: The skill.
-            texts_removed: Whether the caller has taken its texts out of the context. Only then
-                commands are judged as if it had never been there: what a skill of another server
-                says goes on to act while the model has it.
+        again. `texts_removed` says that the caller has taken its texts out of the context. Only
+        then commands are judged as if it had never been there: what a skill of another server says
+        acts while the model has it.
         """
         gone = self.activations.unload(reference)
         for one in gone:
@@ -145,7 +141,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def of(self, call: ToolCall, visible: SkillIndex, *, origin_digest: str = "") -> Session:
-        """Return the session that a call is a part of, with what it may see now, for who asks."""
+        """Return the session of a call, with what it may see now."""
         session = self.get(
             call.agent,
             call.user,

@@ -109,10 +109,9 @@ class SignTool(Tool):
         Args:
             signer: Holds the keys.
             keystore: Its file, whose open part names the keys.
-            sessions: Says which session keys have ended.
-            approval: Returns the id of the approval that a person gave to a plan's `binding` on a
-                transaction page, and consumes it; "" when there is none. See
-                `RedeemedApprovals.take`.
+            sessions: Knows which session keys have ended.
+            approval: Returns the id of the approval of a plan's `binding` on a transaction page,
+                and consumes it; "" when there is none. See `RedeemedApprovals.take`.
             clock: The time, for how long a request waits.
         """
         self._signer = signer
@@ -204,7 +203,6 @@ def _message_facts(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tuple[str, str], ...]:
-    """Return what the bytes themselves say."""
     coin = COINS.get(transaction.chain_id, "not known by name")
     facts = [("does", _deed(movement))]
     for spend in movement.spends:
@@ -236,7 +234,6 @@ def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tu
 
 
 def _access_list_text(transaction: Transaction) -> str:
-    """Return which contracts and how many of their places a transaction names beforehand."""
     found = transaction.access_entries
     addresses = dict.fromkeys(f"0x{address.hex()}" for address, _ in found)
     shown = ", ".join(list(addresses)[:ACCESS_SHOWN])

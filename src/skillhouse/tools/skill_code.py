@@ -68,7 +68,6 @@ class CodeSkill:
     """The operator's least level of a tool, by its name, or of all by ""."""
 
     def level_of(self, spec: ToolSpec) -> Level:
-        """Return the strictest of the levels that skill and operator give a tool."""
         said = (spec.level, self.least.get(spec.name), self.least.get(""))
         return max((level for level in said if level is not None), key=LEVELS.index)
 
@@ -271,7 +270,6 @@ class _Host(HostCalls):
         }
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask for a signature by the tool `sign`: a person decides on its page."""
         result = await self._asked("sign", request)
         _check(result)
         return result.data or {}
@@ -282,7 +280,6 @@ class _Host(HostCalls):
         return result.content
 
     def log(self, text: str) -> None:
-        """Keep a line for the record of the call."""
         if len(self.lines) < LOG_LINES:
             self.lines.append(text[:1_000])
 

@@ -116,12 +116,9 @@ def fitted(
     most: int,
     notice: Callable[[SkillContent], str],
 ) -> tuple[str, bool]:
-    """Return a skill as `render_content` does within `most` bytes, and whether all of it is there.
+    """Return a skill as `render_content` does, and whether all of it is there.
 
     Args:
-        content: What was loaded.
-        style: As for `render_content`.
-        mark: As for `render_content`.
         most: Bytes in UTF-8.
         notice: Says at the end of what is left of the body that more follows.
 
@@ -151,7 +148,6 @@ def fitted(
 
 
 def cut_notice(kept: SkillContent) -> str:
-    """Return the end of a body that was cut: how to read the rest."""
     line = max(1, len(kept.text.splitlines()))
     return f"\n[cut: the rest is in {kept.skill.file}; `read` it with `offset` {line}]"
 

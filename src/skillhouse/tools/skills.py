@@ -121,7 +121,6 @@ class SkillReference:
             raise RefusedError(str(error)) from error
 
     def _hidden_name(self, reference: str) -> str:
-        """Return the name of the denied skill that is meant, or nothing."""
         try:
             return self._shown.hidden.get(reference.strip()).name
         except UnknownSkillError:
@@ -179,11 +178,7 @@ class SkillTool(Tool):
             self.accepted = self._schema({**wanted, "enum": list(values)})
 
     def description_within(self, chars: int | None) -> str:
-        """Return the description with as much of the list as a client takes.
-
-        Args:
-            chars: Most characters of it all; None is no bound.
-        """
+        """Return the description with as much of the list as fits; None is no bound."""
         messages = self._shown.profile.messages
         found = self._shown.catalog(list_room(messages, chars))
         return _before_list(messages) + found if found else render(messages, "skill_description")
@@ -232,7 +227,6 @@ class SkillTool(Tool):
         )
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
-        """Return the data of a call that was refused before it ran, in the profile's shape."""
         messages = self._shown.profile.messages
         key = {"denied": "denied_title", "pending": "pending_title"}.get(
             result.status, "unknown_title"

@@ -214,7 +214,6 @@ async def code_inside(running: Awaitable[CellResult], language: str) -> CellResu
 
 
 def skill_attributes(skill: Skill, session: Session) -> Mapping[str, str]:
-    """Return what telemetry may say of a skill: what lists say of it, and where it comes from."""
     away = "" if session.remote_skills is None else session.remote_skills.address(skill)
     return {
         words.SKILL_NAME: skill.name,

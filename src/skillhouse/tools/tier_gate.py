@@ -30,10 +30,9 @@ class TierGate:
         reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
         background: Callable[[], Background | None] = lambda: None,
     ) -> None:
-        """Take the tiers.
+        """Take the tiers: None decides nothing and stops nothing.
 
         Args:
-            tiers: None decides nothing and stops nothing.
             has_policy: Whether calls are judged by the policy.
             reachable: The channels on which a person can be asked now.
             background: What a stop ends beside the calls.
@@ -130,10 +129,8 @@ class Account:
 
 
 def all_stopped_text(reason: str) -> str:
-    """Return what a model reads about a call that comes while everything is stopped."""
     return f"everything is stopped: {reason}; {RESUME_HINT}"
 
 
 def stopped_text(reason: str) -> str:
-    """Return what a model reads about a call that a stop ended."""
     return f"stopped: {reason}; the call was ended, and what it did before stays; {RESUME_HINT}"

@@ -63,7 +63,7 @@ class Workspace:
             for_people: Those that open to a conversation in which a person has started the skill.
             protected: Places that no tool writes to: skills and their roots, whether they exist.
             private: Those of skillhouse itself, which a command cannot even read.
-            own: The files that decide, which are looked at whenever a tool is about to act.
+            own: The files that decide, checked whenever a tool is about to act.
             paths: Which files act later, and what holds for changing them.
         """
         self.root = root.resolve()
@@ -256,7 +256,6 @@ class Workspace:
 
 
 def _places(directories: Iterable[Path]) -> frozenset[str]:
-    """Return the paths of directories, as written and where links lead."""
     return frozenset(
         place for given in directories for place in (str(given), os.path.realpath(given))
     )

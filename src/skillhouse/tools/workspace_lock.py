@@ -71,13 +71,10 @@ class WorkspaceLock:
     ) -> AsyncIterator[None]:
         """Hold the workspace for a block; calls made inside the block run under the same hold.
 
-        Args:
-            exclusive: Let no other call change the workspace meanwhile.
-            title: What is about to run.
-            timeout_seconds: Longest wait.
+        `exclusive` lets no other call change the workspace meanwhile.
 
         Raises:
-            WorkspaceBusyError: another call held it all that time.
+            WorkspaceBusyError: another call held it for `timeout_seconds`.
             WorkspaceLockError: the files of the lock cannot be used.
         """
         before = _held.get()

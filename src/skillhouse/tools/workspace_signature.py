@@ -47,16 +47,11 @@ def sign_workspace(
     now_ns: Callable[[], int] = time.time_ns,
     sleep: Callable[[float], None] = time.sleep,
 ) -> WorkspaceSignature:
-    """Return the signature of every file below `root` that is not inert.
+    """Return the signature of every file below a real path that is not inert.
 
     Two signatures are equal exactly when the same names have the same type, mode, size, times,
     inode and link target. A file that changed within the last tick is waited for, so that a second
     change in that tick has other times.
-
-    Args:
-        root: Real path of the workspace.
-        now_ns: Nanoseconds since 1970.
-        sleep: Waits some seconds.
     """
     for _ in range(2):
         try:
@@ -94,7 +89,6 @@ class _TooMuchError(Exception):
 
 
 def _listing(root: str) -> tuple[list[tuple[str, list[_Entry]]], int]:
-    """Return the files of each directory, and when the newest of them changed."""
     found = []
     count = newest_ns = 0
     for directory, entries in _directories(root, time.monotonic() + SECONDS_MAX):

@@ -42,11 +42,6 @@ class WriteGate:
         """Return a decision as the gate changes it; a deny stays one.
 
         The order is that of decision 7: the lists of users and paths come before any question.
-
-        Args:
-            found: The permission request, with the decision of the rules.
-            user: Who asks for it.
-            place: Real path of the workspace.
         """
         decision, need = found.decision, found.request
         if need.effective_level == "read" or decision.effect is Effect.DENY:
@@ -81,11 +76,7 @@ def verdict_of(context: CallContext, status: str) -> str:
 
     It gave none where a rule or the tier policy refused the call first, and none yet while its
     question is open. A call that it does not let through for another reason is `denied`, as the
-    published gate calls an error of its own.
-
-    Args:
-        case: The call.
-        status: What becomes of the call; empty where it is about to run.
+    published gate calls an error of its own. `status` is empty for a call that is about to run.
     """
     words = {found.gate for found in context.evaluated}
     for word in (NOT_IN_ALLOWLIST, DENIED):
