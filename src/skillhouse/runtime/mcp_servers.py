@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from skillhouse import remote
 from skillhouse.audit import AuditLog
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.mcp_skills import MCP_DIRECTORY, McpServerSettings
+from skillhouse.runtime.config import Config, McpServerSettings
+from skillhouse.runtime.mcp_skills import MCP_DIRECTORY
 from skillhouse.runtime.recording import recorded, recorded_async
 
 

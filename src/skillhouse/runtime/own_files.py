@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.floor import (
     Looks,
@@ -102,3 +103,18 @@ class ConfiguredFiles:
         except OSError:
             names = []
         return (*self._files, *(self._profiles / name for name in names if name.endswith(".toml")))
+
+
+def audit_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return what would stop the next record of this configuration's audit log."""
+    path = config.state_directory / AUDIT_FILE
+    return stuck(path, config.audit_checkpoints or default_directory(path))
+
+
+def file_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return which files that decide are not safe; a path below home begins with `~`."""
+    home = str(config.places.home)
+    return tuple(
+        Trouble(code="own-file", message=f"`{path}`: {why}".replace(home, "~"))
+        for path, why in ConfiguredFiles(config).problems()
+    )

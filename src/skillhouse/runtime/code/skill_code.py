@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
+from skillhouse.approval import Level
 from skillhouse.discovery import Root
-from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
+from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.once import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.code.container import ContainerExecutor
-from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
@@ -78,7 +79,7 @@ class SkillCode:
             return ()
         lacking, self.steps = self.reloads.lacking(), []
         return tuple(
-            (root.scope, without(result, lacking(result.directory)))
+            (root.scope, _without_missing(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
             for result in find_manifests(root.path, told=self.take_step)
@@ -92,7 +93,7 @@ class SkillCode:
         `problems` says so.
         """
         in_force = self._in_force(found)
-        self.problems += levels_of_nothing(
+        self.problems += _levels_of_unknown_tools(
             self._config.skill_code.levels, [manifest for _, _, manifest in in_force]
         )
         names, clashing = WireNames(), set()
@@ -261,7 +262,7 @@ class SkillCode:
                 if name in handed and name in environment
             },
             shared=tuple(map(Path, shared)),
-            least=least_levels(settings.levels, manifest.name),
+            least=_least_levels(settings.levels, manifest.name),
         )
 
     def _default(self, scope: str) -> Effect:
@@ -299,3 +300,69 @@ def _clash(error: WireNameError, directory: Path) -> Diagnostic:
         message=str(error),
         path=directory,
     )
+
+
+def _without_missing(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:
+    """Return what was found in a directory without the tools that its code lacks (S002-40).
+
+    Other code than that which was looked at may have them, so all of its tools stay.
+    """
+    manifest = result.manifest
+    if manifest is None or lacking is None or not lacking.tools:
+        return result
+    if not _is_of(lacking, result.directory):
+        return result
+    warnings = tuple(
+        Diagnostic(
+            code="tool-not-exported",
+            severity=Severity.WARNING,
+            message=f"the manifest declares `{tool.name}`, and `{manifest.entry}` does not export "
+            "it; it is not offered",
+            path=result.directory / manifest.entry,
+        )
+        for tool in manifest.tools
+        if tool.name in lacking.tools
+    )
+    tools = tuple(tool for tool in manifest.tools if tool.name not in lacking.tools)
+    return replace(
+        result,
+        manifest=replace(manifest, tools=tools),
+        diagnostics=result.diagnostics + warnings,
+    )
+
+
+def _is_of(lacking: Lacking, directory: Path) -> bool:
+    try:
+        return tree_digest(directory) == lacking.digest
+    except (TreeError, OSError):
+        return False
+
+
+def _least_levels(levels: Mapping[str, Level], skill: str) -> Mapping[str, Level]:
+    """Return the operator's least levels of one skill's tools, by their names; "" is all of them.
+
+    >>> _least_levels({"dex:swap": "sign", "dex": "write", "other": "write"}, "dex")
+    {'swap': 'sign', '': 'write'}
+    """
+    pairs = ((*key.partition(":"), level) for key, level in levels.items())
+    return {tool: level for name, _, tool, level in pairs if name == skill}
+
+
+def _levels_of_unknown_tools(
+    levels: Mapping[str, Level], manifests: Iterable[SkillManifest]
+) -> list[Diagnostic]:
+    """Return a warning for each level that is about no tool: a slip of the pen raises nothing."""
+    known = {
+        name
+        for manifest in manifests
+        for name in (manifest.name, *(f"{manifest.name}:{tool.name}" for tool in manifest.tools))
+    }
+    return [
+        Diagnostic(
+            code="level-of-nothing",
+            severity=Severity.WARNING,
+            message=f"`levels` below `[skill_code]` names `{name}`, and there is no such tool",
+        )
+        for name in levels
+        if name not in known
+    ]

@@ -14,11 +14,7 @@ from skillhouse.floor import Diagnostic
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import NetSettings
-from skillhouse.runtime.config.protection import ProtectionSettings
-from skillhouse.runtime.config.signer import SignerSettings
-from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 
 MANAGED_FILE = Path("/etc/skillhouse/config.toml")
@@ -66,6 +62,45 @@ class Locations:
         # The specification has relative paths ignored; one would be a folder of the project.
         base = Path(self.environment.get(variable, ""))
         return (base if base.is_absolute() else self.home / otherwise) / "skillhouse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Whether agents get `memory_search` and `memory_write`."""
+
+    enabled: bool | None = None
+    """None leaves it to the profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionSettings:
+    """Which protected paths ask a person instead of being denied."""
+
+    asked: tuple[str, ...] = ()
+    """Paths at any depth, such as `opencode.json`; `*` matches within a name. Git's directory,
+    secrets and files of skillhouse cannot be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignerSettings:
+    """The table `[signer]`."""
+
+    password: str = "terminal"  # noqa: S105 - a place, and never the password.
+    """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerSettings:
+    """One `[[mcp_servers]]` table of a configuration file."""
+
+    label: str
+    """Our name of the server; the names of its skills begin with it."""
+    url: str = ""
+    command: tuple[str, ...] = ()
+    """Program and arguments of a server that is started here, in the home directory."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    allow_private: bool = False
+    """Whether its address may be on this machine or in a private network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
