@@ -1,4 +1,4 @@
-"""Builds one house from one configuration."""
+"""Builds a `Skillhouse` from its configuration."""
 
 from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.agent_view import AgentView

@@ -44,7 +44,7 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
             url=one.url,
             command=one.command,
             environment={"PATH": path, **one.environment},
-            # Not in the project: `npx` and `python -m` run what lies where they are started.
+            # Not in the project: `npx` and `python -m` run files of their working directory.
             directory=places.home,
             allow_private=one.allow_private,
         )
@@ -62,7 +62,7 @@ def with_skills_of(
 ) -> SkillIndex:
     """Return an index with the skills of MCP servers as they were listed last.
 
-    They stand before what comes with the house. Their names begin with their server's label, so
+    They come before the built-in skills. Their names begin with their server's label, so
     they shadow nothing.
 
     Raises:

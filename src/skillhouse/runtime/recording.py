@@ -31,7 +31,7 @@ def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> I
 async def recorded_async(
     audit: AuditLog, action: str, arguments: Mapping[str, object]
 ) -> AsyncIterator[None]:
-    """Do as `recorded` does, in an event loop, which goes on while the log is waited for."""
+    """Do as `recorded` does, without blocking the event loop."""
     intent = await in_thread(lambda: _begin(audit, action, arguments))
     failed = True
     try:

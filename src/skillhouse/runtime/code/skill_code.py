@@ -32,16 +32,15 @@ logger = logging.getLogger(__name__)
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
 Found = tuple[tuple[str, ManifestResult], ...]
-"""What lies below the roots, each with the scope of its root."""
+"""The manifests below the roots, each with the scope of its root."""
 
 
 class SkillCode:
-    """Skills' own code in one house: one executor, and each skill's packages once."""
+    """Skills' own code: one executor, and each skill's packages installed once."""
 
     def __init__(
         self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
     ) -> None:
-        """Take what says whether code runs, what decides, what runs it and what it asks through."""
         self._config = config
         self._profile = profile
         self._policy = policy
@@ -52,7 +51,7 @@ class SkillCode:
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.reloads = Reloads(config.state_directory)
-        """What this process and others found out, and were told to read anew."""
+        """The reload signal and findings that all processes share."""
         self.steps: list[tuple[Path, str]] = []
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
@@ -60,13 +59,12 @@ class SkillCode:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether skills' own tools are offered at all."""
         told = self._config.skill_code.enabled
         return self._profile.runs_code if told is None else told
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether an executor elsewhere runs the code, from a directory of its own."""
+        """Whether a remote executor runs the code, from its own copy."""
         return bool(self._config.skill_code.executor)
 
     @once
@@ -74,7 +72,7 @@ class SkillCode:
         return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
 
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
-        """Return what is found below the roots, strongest first; nothing of it is run."""
+        """Return the manifests below the roots, strongest first; no code is run."""
         if not self.is_enabled:
             return ()
         lacking, self.steps = self.reloads.lacking(), []
@@ -116,7 +114,7 @@ class SkillCode:
         )
 
     def _in_force(self, found: Found) -> list[tuple[str, ManifestResult, SkillManifest]]:
-        """Return the strongest skill of each name; what is wrong with others goes to problems."""
+        """Return the strongest skill of each name; findings go to `problems`."""
         in_force: dict[str, tuple[str, ManifestResult, SkillManifest]] = {}
         self.problems = []
         for scope, result in found:
@@ -126,19 +124,18 @@ class SkillCode:
         return list(in_force.values())
 
     def take_step(self, directory: Path, step: str) -> None:
-        """Note what was done with a skill's directory."""
         logger.debug("%s: %s", directory, step)
         self.steps.append((directory, step))
 
     async def reload_if_signalled(self, refresh: Callable[[], object]) -> None:
-        """Look anew, by `refresh`, and let code start anew, where another process reloaded."""
+        """Refresh and restart the code if another process has reloaded."""
         if self.is_enabled and self.reloads.is_new():
             refresh()
             try:
                 await self.reload()
             except cells.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
-                logger.warning("the executor elsewhere was not told to reload: %s", error)
+                logger.warning("the remote executor did not reload: %s", error)
 
     async def runner(self, digest: str) -> toolbox.Runner:
         """Return what runs the code of that digest: this process, if the operator says so.
@@ -151,7 +148,7 @@ class SkillCode:
         return await self.executor()
 
     async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
-        """See which tools the code lacks, once for each digest; each process leaves those out."""
+        """Find the tools that the code does not export, once for each digest."""
         if spec.digest in self._looked_at:
             return
         self._looked_at.add(spec.digest)
@@ -162,7 +159,7 @@ class SkillCode:
                 news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
                 await in_thread(lambda: self.reloads.note(news))
         except (sandbox.SandboxError, cells.RpcError, OSError) as error:
-            # The call has its answer; whoever reloads is told what is wrong with the code.
+            # The call has its answer; a reload reports what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
     async def executor(self) -> toolbox.Runner:
@@ -206,23 +203,23 @@ class SkillCode:
         return self._packages[skill.directory]
 
     async def reload(self, skill: str | None = None) -> None:
-        """Let new calls start with the code as it is now; those under way end with the old."""
+        """Start new calls with the current code; running calls finish with the old."""
         self._packages.clear()
         await self._here.reload(skill)
         if self._config.skill_code.executor:
-            # One elsewhere runs longer than this house does.
+            # A remote executor outlives this process.
             await self.executor()
         if self._executor is not None:
             await self._executor.reload(skill)
 
     @property
     def background(self) -> cells.Executor | None:
-        """What keeps cells between calls, which a stop ends; one elsewhere ends its own calls."""
+        """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         return found if isinstance(found, cells.Executor) else None
 
     async def close(self) -> None:
-        """Kill what runs and let go of the packages."""
+        """Kill running code and release the packages."""
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
@@ -351,7 +348,7 @@ def _least_levels(levels: Mapping[str, Level], skill: str) -> Mapping[str, Level
 def _levels_of_unknown_tools(
     levels: Mapping[str, Level], manifests: Iterable[SkillManifest]
 ) -> list[Diagnostic]:
-    """Return a warning for each level that is about no tool: a slip of the pen raises nothing."""
+    """Return a warning for each level that names no tool, such as a typing error."""
     known = {
         name
         for manifest in manifests

@@ -1,4 +1,4 @@
-"""What a house is configured to be: its values, their files, and who may set what."""
+"""The configuration: its values, its files, and which file may set which value."""
 
 from skillhouse.runtime.config.config_files import PROJECT_FILE, load_config
 from skillhouse.runtime.config.config_values import (

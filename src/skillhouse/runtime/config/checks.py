@@ -45,7 +45,7 @@ def check_exec_environment(
 
 
 def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
-    """Refuse bounds that bound nothing, and a webhook that cannot be used."""
+    """Refuse bounds out of range, and an unusable webhook."""
     for known in fields(ApprovalSettings):
         value = getattr(settings, known.name)
         if isinstance(value, bool) or not isinstance(value, int | float):

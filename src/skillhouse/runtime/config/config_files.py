@@ -171,7 +171,7 @@ def _read_project(path: Path) -> tuple[Settings, tuple[Diagnostic, ...]]:
 
 
 def _read_table(path: Path) -> dict[str, Any]:
-    """Return a file of TOML; one that is missing is empty."""
+    """Return a parsed TOML file; a missing one is empty."""
     try:
         return tomllib.loads(read_regular(path, CONFIG_FILE_MAX).decode())
     except (FileNotFoundError, NotADirectoryError):

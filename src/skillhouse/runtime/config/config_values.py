@@ -1,4 +1,4 @@
-"""The values that a house is built from, and where its process stands."""
+"""The values of a configuration, and the locations of the process that uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANAGED_FILE = Path("/etc/skillhouse/config.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locations:
-    """Where this process stands: everything that is not configuration."""
+    """The directories and the environment of this process."""
 
     start: Path
     """Where the agent works."""
@@ -32,12 +32,10 @@ class Locations:
 
     @classmethod
     def here(cls) -> Self:
-        """Return the places of this process."""
         return cls(start=Path.cwd(), home=Path.home(), environment=os.environ)
 
     @property
     def user_file(self) -> Path:
-        """The user's configuration."""
         return self.home / ".config/skillhouse/config.toml"
 
     @property
@@ -47,15 +45,14 @@ class Locations:
 
     @property
     def profiles(self) -> Path:
-        """The user's own profiles, one file each."""
         return self.user_file.parent / "profiles"
 
     def cache(self) -> Path:
-        """Return where what can be rebuilt is kept (XDG base directories)."""
+        """Return the cache directory (XDG base directories)."""
         return self._base("XDG_CACHE_HOME", ".cache")
 
     def state(self) -> Path:
-        """Return where what must not be lost is kept (XDG base directories)."""
+        """Return the state directory (XDG base directories)."""
         return self._base("XDG_STATE_HOME", ".local/state")
 
     def _base(self, variable: str, otherwise: str) -> Path:
@@ -162,14 +159,14 @@ class Settings:
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
     assignees: tuple[str, ...] | None = None
-    """The users for whom the house works, whom a tier policy calls `assignee-only`."""
+    """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
     """A directory for the log's signed checkpoints, best on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What one house is built from."""
+    """The configuration of one `Skillhouse`."""
 
     places: Locations
     profile: str = "default"
@@ -178,7 +175,7 @@ class Config:
     """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""
     yaml_fast_path: bool = True
     cache_directory: Path | None = None
-    """None: every file is read anew."""
+    """None: every file is read each time."""
     state_directory: Path
     layers: tuple[Layer, ...] = ()
     """Rules from far to near: managed, user, project."""
@@ -212,7 +209,7 @@ class Config:
     signer: SignerSettings = field(default_factory=SignerSettings)
     """Where the password of the keys comes from."""
     assignees: frozenset[str] = frozenset({OWNER})
-    """The users for whom the house works; its owner always is one."""
+    """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
     problems: tuple[Diagnostic, ...] = ()
