@@ -30,9 +30,8 @@ from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import McpServerSettings, Skillhouse, configured
 from skillhouse.runtime.mcp_servers import McpServers
-from skillhouse.runtime.mcp_skills import McpServerSettings
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
 from tests.runtime.places import make_places, write_skill

@@ -72,7 +72,7 @@ def test_every_listing_verb_prints_one_json_value_on_stdout(
 def test_show_and_load_print_the_skill(run: Run) -> None:
     code, out, _ = run("show", "weather")
     assert code == 0
-    for expected in ("builtin:weather", "skilltree1:", "allow: no rule speaks"):
+    for expected in ("builtin:weather", "skilltree1:", "allow: no rule matches"):
         assert expected in out
     code, out, _ = run("load", "builtin:weather")
     assert (code, out.splitlines()[1]) == (0, "# Weather")

@@ -132,11 +132,11 @@ def test_skills_of_both_kinds_of_server_are_listed_with_their_scope_and_asked_ab
     found = json.loads(run("list", "--json")[1])["skills"]
     remote = [skill["id"] for skill in found if skill["scope"] == "remote"]
     assert remote == ["remote:alpha", "remote:beta", "remote:gamma"]
-    assert all("skills of scope remote are ask" in run("show", skill)[1] for skill in remote)
+    assert all("skills of scope remote default to ask" in run("show", skill)[1] for skill in remote)
     assert run("list")[1].startswith("remote\n  alpha")
 
     code, _, err = run("call", "skill", "--args", '{"name": "gamma"}')
-    assert (code, "skills of scope remote are ask" in err) == (1, True)
+    assert (code, "skills of scope remote default to ask" in err) == (1, True)
     (waiting,) = json.loads(run("approvals", "list", "--json")[1])
     approve(place / "home/.local/state/skillhouse", waiting["id"])
     code, out, _ = run("call", "skill", "--args", '{"name": "gamma"}')
@@ -279,7 +279,7 @@ def test_what_is_synced_never_lies_where_other_skills_are_looked_for(
     file.write_text(f'cache_directory = "{inside}"\n{file.read_text()}')
     for arguments in (("remote", "sync"), ("list",)):
         code, _, err = run(*arguments)
-        assert (code, "lies below" in err) == (2, True)
+        assert (code, "is below" in err) == (2, True)
     assert shop.asked == []
     assert not inside.exists()
 

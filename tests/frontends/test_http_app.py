@@ -190,7 +190,7 @@ def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, t
     )
     page = Page(client.get("/skills/user:forms").text)
     for expected in (
-        "no rule speaks, and skills of scope user are allow",
+        "no rule matches; skills of scope user default to allow",
         f"{directory}/SKILL.md",
         "skilltree1:",
         "MIT",

@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.floor import ConfigError, UnknownSkillError
 from skillhouse.permission import Effect, Layer, Rule
-from skillhouse.runtime import Skillhouse, configured, rehearse
+from skillhouse.runtime import Caller, Skillhouse, configured, rehearse
 from skillhouse.skill import validate
 from tests.runtime.places import make_places, write_skill
 
@@ -140,3 +140,17 @@ def test_the_environment_of_this_process_is_where_a_bare_house_stands(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert Skillhouse().config.places.start == tmp_path
+
+
+def test_a_caller_is_one_value_or_keywords_and_never_both(tmp_path: Path) -> None:
+    with Skillhouse(configured(make_places(tmp_path)), roots=[tmp_path]) as house:
+        caller = Caller(agent="default", user="mika", channel="chat", session_id="s1")
+        by_value = house.conversation(caller=caller)
+        by_keywords = house.conversation(user="mika", channel="chat", session_id="s1")
+        assert by_value.session() == by_keywords.session()
+        assert (by_value.session().client, by_value.session().connection) == (
+            "chat",
+            house.services.connection,
+        )
+        with pytest.raises(TypeError, match="both `caller` and the keyword `user`"):
+            house.conversation(caller=caller, user="mika")

@@ -56,9 +56,9 @@ def test_each_command_and_tool_of_the_body_has_a_verdict(tmp_path: Path) -> None
         Rule(effect=Effect.ALLOW, action="exec", pattern="git *"),
         Rule(effect=Effect.DENY, action="exec", pattern="rm *", reason="use the bin"),
     )
-    asked = "no rule speaks, and exec is ask by default"
+    asked = "no rule matches; `exec` defaults to ask"
     assert verdicts(rehearse(house_with(tmp_path, *rules), "demo")) == {
-        "read": ("allow", "no rule speaks, and read is allow by default"),
+        "read": ("allow", "no rule matches; `read` defaults to allow"),
         "exec": ("ask", asked),
         "git status": ("allow", "rule `exec git *` of user policy"),
         "git log | head": ("ask", "no rule covers `head`"),

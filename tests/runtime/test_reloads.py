@@ -44,10 +44,10 @@ def status(need: Any) -> SandboxStatus:
 def test_every_process_hears_of_a_reload_once(tmp_path: Path) -> None:
     one, other = Reloads(tmp_path / "state"), Reloads(tmp_path / "state")
     assert (one.is_new(), other.is_new()) == (False, False)
-    one.tell_all()
+    one.signal_all()
     assert (one.is_new(), other.is_new()) == (True, True)
     assert (one.is_new(), other.is_new()) == (False, False)
-    one.tell_all()
+    one.signal_all()
     assert other.is_new()
     # Who starts later has read everything by itself.
     assert not Reloads(tmp_path / "state").is_new()
@@ -67,7 +67,7 @@ def test_what_code_lacks_is_known_until_the_next_reload(tmp_path: Path) -> None:
     one.note({tmp_path: Lacking(digest="sha256:2", tools=("absent",))})
     assert other.lacking()(tmp_path / "gone") is None
     one.note({tmp_path / "state": Lacking(digest="sha256:3", tools=())})
-    one.tell_all()
+    one.signal_all()
     assert other.lacking()(tmp_path) is None
 
 

@@ -96,14 +96,14 @@ def test_a_cache_in_a_scanned_place_is_refused_also_when_no_remote_is_left(tmp_p
     naive = Root(above, "explicit")
     for remotes in ((SOURCE,), ()):
         inside = dataclasses.replace(config, remotes=remotes, roots=(above,))
-        with pytest.raises(ConfigError, match="lies below"):
+        with pytest.raises(ConfigError, match="is below"):
             _ = Skillhouse(inside).index
     # Without the check it would be one of the user's own, which nobody is asked about.
     found = Skillhouse(dataclasses.replace(config, remotes=())).policy.profile.scope(naive.scope)
     assert found.default_effect == "allow"
     link = tmp_path / "link"
     link.symlink_to(above)
-    with pytest.raises(ConfigError, match="lies below"):
+    with pytest.raises(ConfigError, match="is below"):
         _ = Skillhouse(dataclasses.replace(config, roots=(link,))).index
 
 
@@ -112,7 +112,7 @@ def test_a_sync_without_a_log_fetches_nothing(tmp_path: Path) -> None:
         house.audit_log.path.mkdir(parents=True)
         told: list[str] = []
         with pytest.raises(Exception, match="audit"):
-            anyio.run(lambda: house.remotes.sync(told=told.append))
+            anyio.run(lambda: house.remotes.sync(progress=told.append))
         assert told == []
 
 

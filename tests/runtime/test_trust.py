@@ -44,7 +44,7 @@ def test_trust_survives_a_new_house_and_can_be_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "effect", "reason"),
     [
-        ("nothing", Effect.ALLOW, "as it was when it was trusted"),
+        ("nothing", Effect.ALLOW, "unchanged since it was trusted"),
         ("body", Effect.ASK, "has changed since the project was trusted"),
         ("script", Effect.ASK, "has changed since the project was trusted"),
         ("mode", Effect.ASK, "has changed since the project was trusted"),

@@ -1,4 +1,4 @@
-"""Builds one house from one configuration."""
+"""Builds a `Skillhouse` from its configuration."""
 
 from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.agent_view import AgentView
@@ -7,6 +7,7 @@ from skillhouse.runtime.config import (
     Config,
     ExtensionSettings,
     Locations,
+    McpServerSettings,
     MemorySettings,
     NetSettings,
     SecretSettings,
@@ -18,13 +19,12 @@ from skillhouse.runtime.config.resolve import configured
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.enforcement import EnforcementServices
-from skillhouse.runtime.health import audit_troubles, file_troubles
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
 from skillhouse.runtime.management import Management
-from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.network import Network
+from skillhouse.runtime.own_files import audit_troubles, file_troubles
 from skillhouse.runtime.policy import Explanation, Policy
 from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.rehearsal import (

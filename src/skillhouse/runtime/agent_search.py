@@ -25,7 +25,6 @@ class AgentSearch:
     """One agent's skills, ready to be searched; any thread may ask."""
 
     def __init__(self, visible: SkillIndex, *, bodies: bool, cache: Path | None) -> None:
-        """Take the skills, whether their bodies are searched, and the cache directory, if any."""
         self._visible = visible
         self._bodies = bodies
         self._cache = cache
@@ -79,7 +78,7 @@ class AgentSearch:
         return HeadIndex(self._visible), False
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
-        """Take the signatures of the files as they are now; what changed is read again."""
+        """Use new file signatures; changed files are read again."""
         with self._lock:
             self._visible = SkillIndex(
                 (_with_signature(skill, signatures) for skill in self._visible.skills),
@@ -89,7 +88,7 @@ class AgentSearch:
             self._is_known.clear()
 
     def close(self) -> None:
-        """End the reading in the background."""
+        """Stop reading in the background."""
         self._is_closed = True
 
     def _make(self, made: Future[SearchIndex], progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What one agent sees of the house: its skills, its catalog, its tools, and its door."""
+"""One agent's view of a snapshot: its skills, its catalog and its prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocat
 
 
 class AgentView:
-    """One agent's part of the house, made from one snapshot of the index."""
+    """The skills of one snapshot that one agent may see, and how they are listed."""
 
     def __init__(
         self,
@@ -93,17 +93,16 @@ class AgentView:
         self._is_on = settings.enable_skills
 
     def withholds(self, directory: Path) -> bool:
-        """Whether a skill's directory is not for this agent: it is denied or switched off."""
+        """Whether the skill in a directory is denied to this agent or switched off."""
         return not self._is_on or directory in self.withheld
 
     @property
     def profile(self) -> Profile:
-        """How skills are listed and loaded here."""
         return self._policy.profile
 
     @property
     def listed(self) -> SkillIndex:
-        """The visible skills without those that are about files which nobody works on."""
+        """The visible skills without those for files that the agent has not touched."""
         return self._listed_for(self._worked())
 
     def _listed_for(self, files: Sequence[str]) -> SkillIndex:
@@ -133,7 +132,7 @@ class AgentView:
                 the profile.
             budget_chars: Most characters besides.
             style: Another renderer than the profile's.
-            files: Paths below the project that are worked on besides those that the house knows of.
+            files: Further paths below the project that the agent works on.
 
         Raises:
             ConfigError: no renderer has that name.
@@ -160,11 +159,10 @@ class AgentView:
         return dataclasses.replace(found, omitted=omitted)
 
     def system_prompt(self, offered: Iterable[str] | None = None) -> str:
-        """Return what the system prompt says of the skills; see `Prompts.system`."""
         return self.prompts().system(offered)
 
     def prompts(self, prefix: str = "") -> Prompts:
-        """Return what a model is told of the skills outside of the skill tool.
+        """Return the texts about skills that a model gets outside of the skill tool.
 
         Args:
             prefix: What a framework puts before the names of tools.
@@ -178,7 +176,7 @@ class AgentView:
 
     @property
     def budget_tokens(self) -> int | None:
-        """Most tokens of a catalog: as configured, else as the profile has it; None is no bound."""
+        """Most tokens of a catalog, by the configuration or else the profile; None is no bound."""
         if self._config.catalog_budget_tokens is not None:
             return self._config.catalog_budget_tokens
         bound = self.profile.catalog.budget_tokens
@@ -193,7 +191,7 @@ class AgentView:
         )
 
     def tool_catalog(self, chars: int | None) -> Catalog:
-        """Return the list for the skill tool's description, within so many characters."""
+        """Return the catalog for the skill tool's description, of at most `chars` characters."""
         return self.catalog(style=self.profile.catalog.tool_style, budget_chars=chars)
 
     def tool_catalog_text(self, chars: int | None) -> str:

@@ -51,6 +51,5 @@ class Caller:
     def tool_call(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
     ) -> ToolCall:
-        """Return a call that this caller makes."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return ToolCall(name=name, arguments=arguments, approval_id=approval_id or "", **fields)

@@ -25,7 +25,7 @@ LOADS_MAX = 16
 """Fewer than there may be cells, so that calls find room beside them."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many skills are done, and of how many."""
+"""Receives the number of skills that are done, and of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Loaded:
     error: str = ""
     """Why the code cannot be used at all."""
     is_tried: bool = True
-    """False: the code was not run, because somebody is asked before it is."""
+    """False: the code was not run, because that needs an approval."""
     steps: tuple[str, ...] = ()
     """What was done with it here, in its order."""
 
@@ -58,19 +58,19 @@ class Reloaded:
 async def reload_code(
     house: Skillhouse, *, agent: str, progress: Progress | None = None
 ) -> Reloaded:
-    """Read every manifest anew and load each skill's code, in all processes of the house.
+    """Reload every manifest and load each skill's code, in all processes of this state.
 
-    Those that run read anew before their next call; calls under way end with the code that they
+    Other processes reload before their next call; running calls finish with the code that they
     began with. Cancelling ends what is being loaded; what was loaded is then not remembered.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
         SandboxError: "stopped", before or meanwhile.
-        OSError: nobody can be told, because the state directory cannot be written.
+        OSError: the state directory cannot be written, so other processes get no signal.
     """
     code = house.services.skill_code
     if code.is_enabled:
-        await in_thread(code.reloads.tell_all)
+        await in_thread(code.reloads.signal_all)
     house.refresh()
     await code.reload()
     tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
@@ -86,7 +86,7 @@ async def reload_code(
         await in_thread(lambda: code.reloads.note(lacking))
     if any(one.tools for one in lacking.values()):
         house.refresh()
-    # This process has done already what it told the others to do.
+    # This process has reloaded already.
     code.reloads.is_new()
     return Reloaded(loaded=loaded, steps=steps)
 
@@ -98,10 +98,10 @@ async def load_code(
     agent: str,
     progress: Progress | None = None,
 ) -> tuple[Loaded, ...]:
-    """Load each skill's code in a cell, where it has nothing to ask and nobody to tell.
+    """Load each skill's code in a cell without host calls and without progress reports.
 
     Several are loaded at once; results and steps have the order of the skills. Code of which even
-    reads are asked about is not run. What fails is told by the result.
+    reads are asked about is not run. Failures are in the results.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.
@@ -141,7 +141,6 @@ async def load_code(
 
 
 def at_once() -> int:
-    """Return how many skills are loaded at one time on this machine."""
     is_known = hasattr(os, "sched_getaffinity")
     processors = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
     return min(LOADS_PER_PROCESSOR * processors, LOADS_MAX)

@@ -56,11 +56,10 @@ class Conversation:
 
     @property
     def activations(self) -> Activations:
-        """The skills that it was given."""
         return self.session().activations
 
     def is_protected(self, call_id: str) -> bool:
-        """Whether the result of a call should outlive the shortening of the context."""
+        """Whether the result of a call should survive compaction of the context."""
         return self.activations.is_protected(call_id)
 
     async def reattachment(
@@ -100,14 +99,14 @@ class Conversation:
         return activations.last
 
     def _are_listed(self, activations: Iterable[Activation]) -> bool:
-        """Whether none of these skills has been denied, switched off or removed meanwhile."""
+        """Whether all of these skills are still allowed, enabled and present."""
         view = self._view(self._caller.agent)
         wanted = {one.file for one in activations}
         listed = (*view.visible.skills, *view.menu.skills.skills)
         return wanted <= {skill.file for skill in listed}
 
     def reattachment_sync(self, call_ids: Iterable[str], **bounds: int) -> Attachment:
-        """Do as `reattachment` does, from code that is not asynchronous."""
+        """Do as `reattachment` does, from synchronous code."""
         call_ids = tuple(call_ids)
         if not self.activations.follow(call_ids):
             return Attachment()
@@ -117,8 +116,8 @@ class Conversation:
         """Return skills' texts for the first message of this agent, such as one that is started by
         another.
 
-        Each is judged and recorded as if the agent loaded it, and nobody is asked: what needs a yes
-        is left out, and named.
+        Each is judged and recorded as if the agent loaded it, and no person is asked: a skill that
+        needs an approval is left out, and named.
 
         Args:
             names: The skills; those that the configuration has for the agent when None.
@@ -144,7 +143,7 @@ class Conversation:
         return _Attaching(gate, self._caller, self.session)
 
     def preload_sync(self, names: Iterable[str] | None = None) -> Attachment:
-        """Do as `preload` does, from code that is not asynchronous."""
+        """Do as `preload` does, from synchronous code."""
         return self._services.portal().call(lambda: self.preload(names))
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
@@ -157,7 +156,7 @@ class Conversation:
         return gone
 
     def as_data(self) -> dict[str, Any]:
-        """Return what it was given as plain values, to be kept with its transcript."""
+        """Return the activations as plain values, to be stored with the transcript."""
         return self.activations.as_data()
 
     def restore(self, data: object) -> None:
@@ -213,7 +212,6 @@ class _Attaching:
         return int(result.data["tokens"])
 
     def attachment(self, before: str) -> Attachment:
-        """Return what was added as one message."""
         activations = self._session().activations
         parts = [before, *self._texts] if self._texts else []
         if self.left_out:

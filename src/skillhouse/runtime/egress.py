@@ -16,10 +16,10 @@ the log."""
 
 
 class EgressReport:
-    """Is told each decision of a command's proxy; refuses what a rule or the log refuses.
+    """Receives each decision of a command's proxy; refuses what a rule or the log refuses.
 
     The list of hosts says what can be reached; rules about `fetch` can only take away from it, as
-    nobody can be asked while a command runs.
+    no person can be asked while a command runs.
     """
 
     def __init__(
@@ -29,7 +29,6 @@ class EgressReport:
         decide: Callable[[PermissionRequest, Session], tuple[Decision, str]],
         audit: AuditLog,
     ) -> None:
-        """Take whose command it is, the rules and the log."""
         self._command = command
         self._session = session
         self._decide = decide

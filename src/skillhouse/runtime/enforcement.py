@@ -1,4 +1,4 @@
-"""What stands between a house's calls and their effects: log, persons, tiers, keys, the stop."""
+"""The services between calls and effects: audit log, approvals, tiers, keys, emergency stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class EnforcementServices:
-    """One for each house; each part is made when it is first needed."""
+    """One for each `Skillhouse`; each part is made when it is first needed."""
 
     def __init__(
         self,
@@ -39,8 +39,6 @@ class EnforcementServices:
         secrets: Callable[[], Iterable[str]] = tuple,
         background: Callable[[], toolbox.Background | None] = lambda: None,
     ) -> None:
-        """Take the configuration, who can be asked, what gives the values that no log holds, and
-        what a stop ends beside the calls."""
         self._config = config
         self._channels = channels
         self._secrets = secrets
@@ -58,7 +56,7 @@ class EnforcementServices:
 
     @once
     def approvals(self) -> approval.ApprovalBroker:
-        """The questions; every process has a broker of its own on the same state."""
+        """The approval requests; each process has a broker of its own on the same state."""
         return approval.ApprovalBroker(
             self._state,
             matches=matches,
@@ -69,22 +67,21 @@ class EnforcementServices:
 
     @once
     def devices(self) -> approval.Devices:
-        """The devices that may answer."""
         return approval.Devices(self._state, record=self._device_event, clock=self.clock)
 
     @once
     def tokens(self) -> approval.Tokens:
-        """The one-time tokens by which a script passes on an approval."""
+        """The one-time tokens with which a script approves a request."""
         return approval.Tokens(self._state, clock=self.clock)
 
     @once
     def session_keys(self) -> SessionKeys:
-        """The keys that sign by themselves."""
+        """The keys that sign without an approval."""
         return SessionKeys(self._state / STATE_FILE)
 
     @once
     def policy(self) -> TierPolicy:
-        """The tier policy; of a file that cannot be used, one that lets only reads go on."""
+        """The tier policy; an unusable file allows only reads."""
         return load_tier_policy(
             self._config.places.policy_file,
             assignees=self._config.assignees,
@@ -94,13 +91,13 @@ class EnforcementServices:
 
     @property
     def has_policy(self) -> bool:
-        """Whether calls have tiers: only where somebody wrote a policy, whether it can be used."""
+        """Whether calls have tiers: only if a policy file exists, even an unusable one."""
         file = self._config.places.policy_file
         return file.exists() or file.is_symlink()
 
     @once
     def tiers(self) -> TierEngine:
-        """The tiers, with what a stop and a resume do besides."""
+        """The tiers, with the side effects of stop and resume."""
         withdrawing: list[tuple[str, Callable[[StopNotice], object]]] = [
             ("end the session keys", self._revoke),
             ("withdraw open questions", lambda _: self.approvals.withdraw_all()),
@@ -117,7 +114,6 @@ class EnforcementServices:
 
     @once
     def tier_gate(self) -> toolbox.TierGate:
-        """The tiers as the door asks them."""
         self._note_policy()
         return toolbox.TierGate(
             self.tiers,
@@ -132,7 +128,7 @@ class EnforcementServices:
         The commands of a process that does not answer are killed from here.
 
         Raises:
-            StateError: it cannot be written down; this process stands still all the same.
+            StateError: the state cannot be written; this process is stopped all the same.
         """
         report = self.tiers.stop(by, reason)
         shown_in = (self.tiers.stop_directory / CALLS).resolve()
@@ -140,7 +136,6 @@ class EnforcementServices:
         return replace(report, killed=killed)
 
     def resume(self, by: str, channel: str) -> bool:
-        """Let everything go on; see `TierEngine.resume`."""
         return self.tiers.resume(by, channel)
 
     def event(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
@@ -162,14 +157,14 @@ class EnforcementServices:
         )
 
     def noted(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
-        """Record an event about something that a log that is down must not keep from happening."""
+        """Record an event; if the audit log fails, only log an error."""
         try:
             self.event(what, user=user, reason=reason, **values)
         except AuditError:
             logger.exception("`%s` is not in the audit log", what)
 
     def _device_event(self, what: str, device: approval.Device | None, detail: str) -> None:
-        """Record an event about a device: what loosens must be recorded, the rest is noted."""
+        """Record an event about a device; only pairing depends on the audit log."""
         named = {"device": device.id, "name": device.name} if device else {}
         reason = f"{what}: {detail}" if detail else what
         user = device.user if device else ""
@@ -177,7 +172,7 @@ class EnforcementServices:
         record("device", user=user, reason=reason, **named)
 
     def tools(self) -> list[toolbox.Tool]:
-        """Return the tools that need a safeguard: `sign`, where there are keys."""
+        """Return the tool `sign`, if there is a keystore."""
         keystore = self._state / KEYSTORE_FILE
         if not keystore.exists():
             return []
@@ -187,7 +182,6 @@ class EnforcementServices:
 
     @once
     def signer(self) -> SignerProcess:
-        """The signer of this house; its process starts with the first signature."""
         return SignerProcess(
             self._state / KEYSTORE_FILE,
             self._state / STATE_FILE,
@@ -207,7 +201,7 @@ class EnforcementServices:
         self.audit_log.close()
 
     def _note_policy(self) -> None:
-        """Record that the tier policy is another than the last time, or gone."""
+        """Record a changed or removed tier policy."""
         seen = self._state / POLICY_SEEN_FILE
         try:
             file = self._config.places.policy_file
@@ -236,7 +230,7 @@ class EnforcementServices:
         return hidden_values(self._config)
 
     def _reachable(self) -> frozenset[str]:
-        """Return where a person can be asked: the chat or inbox, the page, a paired device."""
+        """Return the channels that can reach a person: chat or inbox, page, paired device."""
         found = {INLINE, PAGE}
         if self._wants_companion and self.devices.all():
             found.add(COMPANION_APP)
@@ -244,7 +238,7 @@ class EnforcementServices:
 
     @once
     def _wants_companion(self) -> bool:
-        """Whether the policy has anything confirmed there; looking for devices takes time."""
+        """Whether any entry needs a paired device; listing devices takes time."""
         policy = self.policy
         entries = [policy.defaults, *policy.tools.values(), *(p for _, p in policy.wildcards)]
         entries += [policy.fallback] if policy.fallback else []

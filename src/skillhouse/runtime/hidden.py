@@ -83,5 +83,5 @@ def _token(path: Path) -> str:
         with os.fdopen(handle, "rb") as file:
             return (file.read(TOKEN_BYTES) or b"").decode("ascii", "replace").strip()
     except OSError:
-        # It is looked for again, and its absence told, where it is used.
+        # The code that uses it looks again, and reports that it is missing.
         return ""

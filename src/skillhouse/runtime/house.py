@@ -31,7 +31,7 @@ from skillhouse.skill import SkillContent, SkillIndex
 
 
 class Skillhouse:
-    """One house, built from one configuration.
+    """The skills of one directory and the gates to their effects.
 
     >>> house = Skillhouse()  # doctest: +SKIP
     >>> house.call_sync("skill", {"name": "weather"}).content  # doctest: +SKIP
@@ -119,7 +119,9 @@ class Skillhouse:
         )
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
-        """Return what the system prompt says of the skills; a list stands in one place only.
+        """Return the part of the system prompt about skills.
+
+        The list of skills is in one place of a request only; see `Prompts.system`.
 
         Args:
             agent: Whose prompt it is.
@@ -307,7 +309,6 @@ class Skillhouse:
 
     @once
     def remotes(self) -> Remotes:
-        """The servers whose skills are synced."""
         return Remotes(
             self.config,
             self.policy.profile,

@@ -1,4 +1,4 @@
-"""One look at the files and all that follows from it; a house swaps it whole."""
+"""The result of one scan, with each agent's view and gate; replaced as a whole."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a later look shows that an earlier one did not, by id and file."""
+    """The changes between two snapshots, by id and file."""
 
     added: tuple[Skill, ...] = ()
     removed: tuple[Skill, ...] = ()
@@ -41,7 +41,7 @@ class Difference:
 
 
 class HouseSnapshot:
-    """What was found at one moment: listing, searching and loading all go by it."""
+    """The skills of one moment: listing, searching and loading all use it."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class HouseSnapshot:
         worked: TouchedFiles,
         recent: RecentSkills,
     ) -> None:
-        """Take what to look with; nothing is read before it is asked for.
+        """Store the dependencies; everything is read lazily.
 
         Args:
             config: Where to look.
             policy: Who may see what.
             settings: What is switched off.
             is_trusted: Whether the project's skills may be read.
-            open_gate: Makes the door to what an agent sees, and to the tools that skills bring.
+            open_gate: Makes the gate of a view, with the tools that skills bring.
             find_code: Finds those; takes the roots, and whether the project is trusted.
-            worked: Which files each agent works on; it outlives a look.
-            recent: Which skills were loaded lately; likewise, and a look keeps the order that it
+            worked: Which files each agent works on; it outlives a snapshot.
+            recent: Which skills were loaded lately; likewise; a snapshot keeps the order that it
                 began with, since a client takes another list for a change.
         """
         self._config = config
@@ -85,7 +85,7 @@ class HouseSnapshot:
         """All roots of this place, strongest first, whether they exist or not.
 
         Raises:
-            ConfigError: what is synced from other servers lies in one of the others.
+            ConfigError: the directory of synced skills is below one of the others.
         """
         places = self._config.places
         found = default_roots(
@@ -100,7 +100,7 @@ class HouseSnapshot:
 
     @once
     def index(self) -> SkillIndex:
-        """The skills of this place; those of a project that is not trusted are not read."""
+        """The skills of these roots; an untrusted project's skills are not read."""
         found = discover(
             self.roots,
             profile=self._profile,
@@ -129,12 +129,11 @@ class HouseSnapshot:
 
     @once
     def code(self) -> Found:
-        """The manifests of skills that bring tools of their own."""
+        """The manifests of skills that have their own tools."""
         return self._find_code(self.roots, self._is_trusted())
 
     @once
     def settings(self) -> SkillSettings:
-        """Which skills a person switched off."""
         return self._settings.read()
 
     @once
@@ -144,7 +143,7 @@ class HouseSnapshot:
 
     @property
     def was_used(self) -> bool:
-        """Whether anybody has seen what there is."""
+        """Whether the index was read."""
         return "index" in self.__dict__
 
     def view(self, agent: str) -> AgentView:
@@ -169,23 +168,21 @@ class HouseSnapshot:
         return self._views[agent]
 
     def gate(self, agent: str) -> toolbox.Gate:
-        """Return an agent's door."""
         if agent not in self._gates:
             self._gates[agent] = self._open_gate(self.view(agent), self.code)
         return self._gates[agent]
 
     def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
-        """Take note of the file that a call was about, where skills are listed by that."""
+        """Note the file that a call touched, if the profile lists skills by touched files."""
         if not self._profile.extensions.paths:
             return
         view = self.view(call.agent)
         before = view.listed.skills
         if self._worked.add(call, result) and view.listed.skills != before:
-            # The list stands in a tool's description.
+            # The list is in a tool's description.
             self._gates.pop(call.agent, None)
 
     def is_like(self, other: HouseSnapshot) -> bool:
-        """Whether another look shows the same."""
         return (self.index.skills, self.index.shadowed, self.settings, self.code) == (
             other.index.skills,
             other.index.shadowed,
@@ -194,7 +191,7 @@ class HouseSnapshot:
         )
 
     def follow(self, later: HouseSnapshot) -> None:
-        """Let searches find what files hold by now whose skills are listed as before."""
+        """Let searches read changed bodies, when the list of skills is unchanged."""
         now = _signatures(later.index)
         then = self._signatures or _signatures(self.index)
         # A file without a signature was changed a moment ago, and may have been since.
@@ -204,12 +201,12 @@ class HouseSnapshot:
                 view.search.renew(now)
 
     def close(self) -> None:
-        """End what is read in the background."""
+        """Stop reading in the background."""
         for view in self._views.values():
             view.search.close()
 
     def since(self, before: HouseSnapshot) -> Difference:
-        """Return what has changed since an earlier look; of what is switched on."""
+        """Return the changes of enabled skills since an earlier snapshot."""
         then, now = before._enabled(), self._enabled()
         return Difference(
             added=tuple(skill for key, skill in now.items() if key not in then),

@@ -45,11 +45,11 @@ class Management:
         settings: SettingsStore,
         audit: AuditLog,
     ) -> None:
-        """Take the parts of the house that the operations work on.
+        """Store the dependencies.
 
         Args:
             index: Returns what was found last.
-            refresh: Looks anew.
+            refresh: Scans again.
             roots: Returns the places of skills, strongest first.
             profile: How skills are found, what scopes are called, and its published words.
             project: Where this project's own skills are made.
@@ -66,7 +66,6 @@ class Management:
 
     @property
     def settings(self) -> SkillSettings:
-        """What is switched off."""
         return self._settings.read()
 
     def prepare(self) -> tuple[Path, ...]:
@@ -104,12 +103,12 @@ class Management:
         return define(self._find(reference), self.settings, self._profile)
 
     def get_enabled(self) -> tuple[SkillDefinition, ...]:
-        """Return what is in force and enabled (S004-71)."""
+        """Return the skills that are in the index and enabled (S004-71)."""
         in_force = {skill.file for skill in self._index().skills}
         return tuple(found for found in self.get_all() if found.enabled and found.path in in_force)
 
     def refresh(self) -> tuple[SkillDefinition, ...]:
-        """Look anew and return every skill."""
+        """Scan again and return every skill."""
         self._refresh()
         return self.get_all()
 
@@ -185,7 +184,7 @@ class Management:
                 shutil.rmtree(directory)
                 raise
         self._refresh()
-        # Found by itself: the house does not read a project that is not trusted yet.
+        # Found by itself: the index does not have an untrusted project's skills.
         made = discover([Root(root.path, scope)], profile=self._profile)
         skill = next(one for one in (*made.skills, *made.shadowed) if one.directory == directory)
         return define(skill, self.settings, self._profile)
@@ -202,7 +201,7 @@ class Management:
         if skill.scope != "user":
             message = f"only skills of scope user can be deleted, this one is {skill.scope}"
             raise SkillError("not-deletable", directory, message)
-        # INVARIANT: the place comes from the index entry and lies truly below its root.
+        # INVARIANT: the directory comes from the index entry and is really below its root.
         real, root = os.path.realpath(directory), os.path.realpath(skill.root)
         if real != os.path.join(root, os.path.relpath(directory, skill.root)) or real == root:
             message = "reached by a symbolic link; remove the link yourself"
@@ -240,7 +239,7 @@ class Management:
         self._refresh()
 
     def said(self, error: SkillhouseError) -> str:
-        """Return an error in the words that the profile publishes, or else in ours."""
+        """Return an error in the profile's published words, or else in ours."""
         key = ""
         if isinstance(error, UnknownSkillError):
             key = "manage_unknown"
@@ -254,7 +253,7 @@ class Management:
         return self._index().get(reference)
 
     def _target(self, scope: str) -> Root:
-        """Return the first root of a scope: for a project one that lies directly in it."""
+        """Return the first root of a scope: for a project one that is inside it."""
         for root in self._roots():
             if root.scope == scope and (
                 scope != "project" or root.path.is_relative_to(self._project)

@@ -1,4 +1,4 @@
-"""The MCP servers whose skills a house uses: what is known of each, asking anew, and forgetting."""
+"""The configured MCP servers with skills: what is stored of each, refreshing and forgetting."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from skillhouse import remote
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded, recorded_async
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.mcp_skills import MCP_DIRECTORY, McpServerSettings
+from skillhouse.runtime.config import Config, McpServerSettings
+from skillhouse.runtime.mcp_skills import MCP_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class McpAsked:
 
 
 class McpServers:
-    """The `[[mcp_servers]]` of one house, and what is stored of others that were among them."""
+    """The `[[mcp_servers]]` of one configuration, and stored data of servers that were removed."""
 
     def __init__(
         self,
@@ -50,7 +50,6 @@ class McpServers:
         audit: AuditLog,
         refresh: Callable[[], object],
     ) -> None:
-        """Take the configuration, what asks the servers, the log, and what looks anew."""
         self._servers = {server.label: server for server in config.mcp_servers}
         self._cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
         self._host = host
@@ -58,21 +57,21 @@ class McpServers:
         self._refresh = refresh
 
     def states(self) -> tuple[McpServerState, ...]:
-        """Return the servers in their order, then what is stored of others; nobody is asked."""
+        """Return the servers in their order, then the removed ones; no server is asked."""
         stored = self._cache.labels()
         return tuple(self._state(label) for label in dict.fromkeys((*self._servers, *stored)))
 
     async def refresh(self, label: str = "") -> tuple[McpAsked, ...]:
         """Ask the servers what they have, one after the other; no file of a skill is read.
 
-        A server that fails costs no other. Each is in the audit log.
+        A failing server does not affect the others. Each is in the audit log.
 
         Args:
             label: Which; all when empty.
 
         Raises:
             ConfigError: there is no such server.
-            AuditError: the log cannot be written; nobody more was asked.
+            AuditError: the log cannot be written; no further server was asked.
             MissingExtraError: the packages of the extra `mcp` are not installed.
         """
         host = self._asking(label)
@@ -86,7 +85,7 @@ class McpServers:
 
         Raises:
             ConfigError: there is no such server.
-            AuditError: the log cannot be written; nobody was asked.
+            AuditError: the log cannot be written; the server was not asked.
             MissingExtraError: the packages of the extra `mcp` are not installed.
         """
         host = self._asking(label)

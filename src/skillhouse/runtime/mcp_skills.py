@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skillhouse import remote
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
 MCP_DIRECTORY = "mcp"
 """Where their files lie, below the state directory: no root of skills, and no cache that another
 program may clear or fill."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpServerSettings:
-    """One `[[mcp_servers]]` table of a configuration file."""
-
-    label: str
-    """What the server is called here; the names of its skills begin with it."""
-    url: str = ""
-    command: tuple[str, ...] = ()
-    """Program and arguments, for a server that is started here, in the home directory."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    allow_private: bool = False
-    """Whether its address may be on this machine or in a private network."""
 
 
 def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
@@ -59,7 +44,7 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
             url=one.url,
             command=one.command,
             environment={"PATH": path, **one.environment},
-            # Not in the project: `npx` and `python -m` run what lies where they are started.
+            # Not in the project: `npx` and `python -m` run files of their working directory.
             directory=places.home,
             allow_private=one.allow_private,
         )
@@ -77,7 +62,7 @@ def with_skills_of(
 ) -> SkillIndex:
     """Return an index with the skills of MCP servers as they were listed last.
 
-    They stand before what comes with the house. Their names begin with their server's label, so
+    They come before the built-in skills. Their names begin with their server's label, so
     they shadow nothing.
 
     Raises:

@@ -51,11 +51,10 @@ class PersonMenu:
 
     @once
     def skills(self) -> SkillIndex:
-        """The skills, in the order of the index."""
         return self._index.where(lambda skill: not self._why_not(skill))
 
     def entries(self) -> tuple[Invocable, ...]:
-        """Return what a menu shows."""
+        """Return the entries of a menu."""
         extensions = self._policy.profile.extensions
         names = Counter(skill.name for skill in self.skills.skills)
         return tuple(
@@ -69,7 +68,7 @@ class PersonMenu:
         )
 
     def refusal(self, reference: str) -> str:
-        """Return why a skill is not in the menu; nothing for one that is not there at all."""
+        """Return why a skill is not in the menu; empty if there is no such skill."""
         try:
             return self._why_not(self._index.get(reference))
         except (UnknownSkillError, AmbiguousSkillError):
@@ -110,7 +109,7 @@ class PersonMenu:
 
 
 def _argument_names(skill: Skill) -> tuple[str, ...]:
-    """Return the names that a menu can show; one that it cannot hides those after it as well."""
+    """Return the argument names before the first that a menu cannot show."""
     if b"arguments" not in skill.packed_fields:
         return ()
     names = argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]

@@ -1,4 +1,4 @@
-"""What a house may reach, made from its configuration when it is first needed."""
+"""Network access under the configured policy, made when it is first needed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ _LOOPBACK = {
 
 
 class Network:
-    """The one place of a house that says what may be reached, by whom, and with which secrets."""
+    """Which hosts may be reached, by what, and with which secrets."""
 
     def __init__(self, config: Config, *, route: net.Route | None = None) -> None:
-        """Take the configuration, and how to connect when not by the system's means."""
         self._settings = config.net
         self._approvals = config.approvals
         self._environment = config.places.environment
@@ -38,7 +37,6 @@ class Network:
 
     @once
     def route(self) -> net.Route:
-        """How to connect."""
         return self._route or net.Route()
 
     @once
@@ -74,7 +72,6 @@ class Network:
 
     @property
     def no_provider(self) -> str:
-        """Why there is no such service."""
         variable = self._settings.brave_key_env
         if variable:
             return f"no web search: the variable `{variable}` of `brave_key_env` is not set"
@@ -103,18 +100,18 @@ class Network:
         """Open a proxy that keeps the policy, and give its socket.
 
         Args:
-            report: Is told each decision before anything is sent; what it raises refuses it.
+            report: Receives each decision before anything is sent; what it raises refuses it.
         """
         return net.EgressProxy(self.policy, report=report, route=self.route).listening()
 
     def fetch_for(
-        self, source: remote.RemoteSource, told: Callable[[str], None] = lambda _: None
+        self, source: remote.RemoteSource, report: Callable[[str], None] = lambda _: None
     ) -> remote.Fetch:
         """Return the way to a source: its own origin, and what the operator listed besides.
 
         Args:
             source: The server.
-            told: Is told each address before it is asked.
+            report: Receives each address before it is requested.
         """
         target = net.parse_url(source.url)
         own = net.HostRule(
@@ -122,7 +119,7 @@ class Network:
         )
 
         async def fetch(url: str, max_bytes: int) -> remote.Fetched:
-            told(url)
+            report(url)
             policy = self._only(own, *self.policy.hosts, body_bytes=max_bytes, seconds=SYNC_SECONDS)
             response = await net.fetch(url, policy=policy, route=self.route)
             return remote.Fetched(response.status, response.url, response.body)
@@ -130,7 +127,7 @@ class Network:
         return fetch
 
     def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
-        """Return who is asked: a house's own channel, and the configured webhook.
+        """Return the channels that ask a person: `own`, and the configured webhook.
 
         Raises:
             ConfigError: the variable with its secret is not set, or holds none.
@@ -153,12 +150,12 @@ class Network:
             raise ConfigError(message, key="approvals.webhook_secret_env") from error
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        """Send one body to the address that the operator wrote down, and to no other."""
+        """Send one body to the configured address, and to no other."""
         target = net.parse_url(url)
         own = net.HostRule(
             host=target.host, scheme=target.scheme, port=target.port, methods=frozenset({"POST"})
         )
-        # A redirect would carry the question to an address that nobody wrote down.
+        # A redirect would carry the question to an address that is not configured.
         policy = self._only(
             own,
             private=_LOOPBACK.get(urlsplit(url).hostname or "", ()),

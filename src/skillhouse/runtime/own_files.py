@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.floor import (
     Looks,
@@ -39,7 +40,6 @@ class ConfiguredFiles:
     """Those of one configuration, each looked at whenever it is asked for."""
 
     def __init__(self, config: Config, skills: Iterable[Skill] = ()) -> None:
-        """Take where they are, and the skills that were found."""
         self._config = config
         # Installers link the files of a program to a cache of theirs (uv), a remote cache its
         # versions to each other.
@@ -60,19 +60,18 @@ class ConfiguredFiles:
         )
 
     def places(self) -> Iterator[Path]:
-        """Yield every file and directory that decides, whether it is there or not."""
+        """Yield every file and directory that decides, existing or not."""
         yield from self._fixed
         yield from self._settings()
         yield project_of(self._config.places.start) / PROJECT_FILE
         yield from (Path(file) for file in self.skill_files if os.path.islink(file))
 
     def problem(self, looks: Looks) -> str:
-        """Return the first of `problems`, or nothing."""
         found = self.problems(looks)
         return next((f"`{path}` cannot be used: {why}" for path, why in found), "")
 
     def problems(self, looks: Looks | None = None) -> Iterator[tuple[Path, str]]:
-        """Yield each file that is not safe with what mends it."""
+        """Yield each unsafe file with its remedy."""
         config, looks = self._config, looks or Looks()
         settings = self._settings()
         for path in settings:
@@ -102,3 +101,18 @@ class ConfiguredFiles:
         except OSError:
             names = []
         return (*self._files, *(self._profiles / name for name in names if name.endswith(".toml")))
+
+
+def audit_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return the conditions under which the audit log refuses the next record."""
+    path = config.state_directory / AUDIT_FILE
+    return stuck(path, config.audit_checkpoints or default_directory(path))
+
+
+def file_troubles(config: Config) -> tuple[Trouble, ...]:
+    """Return the unsafe files among those that decide; a path below home begins with `~`."""
+    home = str(config.places.home)
+    return tuple(
+        Trouble(code="own-file", message=f"`{path}`: {why}".replace(home, "~"))
+        for path, why in ConfiguredFiles(config).problems()
+    )

@@ -1,4 +1,4 @@
-"""All rules of a house together, and the reasons for what they say."""
+"""All rules that apply, and the reasons for their decisions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 GRANTS = "grants"
-"""The layer of a person's lasting yeses."""
+"""The layer of a person's standing approvals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,10 @@ class Policy:
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Take the rules, and what gives the yeses that hold for the rest of a conversation.
+        """Combine the rules with `session_grants`, the approvals for the rest of a conversation.
 
-        `remote_skills` knows the skills of other servers: a yes to one of them is bound to what its
-        server listed, as its files are not here. `clock` gives seconds since 1970.
+        An approval of a skill in `remote_skills` is bound to its server's listing, as its files are
+        not on this machine. `clock` returns seconds since 1970.
         """
         self._clock = clock or SteadyClock()
         self.remote_skills = remote_skills
@@ -86,7 +86,7 @@ class Policy:
 
     @property
     def shared_layers(self) -> tuple[Layer, ...]:
-        """The layers that are about everybody here, people too: managed, user, project."""
+        """The layers that apply to all agents and to people: managed, user, project."""
         return self._config.layers
 
     def layers(
@@ -135,22 +135,23 @@ class Policy:
         caution: str = "",
         caution_layer: str = HIDDEN_TEXT,
     ) -> Explanation:
-        """Return the decision about anything, every rule that spoke, and the reason in words.
+        """Return the decision, every rule that matched, and the reason as a sentence.
 
         Args:
             permission: What is wanted.
             agent: Who wants it.
-            default: What holds when no rule speaks.
+            default: What holds when no rule matches.
             why: The reason for that default.
             skill_digest: Tree digest of the skill it is about, if any.
             user: On whose behalf.
-            session: The conversation, whose own yeses hold as well.
-            caution: Why a person is asked whatever rules allow; a yes to these very bytes holds.
+            session: The conversation, whose own approvals hold as well.
+            caution: Why a person is asked whatever rules allow; an approval of the same bytes
+                holds.
             caution_layer: The layer that asks; of `PERSISTENCE` no earlier approval holds.
         """
         layers = self.layers(agent, skill_digest, user=user, session=session)
         decision, matched = explain(layers, permission, default=default)
-        reason = why or f"no rule speaks, and {permission.action} is {default} by default"
+        reason = why or f"no rule matches; `{permission.action}` defaults to {default}"
         for found in matched:
             if found.decided:
                 rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
@@ -163,7 +164,7 @@ class Policy:
         return Explanation(permission=permission, decision=decision, matched=matched, reason=reason)
 
     def skill_need(self, skill: Skill) -> PermissionRequest:
-        """Return what loading a skill needs; a skill that is asked about is read for its digest."""
+        """Return the request for loading a skill; its digest is read if a rule asks about it."""
         default, why = self._skill_default(skill)
         asks = default is Effect.ASK or self._is_asked_about(skill)
         return PermissionRequest(
@@ -176,7 +177,7 @@ class Policy:
     def explain_skill(
         self, skill: Skill, *, agent: str = "default", content: SkillContent | None = None
     ) -> Explanation:
-        """Return the decision about loading a skill; with `content` also by what that hides."""
+        """Return the decision about loading a skill; with `content` also for its hidden text."""
         need = self.loading_need(skill, content)
         return self.explain(
             need.permission,
@@ -188,7 +189,7 @@ class Policy:
         )
 
     def loading_need(self, skill: Skill, content: SkillContent | None) -> PermissionRequest:
-        """Return what loading a skill needs, also by what its content hides where that is known."""
+        """Return the request for loading a skill; with `content` also for its hidden text."""
         need = self.skill_need(skill)
         found = None if content is None else hidden_text(content.text)
         if found is None or not found.asks:
@@ -203,7 +204,7 @@ class Policy:
         return told or _digest(skill)
 
     def _is_asked_about(self, skill: Skill) -> bool:
-        """Whether a rule of anybody's asks about the skill: a yes is then bound to its bytes."""
+        """Whether any agent's rule asks about the skill: an approval is then bound to its bytes."""
         layers = (*self._config.layers, *self._config.agents.values())
         return any(
             rule.effect is Effect.ASK
@@ -225,28 +226,30 @@ class Policy:
         return self._grants[1]
 
     def _skill_default(self, skill: Skill) -> tuple[Effect, str]:
-        """Return what happens when no rule speaks, and why (decision 4)."""
+        """Return what happens when no rule matches, and why (decision 4)."""
         told = self.profile.rules.default_effect
         effect = Effect(told or self.profile.scope(skill.scope).default_effect)
         if told and skill.scope != "project":
-            return effect, f"no rule speaks, and skills are {effect.value} by default"
+            return effect, f"no rule matches; skills default to {effect.value}"
         if skill.scope != "project":
-            return effect, f"no rule speaks, and skills of scope {skill.scope} are {effect.value}"
+            return effect, (
+                f"no rule matches; skills of scope {skill.scope} default to {effect.value}"
+            )
         state = self._trust.report(self._project, [skill]).skills[0].state
         if state == "trusted":
-            return effect, "no rule speaks, and the skill is as it was when it was trusted"
+            return effect, "no rule matches; the skill is unchanged since it was trusted"
         words = {
             "new": "is new since the project was trusted",
             "changed": "has changed since the project was trusted",
             "unbound": "cannot be bound to its content",
         }
-        return Effect.ASK, f"no rule speaks, and the skill {words[state]}"
+        return Effect.ASK, f"no rule matches; the skill {words[state]}"
 
 
 def _cautious(
     decision: Decision, reason: str, caution: str, skill_digest: str
 ) -> tuple[Decision, str]:
-    """Return a decision that is ask at least, but for a lasting yes to the same bytes."""
+    """Return a decision of at least ask, except for a standing approval of the same bytes."""
     if decision.effect is Effect.DENY or (decision.layer == GRANTS and skill_digest):
         return decision, reason
     if decision.effect is Effect.ASK:
@@ -262,7 +265,7 @@ def _asked_each_time(decision: Decision, reason: str, caution: str) -> tuple[Dec
 
 
 def _digest(skill: Skill) -> str:
-    """Return what a yes to a skill is bound to; `unbound` can be no lasting yes."""
+    """Return what an approval of a skill is bound to; `unbound` allows no standing approval."""
     try:
         return tree_digest(skill.directory)
     except TreeError:

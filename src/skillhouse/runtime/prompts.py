@@ -1,5 +1,4 @@
-"""What a model is told of the skills outside of the skill tool: the system prompt, and the
-instructions of the MCP server."""
+"""The texts about skills outside of the skill tool: system prompt and MCP instructions."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ Before replying: scan <available_skills> <description> entries.
 - If none clearly apply: do not read any SKILL.md.
 
 Constraints: never read more than one skill up front; only read after selecting."""
-"""What stands before the XML block in a system prompt (S000-42 to S000-46, as published)."""
+"""The text before the XML block in a system prompt (S000-42 to S000-46, as published)."""
 
 INSTRUCTION_FOR_TOOL = (
     "Skills hold instructions for certain tasks. Before you begin a task, look whether the "
@@ -45,15 +44,15 @@ class Prompts:
     has_skills: bool
     """Whether the agent sees any."""
     catalog: Callable[..., Catalog]
-    """As `View.catalog`."""
+    """As `AgentView.catalog`."""
     prefix: str = ""
     """What a framework puts before the names of tools."""
 
     def system(self, offered: Iterable[str] | None = None, *, always: bool = False) -> str:
         """Return what the system prompt says of the skills, or nothing.
 
-        A list stands at one place of a request only: it is here where the profile wants it here,
-        or where the model is not offered the tool in whose description it would stand.
+        The list is in one place of a request only: here if the profile says so, or if the model is
+        not offered the tool whose description would contain it.
 
         Args:
             offered: Names of the tools that the model is offered; all of the agent's when None.
@@ -101,17 +100,17 @@ class Prompts:
         return words + found.text if found.text else ""
 
     def without_list(self) -> str:
-        """Return the instructions where skills are not listed, or not found yet."""
+        """Return the instructions without a list of skills."""
         tool, search = self._tool("skill"), self._tool("search")
         return INSTRUCTION_FOR_SEARCH.format(tool=tool, search=search) if tool and search else ""
 
     def _is_searched(self, given: set[str]) -> bool:
-        """Whether skills stand in no list, and the model can search, as far as it can at all."""
+        """Whether the model finds skills by searching only."""
         has_search = any(rule.kind == "search" for rule in self.profile.tools)
         return self.profile.catalog.exposure == "search" and ("search" in given or not has_search)
 
     def _instruction(self, given: set[str]) -> str:
-        """Return what to do with the list, naming a tool that is there."""
+        """Return the instruction for the list, with the name of an offered tool."""
         published = self.profile.messages.get("instruction")
         tool = self._tool("skill")
         if published or "skill" not in given or not tool:

@@ -19,7 +19,7 @@ RECENT_FILE = "recent-skills.jsonl"
 READ_BYTES = 65_536
 """Bytes of the file's end that are read, some hundred skills."""
 FILE_MAX = 262_144
-"""Bytes above which the file is written anew with what would be read of it."""
+"""Bytes above which the file is rewritten with its readable end."""
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ class RecentSkills:
     """The skills that anybody loaded here, newest last."""
 
     def __init__(self, directory: Path | None) -> None:
-        """Take where caches are kept; None remembers nothing."""
         self._path = None if directory is None else directory / RECENT_FILE
 
     def ranks(self) -> Mapping[str, int]:
@@ -62,7 +61,7 @@ class RecentSkills:
             os.close(descriptor)
 
     def _tidy(self, path: Path) -> None:
-        """Keep the newest line of each skill; a line that comes meanwhile may be lost."""
+        """Keep the newest line of each skill; a concurrent line may be lost."""
         newest = [*dict.fromkeys(reversed(self._files(path)))]
         beside = path.with_name(f"{path.name}.{os.getpid()}")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600)
@@ -71,7 +70,7 @@ class RecentSkills:
         os.replace(beside, path)
 
     def _files(self, path: Path) -> list[str]:
-        """Return the files in the order of their lines; what is no line of ours is passed over."""
+        """Return the files in the order of their lines; other lines are skipped."""
         descriptor = os.open(path, os.O_RDONLY | _NO_LINK | _NO_WAIT)
         with open(descriptor, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -88,4 +87,4 @@ class RecentSkills:
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""A pipe in the file's place holds nobody up."""
+"""Opening a pipe in the file's place does not block."""

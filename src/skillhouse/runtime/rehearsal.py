@@ -1,4 +1,4 @@
-"""What an agent would see and the house would do for a request, without a model."""
+"""What an agent would see for a request, and what its calls would meet, without a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOOL_DEFAULTS = {
     "fetch": Effect.ASK,
     "web_search": Effect.ALLOW,
 }
-"""The tools a body may name, and what each meets when no rule speaks: reads inside the allowed
+"""The tools a body may name, and what each meets when no rule matches: reads inside the allowed
 places are no effects (decision 9), a search goes to the service that the operator chose, everything
 else is asked about."""
 
@@ -57,7 +57,7 @@ class MentionVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """One request walked through the house."""
+    """One request followed from the catalog to the sandbox."""
 
     request: str
     catalog: Catalog
@@ -117,12 +117,12 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedLine:
-    """A command line as `exec` would take it, with the rules that spoke about each command."""
+    """A command line as `exec` would take it, with the rules that matched each command."""
 
     line: str
     effect: Effect
     layer: str
-    """The layer that decided; "judge" when the line itself is why, "default" when nobody spoke."""
+    """The layer that decided; "judge" if the line itself is why, "default" if no rule matched."""
     reason: str
     reasons: tuple[str, ...]
     verdict: CommandVerdict

@@ -1,4 +1,4 @@
-"""The servers whose skills a house syncs: what is cached of them, and the syncing."""
+"""The servers whose skills are synced, and the cache of their skills."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Synced:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that the server lists is here now."""
+        """Whether every skill that the server lists is stored."""
         return self.report is not None and not self.report.problems
 
 
@@ -102,14 +102,14 @@ def check_outside(directory: Path, roots: Iterable[Root]) -> None:
         base = os.path.realpath(root.path)
         if os.path.commonpath((base, real)) == base:
             raise ConfigError(
-                f"skills of other servers are kept in `{directory}`, which lies below `{root.path}`"
+                f"skills of other servers are kept in `{directory}`, which is below `{root.path}`"
                 "; expected a `cache_directory` outside of every place where skills are looked for",
                 key="cache_directory",
             )
 
 
 class Remotes:
-    """The configured servers of one house."""
+    """The configured servers."""
 
     def __init__(
         self,
@@ -120,7 +120,6 @@ class Remotes:
         roots: Callable[[], Iterable[Root]],
         refresh: Callable[[], bool],
     ) -> None:
-        """Take the configuration, the way out, the log, the scanned places, and what looks anew."""
         self._config = config
         self._profile = profile
         self._network = network
@@ -129,7 +128,7 @@ class Remotes:
         self._refresh = refresh
 
     def states(self) -> tuple[RemoteState, ...]:
-        """Return the configured servers and what is here of each; the network is not asked."""
+        """Return the configured servers and their stored skills, without network access."""
         is_read = any(scope.name == SCOPE for scope in self._profile.scopes)
         return tuple(self._state(source, is_read=is_read) for source in self._config.remotes)
 
@@ -154,34 +153,36 @@ class Remotes:
         return found
 
     async def sync(
-        self, url: str = "", *, told: Callable[[str], None] = lambda _: None
+        self, url: str = "", *, progress: Callable[[str], None] = lambda _: None
     ) -> tuple[Synced, ...]:
-        """Bring what is here up to date with the servers, one after the other.
+        """Sync with the servers, one after the other.
 
-        A server that fails costs no other. Each sync is in the audit log.
+        A failing server does not affect the others. Each sync is in the audit log.
 
         Args:
             url: The address of one; all when empty.
-            told: Is told what is being done, a line at a time.
+            progress: Receives one line for each step.
 
         Raises:
-            ConfigError: no such server is configured, or the cache lies in a scanned place.
+            ConfigError: no such server is configured, or the cache is in a scanned directory.
             AuditError: the log cannot be written; nothing more was fetched.
         """
         sources = self.chosen(url)
         check_outside(self._config.remote_directory, (r for r in self._roots() if r.scope != SCOPE))
-        done = [await self._sync_one(source, told) for source in sources]
+        done = [await self._sync_one(source, progress) for source in sources]
         self._refresh()
         return tuple(done)
 
-    async def _sync_one(self, source: remote.RemoteSource, told: Callable[[str], None]) -> Synced:
+    async def _sync_one(
+        self, source: remote.RemoteSource, progress: Callable[[str], None]
+    ) -> Synced:
         arguments = {"url": source.url, "kind": source.kind}
         draft = AuditDraft(kind="intent", tool="remote:sync", user="local", arguments=arguments)
         intent = await in_thread(lambda: self._audit.write(draft, durable=True))
         found = Synced(source=source, error="stopped")
-        told(f"syncing {source.url}")
+        progress(f"syncing {source.url}")
         try:
-            fetch = self._network.fetch_for(source, lambda url: told(f"  fetching {url}"))
+            fetch = self._network.fetch_for(source, lambda url: progress(f"  fetching {url}"))
             report = await remote.sync(source, self._config.remote_directory, fetch)
             found = Synced(source=source, report=report)
         except (SkillhouseError, OSError, ValueError, RecursionError) as error:

@@ -13,7 +13,7 @@ def safe_path(environment: Mapping[str, str], start: Path) -> str:
     """Return `PATH` without relative folders and those of the project around `start`.
 
     `npx` and activated environments put folders of the project first, and an empty entry is the
-    current directory: a project that nobody trusts would choose what `npm` is.
+    current directory: an untrusted project would choose what `npm` is.
     """
     project = os.path.realpath(git_root(start) or start)
     entries = environment.get("PATH", os.defpath).split(os.pathsep)

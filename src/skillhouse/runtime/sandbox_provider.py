@@ -1,4 +1,4 @@
-"""The sandbox of a house: tested once, started when the first command runs."""
+"""The sandbox: tested once, started when the first command runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ LOOK_SECONDS = 0.02
 
 
 class SandboxProvider:
-    """Gives what runs commands."""
+    """Gives the launcher of commands."""
 
     def __init__(self, state: Path) -> None:
-        """Take the directory in which runs keep what they need."""
         self._state = state
         self.tested: sandbox.SandboxStatus | None = None
         """What the self-test said; None before anything needed it."""

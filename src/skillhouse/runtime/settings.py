@@ -22,7 +22,6 @@ class SkillSettings:
     """Whether a skill is enabled, by id."""
 
     def is_enabled(self, skill_id: str) -> bool:
-        """Whether the skill of that id takes part."""
         return self.enable_skills and self.skills.get(skill_id, True)
 
 
@@ -46,15 +45,13 @@ class SettingsStore:
         return SkillSettings(enable_skills=rows.pop(_ALL, True), skills=rows)
 
     def set_skill(self, skill_id: str, *, enabled: bool) -> None:
-        """Keep whether one skill is enabled."""
         self._set(skill_id, enabled=enabled)
 
     def set_all(self, *, enabled: bool) -> None:
-        """Keep whether there are skills at all."""
         self._set(_ALL, enabled=enabled)
 
     def forget(self, skill_id: str) -> None:
-        """Drop what was set for a skill that is gone."""
+        """Drop the setting of a deleted skill."""
         if self._path.exists():
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM skill_setting WHERE skill = ?", (skill_id,))

@@ -36,12 +36,11 @@ The format is that of the Agent Skills specification: {SPECIFICATION}
 class SkillsManager:
     """Skills by the published functions; what goes wrong comes back as text (S003-83).
 
-    It is for programs of the user's, and asks nobody. What a model calls are the tools of the same
+    It is for the user's own programs, and asks no person. A model calls the tools of the same
     names, which go through the gate (`register_tools`).
     """
 
     def __init__(self, index: Callable[[], SkillIndex], profile: Profile, root: Path) -> None:
-        """Take what gives the skills as they are now, how they are read, and where they lie."""
         self._index = index
         self._profile = profile
         self.root = root
@@ -60,7 +59,7 @@ class SkillsManager:
 
     @classmethod
     def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
-        """Return a manager of what an agent sees of a house; denied skills are unknown to it."""
+        """Return a manager of the skills that an agent sees; denied skills are unknown to it."""
         return cls(
             lambda: house.view(agent).visible, house.policy.profile, house.config.places.start
         )
@@ -70,7 +69,7 @@ class SkillsManager:
         return [skill.name for skill in self._index().skills]
 
     def get_skill_content(self, name: str) -> str:
-        """Return the whole SKILL.md, or what is wrong."""
+        """Return the whole SKILL.md, or an error."""
         try:
             return handed_over(load(self._find(name)).text)
         except toolbox.AssetError as error:
@@ -88,7 +87,7 @@ class SkillsManager:
         return toolbox.search_skills(index, found, query, n)
 
     def get_skill_asset(self, skill_name: str, relative_path: str) -> str:
-        """Return the text of one of the skill's files, or what is wrong."""
+        """Return the text of one of the skill's files, or an error."""
         try:
             text = toolbox.read_asset(self._find(skill_name), relative_path, self._profile)
             return handed_over(text)
@@ -96,7 +95,7 @@ class SkillsManager:
             return str(error)
 
     def get_skill_script_path(self, skill_name: str, script_name: str) -> str:
-        """Return the absolute path of one of the skill's scripts, or what is wrong."""
+        """Return the absolute path of one of the skill's scripts, or an error."""
         try:
             return str(toolbox.script_path(self._find(skill_name), script_name, self._profile))
         except toolbox.AssetError as error:
@@ -116,7 +115,7 @@ class SkillsManager:
             raise
 
     def create_root(self) -> bool:
-        """Make the directory of skills with a README on its layout; whether it was not there."""
+        """Create the directory of skills with a README; whether it was missing."""
         if self.root.exists():
             return False
         self.root.mkdir(parents=True)
@@ -134,10 +133,10 @@ def register_tools(
     tools_list: MutableSequence[str] | None = None,
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """Register the house's tools about skills as functions (S003-80, S003-81).
+    """Register the tools about skills as functions (S003-80, S003-81).
 
-    Each has the signature of its schema, goes through the house's gate and never raises: what goes
-    wrong comes back as text.
+    Each has the signature of its schema, goes through the gate and never raises: an error comes
+    back as text.
 
     Args:
         house: Whose tools they are.
@@ -160,7 +159,6 @@ _TYPES: Mapping[str, type] = {"string": str, "integer": int}
 
 
 def _function(house: Skillhouse, tool: toolbox.Tool, agent: str) -> Callable[..., Any]:
-    """Return a function that calls a tool."""
     required = set(tool.schema["required"])
     signature = inspect.Signature(
         [

@@ -16,24 +16,22 @@ WORKING = frozenset({"read", "write", "edit"})
 
 
 class TouchedFiles:
-    """The files of the project that each agent has read, written or edited through the house.
+    """The files of the project that each agent has read, written or edited by tool calls.
 
-    They are kept as long as the house is, whatever conversation of the agent it was in: what is
+    They are kept as long as the process runs, whatever conversation of the agent it was in: what is
     listed is the same for all of them.
     """
 
     def __init__(self, start: Path, project: Path) -> None:
-        """Take where the agents work, and the project that patterns are relative to."""
         self._start = os.path.realpath(start)
         self._project = Path(os.path.realpath(project))
         self._files: dict[str, dict[str, None]] = {}
 
     def of(self, agent: str) -> tuple[str, ...]:
-        """Return the files as paths below the project."""
         return tuple(self._files.get(agent, ()))
 
     def add(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> bool:
-        """Take note of a call that was made; whether it was work on another file than before."""
+        """Note a finished call; whether it touched a new file."""
         path = (result.data or {}).get("path")
         if call.name not in WORKING or result.is_error or not isinstance(path, str):
             return False

@@ -20,7 +20,7 @@ _PROJECT = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedSkill:
-    """A skill of a project as it stands now, held against what was trusted."""
+    """A skill of a project, compared with its state when it was trusted."""
 
     skill: Skill
     directory: str
@@ -56,7 +56,6 @@ class TrustStore:
         return _PROJECT in self._digests(project)
 
     def projects(self) -> tuple[str, ...]:
-        """Return the real paths of all trusted projects."""
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:
@@ -64,7 +63,7 @@ class TrustStore:
             return tuple(project for (project,) in store.rows(query, (_PROJECT,)))
 
     def report(self, project: Path, skills: Iterable[Skill]) -> TrustReport:
-        """Return how the skills of a project stand to what was trusted."""
+        """Compare the skills of a project with the trusted digests."""
         digests = self._digests(project)
         return TrustReport(
             project=project,
@@ -73,7 +72,7 @@ class TrustStore:
         )
 
     def trust(self, project: Path, skills: Iterable[Skill], now: datetime) -> TrustReport:
-        """Trust the project and its skills as they are now; what was trusted before is replaced."""
+        """Trust the project and its skills as they are now, in place of earlier trust."""
         judged = [_judged(project, skill, {}) for skill in skills]
         real = os.path.realpath(project)
         rows = [(_PROJECT, "")] + [
@@ -88,7 +87,7 @@ class TrustStore:
         return self.report(project, [found.skill for found in judged])
 
     def revoke(self, project: Path) -> bool:
-        """Take the trust back; whether there was any."""
+        """Revoke the trust; whether there was any."""
         if not self.is_trusted(project):
             return False
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -96,7 +95,6 @@ class TrustStore:
         return True
 
     def _digests(self, project: Path) -> dict[str, str]:
-        """Return the trusted digest of each directory of a project."""
         if not self._path.exists():
             return {}
         with pooled(self._path, STATE) as store:

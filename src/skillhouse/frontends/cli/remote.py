@@ -68,7 +68,7 @@ def _sync(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         terminal.note(shown(line))
 
     async def work() -> tuple[Synced, ...]:
-        return await house.remotes.sync(options.url, told=told)
+        return await house.remotes.sync(options.url, progress=told)
 
     done = anyio.run(work)
     if options.json:

@@ -1,1 +1,1 @@
-"""Skills' own code in a house: what is offered of it, what runs it, and reading it anew."""
+"""Skills' own code: its tools, what runs it, and reloading."""

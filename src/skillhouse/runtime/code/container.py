@@ -58,7 +58,7 @@ class ContainerExecutor:
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - reported in the result.
         host: HostCalls,
     ) -> CellResult:
         """Run a tool once; see `Executor.execute`.
@@ -101,7 +101,7 @@ class ContainerExecutor:
         return tuple(sorted(set(found)))
 
     async def reload(self, skill: str | None) -> None:
-        """Have all skills read anew there; calls under way end with the old code.
+        """Make the executor reload all skills; running calls finish with the old code.
 
         Raises:
             RpcError: the executor is not there.
@@ -114,7 +114,7 @@ class ContainerExecutor:
         raise RpcError(UNAVAILABLE, f"the executor at {self._address} takes too long")
 
     async def close(self) -> None:
-        """Listen no more; what calls under way still ask is refused."""
+        """Stop listening; further host calls of running calls are refused."""
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait({self._serving})
@@ -140,7 +140,7 @@ class ContainerExecutor:
 
     async def _listen(self, found: asyncio.Future[int]) -> None:
         for port in (self._port, RETRY_PORT):
-            # Another program of this house may have the port: each tells the executor its own.
+            # Another process of this state may use the port; each sends the executor its own.
             try:
                 async with self._server.listening(self._host, port) as number:
                     found.set_result(number)
@@ -189,7 +189,7 @@ def _file_text(path: Path, key: str) -> str:
 
 
 def _told(spec: CellSpec) -> dict[str, Any]:
-    """Return what of a cell the executor is to know; it has its own copy of the skill."""
+    """Return the parts of a cell that the executor needs; it has its own copy of the skill."""
     packages = spec.dependencies
     return {
         "digest": spec.digest,
@@ -201,7 +201,7 @@ def _told(spec: CellSpec) -> dict[str, Any]:
 
 
 def _result(found: Mapping[str, Any], seconds: float) -> CellResult:
-    """Return a ToolResult as what came of a call, so that it reads the same as one from here."""
+    """Return the result in the form that local code gives."""
     error = found.get("error")
     if (
         found["success"] is False

@@ -1,4 +1,4 @@
-"""What a reload tells every process of a house: read anew, and leave out what no code exports."""
+"""The reload signal between processes, and the declared tools that no code exports."""
 
 from __future__ import annotations
 
@@ -42,29 +42,28 @@ class Reloads:
     """
 
     def __init__(self, state_directory: Path) -> None:
-        """Take the directory, which need not be there yet."""
         self._directory = state_directory
         self._path = state_directory / RELOADS_FILE
         self._seen = file_stamp(self._path)
 
     def is_new(self) -> bool:
-        """Whether something was told since this was asked before; costs one look at a file."""
+        """Whether a signal was written since the last call; costs one `stat`."""
         before, self._seen = self._seen, file_stamp(self._path)
         return self._seen != before
 
     def lacking(self) -> Callable[[Path], Lacking | None]:
-        """Return what tells what is known of the code in a directory, all from one reading."""
+        """Return a lookup by skill directory, from one reading of the file."""
         found = self._read().lacking
         return lambda directory: found.get(_key(directory))
 
-    def tell_all(self) -> None:
-        """Have each process read anew, and forget what code lacks; what lacks nothing is kept."""
+    def signal_all(self) -> None:
+        """Signal each process to reload, and forget missing tools; complete skills are kept."""
         with self._locked() as kept:
             whole = {place: one for place, one in kept.lacking.items() if not one.tools}
             self._write(_Kept(count=kept.count + 1, lacking=whole))
 
     def note(self, lacking: Mapping[Path, Lacking]) -> None:
-        """Add what was found out, if that is news, and have each process read anew."""
+        """Add findings; signal each process to reload if they change anything."""
         with self._locked() as kept:
             found = {place: one for place, one in kept.lacking.items() if os.path.isdir(place)}
             found.update({_key(place): one for place, one in lacking.items()})

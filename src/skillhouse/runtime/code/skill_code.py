@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skillhouse import cells, sandbox
 from skillhouse import tools as toolbox
+from skillhouse.approval import Level
 from skillhouse.discovery import Root
-from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
+from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
 from skillhouse.floor.once import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.code.container import ContainerExecutor
-from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.code.reloads import Lacking, Reloads
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.policy import Policy
@@ -31,16 +32,15 @@ logger = logging.getLogger(__name__)
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
 Found = tuple[tuple[str, ManifestResult], ...]
-"""What lies below the roots, each with the scope of its root."""
+"""The manifests below the roots, each with the scope of its root."""
 
 
 class SkillCode:
-    """Skills' own code in one house: one executor, and each skill's packages once."""
+    """Skills' own code: one executor, and each skill's packages installed once."""
 
     def __init__(
         self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
     ) -> None:
-        """Take what says whether code runs, what decides, what runs it and what it asks through."""
         self._config = config
         self._profile = profile
         self._policy = policy
@@ -51,7 +51,7 @@ class SkillCode:
         self._executor: toolbox.Runner | None = None
         self._looked_at: set[str] = set()
         self.reloads = Reloads(config.state_directory)
-        """What this process and others found out, and were told to read anew."""
+        """The reload signal and findings that all processes share."""
         self.steps: list[tuple[Path, str]] = []
         """What was done with each skill's directory since the last look began (S002-52)."""
         self.problems: list[Diagnostic] = []
@@ -59,13 +59,12 @@ class SkillCode:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether skills' own tools are offered at all."""
         told = self._config.skill_code.enabled
         return self._profile.runs_code if told is None else told
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether an executor elsewhere runs the code, from a directory of its own."""
+        """Whether a remote executor runs the code, from its own copy."""
         return bool(self._config.skill_code.executor)
 
     @once
@@ -73,12 +72,12 @@ class SkillCode:
         return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
 
     def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
-        """Return what is found below the roots, strongest first; nothing of it is run."""
+        """Return the manifests below the roots, strongest first; no code is run."""
         if not self.is_enabled:
             return ()
         lacking, self.steps = self.reloads.lacking(), []
         return tuple(
-            (root.scope, without(result, lacking(result.directory)))
+            (root.scope, _without_missing(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
             for result in find_manifests(root.path, told=self.take_step)
@@ -92,7 +91,7 @@ class SkillCode:
         `problems` says so.
         """
         in_force = self._in_force(found)
-        self.problems += levels_of_nothing(
+        self.problems += _levels_of_unknown_tools(
             self._config.skill_code.levels, [manifest for _, _, manifest in in_force]
         )
         names, clashing = WireNames(), set()
@@ -115,7 +114,7 @@ class SkillCode:
         )
 
     def _in_force(self, found: Found) -> list[tuple[str, ManifestResult, SkillManifest]]:
-        """Return the strongest skill of each name; what is wrong with others goes to problems."""
+        """Return the strongest skill of each name; findings go to `problems`."""
         in_force: dict[str, tuple[str, ManifestResult, SkillManifest]] = {}
         self.problems = []
         for scope, result in found:
@@ -125,19 +124,18 @@ class SkillCode:
         return list(in_force.values())
 
     def take_step(self, directory: Path, step: str) -> None:
-        """Note what was done with a skill's directory."""
         logger.debug("%s: %s", directory, step)
         self.steps.append((directory, step))
 
     async def reload_if_signalled(self, refresh: Callable[[], object]) -> None:
-        """Look anew, by `refresh`, and let code start anew, where another process reloaded."""
+        """Refresh and restart the code if another process has reloaded."""
         if self.is_enabled and self.reloads.is_new():
             refresh()
             try:
                 await self.reload()
             except cells.RpcError as error:
                 # It sees by the digest of each call what is there; and the call says this better.
-                logger.warning("the executor elsewhere was not told to reload: %s", error)
+                logger.warning("the remote executor did not reload: %s", error)
 
     async def runner(self, digest: str) -> toolbox.Runner:
         """Return what runs the code of that digest: this process, if the operator says so.
@@ -150,7 +148,7 @@ class SkillCode:
         return await self.executor()
 
     async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
-        """See which tools the code lacks, once for each digest; each process leaves those out."""
+        """Find the tools that the code does not export, once for each digest."""
         if spec.digest in self._looked_at:
             return
         self._looked_at.add(spec.digest)
@@ -161,7 +159,7 @@ class SkillCode:
                 news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
                 await in_thread(lambda: self.reloads.note(news))
         except (sandbox.SandboxError, cells.RpcError, OSError) as error:
-            # The call has its answer; whoever reloads is told what is wrong with the code.
+            # The call has its answer; a reload reports what is wrong with the code.
             logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
 
     async def executor(self) -> toolbox.Runner:
@@ -205,23 +203,23 @@ class SkillCode:
         return self._packages[skill.directory]
 
     async def reload(self, skill: str | None = None) -> None:
-        """Let new calls start with the code as it is now; those under way end with the old."""
+        """Start new calls with the current code; running calls finish with the old."""
         self._packages.clear()
         await self._here.reload(skill)
         if self._config.skill_code.executor:
-            # One elsewhere runs longer than this house does.
+            # A remote executor outlives this process.
             await self.executor()
         if self._executor is not None:
             await self._executor.reload(skill)
 
     @property
     def background(self) -> cells.Executor | None:
-        """What keeps cells between calls, which a stop ends; one elsewhere ends its own calls."""
+        """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
         found = self._executor
         return found if isinstance(found, cells.Executor) else None
 
     async def close(self) -> None:
-        """Kill what runs and let go of the packages."""
+        """Kill running code and release the packages."""
         if self._executor is not None:
             await self._executor.close()
             self._executor = None
@@ -261,7 +259,7 @@ class SkillCode:
                 if name in handed and name in environment
             },
             shared=tuple(map(Path, shared)),
-            least=least_levels(settings.levels, manifest.name),
+            least=_least_levels(settings.levels, manifest.name),
         )
 
     def _default(self, scope: str) -> Effect:
@@ -299,3 +297,69 @@ def _clash(error: WireNameError, directory: Path) -> Diagnostic:
         message=str(error),
         path=directory,
     )
+
+
+def _without_missing(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:
+    """Return what was found in a directory without the tools that its code lacks (S002-40).
+
+    Other code than that which was looked at may have them, so all of its tools stay.
+    """
+    manifest = result.manifest
+    if manifest is None or lacking is None or not lacking.tools:
+        return result
+    if not _is_of(lacking, result.directory):
+        return result
+    warnings = tuple(
+        Diagnostic(
+            code="tool-not-exported",
+            severity=Severity.WARNING,
+            message=f"the manifest declares `{tool.name}`, and `{manifest.entry}` does not export "
+            "it; it is not offered",
+            path=result.directory / manifest.entry,
+        )
+        for tool in manifest.tools
+        if tool.name in lacking.tools
+    )
+    tools = tuple(tool for tool in manifest.tools if tool.name not in lacking.tools)
+    return replace(
+        result,
+        manifest=replace(manifest, tools=tools),
+        diagnostics=result.diagnostics + warnings,
+    )
+
+
+def _is_of(lacking: Lacking, directory: Path) -> bool:
+    try:
+        return tree_digest(directory) == lacking.digest
+    except (TreeError, OSError):
+        return False
+
+
+def _least_levels(levels: Mapping[str, Level], skill: str) -> Mapping[str, Level]:
+    """Return the operator's least levels of one skill's tools, by their names; "" is all of them.
+
+    >>> _least_levels({"dex:swap": "sign", "dex": "write", "other": "write"}, "dex")
+    {'swap': 'sign', '': 'write'}
+    """
+    pairs = ((*key.partition(":"), level) for key, level in levels.items())
+    return {tool: level for name, _, tool, level in pairs if name == skill}
+
+
+def _levels_of_unknown_tools(
+    levels: Mapping[str, Level], manifests: Iterable[SkillManifest]
+) -> list[Diagnostic]:
+    """Return a warning for each level that names no tool, such as a typing error."""
+    known = {
+        name
+        for manifest in manifests
+        for name in (manifest.name, *(f"{manifest.name}:{tool.name}" for tool in manifest.tools))
+    }
+    return [
+        Diagnostic(
+            code="level-of-nothing",
+            severity=Severity.WARNING,
+            message=f"`levels` below `[skill_code]` names `{name}`, and there is no such tool",
+        )
+        for name in levels
+        if name not in known
+    ]

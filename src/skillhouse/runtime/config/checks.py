@@ -12,6 +12,7 @@ from skillhouse import approval
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.permission import Rule, matches
+from skillhouse.signer import PasswordSource, SignerError
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
@@ -44,7 +45,7 @@ def check_exec_environment(
 
 
 def check_approvals(settings: ApprovalSettings, path: Path | None) -> None:
-    """Refuse bounds that bound nothing, and a webhook that cannot be used."""
+    """Refuse bounds out of range, and an unusable webhook."""
     for known in fields(ApprovalSettings):
         value = getattr(settings, known.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -91,3 +92,17 @@ def try_examples(rule: Rule, index: int, path: Path | None) -> None:
         if matches(rule.pattern, example):
             message = f"rule {index + 1}: `{rule.pattern}` matches its counterexample `{example}`"
             raise ConfigError(message, path=path, key="not_match")
+
+
+def check_signer(password: str, path: Path | None) -> None:
+    """Refuse an unknown place of the keystore's password.
+
+    Raises:
+        ConfigError: it is none of those that `SignerSettings` names.
+    """
+    try:
+        PasswordSource.parse(password)
+    except SignerError:
+        # What was written may be the password itself, so it is not repeated.
+        message = "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME`"
+        raise ConfigError(message, path=path, key="signer.password") from None

@@ -29,13 +29,20 @@ from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime.config.checks import (
     check_approvals,
     check_exec_environment,
+    check_signer,
     refuse_unknown,
     refuse_unknown_rule_keys,
     try_examples,
 )
-from skillhouse.runtime.config.config_values import Config, Settings
+from skillhouse.runtime.config.config_values import (
+    Config,
+    McpServerSettings,
+    MemorySettings,
+    ProtectionSettings,
+    Settings,
+    SignerSettings,
+)
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import (
     NET_KEYS,
     NetSettings,
@@ -44,9 +51,6 @@ from skillhouse.runtime.config.network import (
     secret_variables,
     tables_of,
 )
-from skillhouse.runtime.config.protection import ProtectionSettings
-from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
-from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"
@@ -167,7 +171,7 @@ def _read_project(path: Path) -> tuple[Settings, tuple[Diagnostic, ...]]:
 
 
 def _read_table(path: Path) -> dict[str, Any]:
-    """Return a file of TOML; one that is missing is empty."""
+    """Return a parsed TOML file; a missing one is empty."""
     try:
         return tomllib.loads(read_regular(path, CONFIG_FILE_MAX).decode())
     except (FileNotFoundError, NotADirectoryError):
@@ -233,7 +237,7 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
         check_net(settings.net, path)
     check_remotes(settings.remotes or (), path)
     if settings.signer is not None:
-        check_signer(settings.signer, path)
+        check_signer(settings.signer.password, path)
     return settings
 
 
@@ -279,7 +283,7 @@ _TABLES = {
     "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
     "write_gate": frozenset(field.name for field in fields(WriteGate)),
     "net": NET_KEYS,
-    "signer": SIGNER_KEYS,
+    "signer": frozenset(field.name for field in fields(SignerSettings)),
     "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
     "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
     "memory": frozenset(field.name for field in fields(MemorySettings)),

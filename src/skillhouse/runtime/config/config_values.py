@@ -12,12 +12,47 @@ from skillhouse.floor import Diagnostic, Locations
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.config.memory import MemorySettings
 from skillhouse.runtime.config.network import NetSettings
-from skillhouse.runtime.config.protection import ProtectionSettings
-from skillhouse.runtime.config.signer import SignerSettings
-from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.tools import WriteGate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Whether agents get `memory_search` and `memory_write`."""
+
+    enabled: bool | None = None
+    """None leaves it to the profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionSettings:
+    """Which protected paths ask a person instead of being denied."""
+
+    asked: tuple[str, ...] = ()
+    """Paths at any depth, such as `opencode.json`; `*` matches within a name. Git's directory,
+    secrets and files of skillhouse cannot be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignerSettings:
+    """The table `[signer]`."""
+
+    password: str = "terminal"  # noqa: S105 - a place, and never the password.
+    """Where the keystore's password is: terminal, keyring, fd:NUMBER or env:NAME; never itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerSettings:
+    """One `[[mcp_servers]]` table of a configuration file."""
+
+    label: str
+    """Our name of the server; the names of its skills begin with it."""
+    url: str = ""
+    command: tuple[str, ...] = ()
+    """Program and arguments of a server that is started here, in the home directory."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    allow_private: bool = False
+    """Whether its address may be on this machine or in a private network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +114,14 @@ class Settings:
     signer: SignerSettings | None = None
     """Where the password of the keys comes from."""
     assignees: tuple[str, ...] | None = None
-    """The users for whom the house works, whom a tier policy calls `assignee-only`."""
+    """The users who count for `assignee-only` in a tier policy."""
     audit_checkpoints: str | None = None
     """A directory for the log's signed checkpoints, best on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What one house is built from."""
+    """The configuration of one `Skillhouse`."""
 
     places: Locations
     profile: str = "default"
@@ -95,7 +130,7 @@ class Config:
     """Most tokens of the catalog; None leaves it to the profile, and 0 lists no skill."""
     yaml_fast_path: bool = True
     cache_directory: Path | None = None
-    """None: every file is read anew."""
+    """None: every file is read each time."""
     state_directory: Path
     layers: tuple[Layer, ...] = ()
     """Rules from far to near: managed, user, project."""
@@ -129,7 +164,7 @@ class Config:
     signer: SignerSettings = field(default_factory=SignerSettings)
     """Where the password of the keys comes from."""
     assignees: frozenset[str] = frozenset({OWNER})
-    """The users for whom the house works; its owner always is one."""
+    """The users who count for `assignee-only`; the owner always does."""
     audit_checkpoints: Path | None = None
     """Where the log's signed checkpoints are kept; None is beside the log."""
     problems: tuple[Diagnostic, ...] = ()

@@ -62,7 +62,7 @@ class SkillCodeSettings:
     executor_token: str = ""
     """Where the token is by which both know each other, file:PATH or env:NAME; never itself."""
     callback: str = "127.0.0.1:0"
-    """Where this house listens for what skills there ask, ADDRESS:PORT; port 0 is a free one."""
+    """Where this process listens for host calls from there, ADDRESS:PORT; port 0 is a free one."""
     levels: Mapping[str, Literal["read", "write", "sign"]] = field(default_factory=dict)
     """The least level of a skill's tools, by SKILL, or of one tool, by SKILL:TOOL: what a manifest
     says of itself counts only where it is stricter (S002-98)."""

@@ -14,7 +14,7 @@ from skillhouse.floor import ConfigError, SkillhouseError
 from skillhouse.remote import RemoteSource
 
 REMOTES_MAX = 50
-"""Servers of one house: each is a root that is scanned."""
+"""Servers of one configuration: each is a root that is scanned."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -30,7 +30,7 @@ class SecretSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetSettings:
-    """The table `[net]`; without it nothing is reached that nobody is asked about."""
+    """The table `[net]`; without it every request needs an approval."""
 
     hosts: tuple[str, ...] = ()
     """Rules as `net.host_rule` reads them."""

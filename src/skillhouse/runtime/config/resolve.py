@@ -14,7 +14,7 @@ from skillhouse.skill import Profile, load_profile
 
 
 def configured(places: Locations, flags: Settings | None = None) -> Config:
-    """Return the configuration of a place; the project's file is read when it is trusted."""
+    """Return the configuration for `places`; a trusted project's file is included."""
     config = load_config(places, flags)
     project = project_of(places.start)
     if TrustStore(config.state_directory).is_trusted(project):
@@ -28,7 +28,7 @@ def project_of(start: Path) -> Path:
 
 
 def profile_of(config: Config) -> Profile:
-    """Return the configured profile, with what else the configuration says about reading."""
+    """Return the configured profile, with the configured extensions and YAML parser."""
     profile = load_profile(config.profile, config.places.profiles)
     policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
     extensions = config.extensions.over(profile.extensions)
