@@ -29,10 +29,9 @@ from pydantic_ai.models.function import FunctionModel
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
-from skillhouse.frontends.chat.restoring import restored
-from skillhouse.frontends.chat.resuming import wanted
+from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of, wanted
 from skillhouse.frontends.chat.screen import Screen
+from skillhouse.frontends.chat.stored_messages import restored
 from skillhouse.frontends.chat.transcript import FILE_MAX, Transcripts
 from skillhouse.permission import Effect, Rule
 from tests.frontends.adapters.houses import open_house, written

@@ -26,11 +26,11 @@ from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.floor import StateError, make_private
-from skillhouse.frontends.mcp.eliciting import Client as Asked
-from skillhouse.frontends.mcp.eliciting import elicitation
-from skillhouse.frontends.mcp.listing import CHECK_SECONDS
+from skillhouse.frontends.mcp.elicitation import Client as Asked
+from skillhouse.frontends.mcp.elicitation import elicitation
+from skillhouse.frontends.mcp.input_required import KEY_FILE, read_or_made
 from skillhouse.frontends.mcp.server import TOLD_SECONDS, HouseServer
-from skillhouse.frontends.mcp.state_key import KEY_FILE, read_or_made
+from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS
 from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import YES, Inside, Person, asked, retried

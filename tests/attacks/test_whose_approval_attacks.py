@@ -20,8 +20,8 @@ from skillhouse.approval import Answer, ApprovalBroker, ApprovalState
 from skillhouse.approval.webhook import question_value
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
-from skillhouse.frontends.mcp.eliciting import Client as ElicitingClient
-from skillhouse.frontends.mcp.eliciting import elicitation
+from skillhouse.frontends.mcp.elicitation import Client as ElicitingClient
+from skillhouse.frontends.mcp.elicitation import elicitation
 from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools import ToolResult

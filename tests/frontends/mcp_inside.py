@@ -12,9 +12,9 @@ from mcp.client import Client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from skillhouse.approval import Answer, Approval
-from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, DENY
-from skillhouse.frontends.mcp.listing import ToolListing
+from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS
 from tests.runtime.places import make_places

@@ -13,8 +13,8 @@ from mcp.client import Client
 
 from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.permission import matches
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult

@@ -1,4 +1,4 @@
-"""Tests of frontends/http/guard.py and keys.py: who may come in, and what every answer carries."""
+"""Tests of frontends/http/guard.py: who may come in, and what every answer carries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
-from skillhouse.frontends.http.guard import RequestGuard
-from skillhouse.frontends.http.keys import SessionKeys
+from skillhouse.frontends.http.guard import RequestGuard, SessionKeys
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import (
     BEARER,

@@ -24,8 +24,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import (

@@ -13,8 +13,8 @@ import pytest
 
 from skillhouse.discovery import Root, discover
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.skill_resources import Offer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill

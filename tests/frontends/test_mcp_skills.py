@@ -22,11 +22,11 @@ from pydantic import TypeAdapter
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import digest
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
 from skillhouse.frontends.mcp.server import HouseServer
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, CursorError, Offer, paged
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
 from tests.runtime.places import make_places, write_skill

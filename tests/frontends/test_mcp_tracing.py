@@ -11,9 +11,9 @@ import pytest
 from mcp.client import Client
 from opentelemetry import trace
 
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.request_ids import trace_of
+from skillhouse.frontends.mcp.approval_bridge import trace_of
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener
 from tests.runtime.places import make_places, write_skill

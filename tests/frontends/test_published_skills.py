@@ -16,8 +16,8 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import status_of

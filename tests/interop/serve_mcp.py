@@ -13,8 +13,8 @@ from pathlib import Path
 
 import uvicorn
 
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Config, Skillhouse, configured
 from tests.runtime.places import make_places
 

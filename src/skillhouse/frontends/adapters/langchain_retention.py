@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import calling, lost, lost_sync
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, calling, lost, lost_sync
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest

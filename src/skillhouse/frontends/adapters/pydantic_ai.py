@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import calling
 from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     KeptResult,
+    calling,
     description_chars,
 )
 from skillhouse.frontends.adapters.pydantic_ai_retention import KeepingCapability

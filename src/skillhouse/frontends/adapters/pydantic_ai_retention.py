@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import lost
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, lost
 
 try:
     from pydantic_ai import RunContext

@@ -27,9 +27,10 @@ from pydantic_ai.messages import (
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits
+from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits, told
 from skillhouse.frontends.chat.compaction import (
     STARTED,
+    Summariser,
     compacted,
     given,
     marked,
@@ -41,12 +42,15 @@ from skillhouse.frontends.chat.costs import (
     tokens_of_messages,
     tokens_of_tools,
 )
-from skillhouse.frontends.chat.faults import told
-from skillhouse.frontends.chat.hiding import kept_activations, kept_form
 from skillhouse.frontends.chat.models import UsableModel
-from skillhouse.frontends.chat.restoring import closed, restored, sendable_messages
 from skillhouse.frontends.chat.screen import Screen
-from skillhouse.frontends.chat.summary import Summariser
+from skillhouse.frontends.chat.stored_messages import (
+    closed,
+    kept_activations,
+    kept_form,
+    restored,
+    sendable_messages,
+)
 from skillhouse.frontends.chat.tools import CHANNEL, Called, ChatTools
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
 from skillhouse.frontends.text import counted, cut, one_line

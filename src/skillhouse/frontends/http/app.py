@@ -17,23 +17,22 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
-from skillhouse.frontends.http.guard import RequestGuard
+from skillhouse.frontends.http.guard import RequestGuard, SessionKeys
 from skillhouse.frontends.http.inbox import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
     INBOX_PATH,
     ApprovalInbox,
 )
-from skillhouse.frontends.http.keys import SessionKeys
 from skillhouse.frontends.http.pages import Pages
-from skillhouse.frontends.http.status import StatusReader
-from skillhouse.frontends.http.stopping import Stopping
-from skillhouse.frontends.http.values import (
+from skillhouse.frontends.http.status import (
+    StatusReader,
     detail_value,
     error_value,
     skills_value,
     status_value,
 )
+from skillhouse.frontends.http.stop_page import Stopping
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.runtime import EnforcementServices, Skillhouse
 

@@ -11,7 +11,7 @@ import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.frontends.mcp.wire import MessageReader, claimed
 from skillhouse.runtime import Prompts, Skillhouse
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.mcp.listing import ToolListing
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:

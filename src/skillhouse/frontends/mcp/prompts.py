@@ -12,9 +12,9 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
 from skillhouse.frontends.mcp.skill_resources import CursorError, paged
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Invocable, Skillhouse
 
 WHOLE = "arguments"

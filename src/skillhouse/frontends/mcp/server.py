@@ -22,17 +22,17 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
-from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import UnknownToolError
+from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
@@ -228,3 +228,19 @@ def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
     """Return a text as it is, since clients hand a model structured content as JSON."""
     content = types.TextContent(type="text", text=sendable(text))
     return types.CallToolResult(content=[content], is_error=is_error)
+
+
+def listener_of(context: ServerRequestContext[None]) -> ProgressHandler | None:
+    """Return what sends `notifications/progress`; None where the request has no token.
+
+    The gate sees to it that each word is more than the last, and that they are not too many.
+    """
+    if progress_token_from_params(context.params) is None:
+        return None
+    session = context.session
+
+    async def told(now: Progress) -> None:
+        message = sendable(now.message) or None
+        await session.report_progress(now.progress, now.total, message)
+
+    return told

@@ -12,7 +12,6 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import sendable
 from skillhouse.frontends.mcp.manifest import ServedFile
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
@@ -23,6 +22,7 @@ from skillhouse.frontends.mcp.skill_resources import (
     mime_type,
     paged,
 )
+from skillhouse.frontends.mcp.tool_list import sendable
 from skillhouse.runtime import Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
 

@@ -14,8 +14,8 @@ from mcp_types import JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import Peer, Pipe
 

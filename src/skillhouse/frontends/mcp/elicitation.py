@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
-from skillhouse.frontends.mcp.listing import sendable
+from skillhouse.frontends.mcp.tool_list import sendable
 from skillhouse.frontends.question import question_lines
 
 DECISION = "decision"

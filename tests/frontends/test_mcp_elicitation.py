@@ -20,8 +20,8 @@ from mcp_types import (
 
 from skillhouse.approval import Answer, ApprovalSettings, ApprovalState
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, SCHEMA, elicitation
-from skillhouse.frontends.mcp.eliciting import Client as Asked
+from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, SCHEMA, elicitation
+from skillhouse.frontends.mcp.elicitation import Client as Asked
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import (
     ERAS,

@@ -21,9 +21,9 @@ from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import LOAD, Script, parts_of, run, talk
 from tests.frontends.conftest import Run
 
+from skillhouse.frontends.chat.bounds import told
 from skillhouse.frontends.chat.compaction import UNLOADED
 from skillhouse.frontends.chat.costs import Spent
-from skillhouse.frontends.chat.faults import told
 from skillhouse.frontends.chat.models import Wanted, model_of
 from skillhouse.frontends.chat.tools import described
 from skillhouse.frontends.chat.transcript import Transcripts
