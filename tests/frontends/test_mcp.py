@@ -24,7 +24,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
 from skillhouse.runtime import Skillhouse, configured
@@ -278,10 +278,10 @@ def test_a_file_name_that_is_not_unicode_does_not_end_the_connection(peer: Peer)
 def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, version: str) -> None:
     house = Skillhouse(configured(peer.places))
     listing = ToolListing(house, "default")
-    server = HouseServer(house, listing, agent="default", user="local")
+    server = SkillhouseServer(house, listing, agent="default", user="local")
     greeter = FastHandshake()
-    greeter.introduce(listing.instructions())
-    greeter.learn(listing.tools())
+    greeter.set_instructions(listing.instructions())
+    greeter.set_tools(listing.tools())
     requests = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},
         {

@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.discovery import Root, discover
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.skill_resources import Offer
+from skillhouse.frontends.mcp.skill_resources import SkillResources
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
@@ -140,7 +140,7 @@ def greeted(greeter: FastHandshake) -> dict[str, Any]:
 
 def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None:
     greeter = FastHandshake("find them")
-    finding = threading.Thread(target=greeter.introduce, args=("here they are",))
+    finding = threading.Thread(target=greeter.set_instructions, args=("here they are",))
     finding.start()
     assert greeted(greeter)["instructions"] == "here they are"
     finding.join()
@@ -183,7 +183,7 @@ def test_m9_skills_are_served_by_name_and_the_first_has_a_directory(peer: Peer, 
     (skill / "references").mkdir()
     (skill / "references/a.md").write_text("A\n", encoding="utf-8")
     with Skillhouse(configured(peer.places)) as house:
-        offer = Offer(lambda: house.view().listed.skills)
+        offer = SkillResources(lambda: house.view().listed.skills)
         entries, cursor = offer.page(None)
     names = [entry.skill.name for entry in entries]
     assert (names, cursor) == (sorted([name, "github", "weather", "web-search"]), None)

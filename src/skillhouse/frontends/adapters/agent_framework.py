@@ -45,15 +45,15 @@ def skillhouse_provider(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    desk.prompt()
-    return _HouseProvider(desk)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge.prompt()
+    return _HouseProvider(bridge)
 
 
 class _HouseProvider(ContextProvider):
-    def __init__(self, desk: FrameworkBridge) -> None:
-        super().__init__(source_id=f"skillhouse-{desk.agent}")
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge) -> None:
+        super().__init__(source_id=f"skillhouse-{bridge.agent}")
+        self._bridge = bridge
 
     async def before_run(
         self,
@@ -71,13 +71,13 @@ class _HouseProvider(ContextProvider):
                 input_model=tool.schema,
                 func=_only_through_the_gate,
             )
-            for tool in self._desk.tools(OPENAI_CHARS)
+            for tool in self._bridge.tools(OPENAI_CHARS)
         ]
         context.extend_tools(self.source_id, tools)
-        prompt = self._desk.prompt()
+        prompt = self._bridge.prompt()
         if prompt:
             context.extend_instructions(self.source_id, prompt)
-        context.extend_middleware(self.source_id, [_AgentMiddleware(self._desk, tools)])
+        context.extend_middleware(self.source_id, [_AgentMiddleware(self._bridge, tools)])
 
 
 async def _only_through_the_gate(**_: Any) -> str:
@@ -86,8 +86,8 @@ async def _only_through_the_gate(**_: Any) -> str:
 
 
 class _AgentMiddleware(FunctionMiddleware):
-    def __init__(self, desk: FrameworkBridge, tools: list[FunctionTool]) -> None:
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge, tools: list[FunctionTool]) -> None:
+        self._bridge = bridge
         self._tools = tools
 
     async def process(
@@ -100,10 +100,10 @@ class _AgentMiddleware(FunctionMiddleware):
         answer = context.metadata.get("approval_response")
         given = answer.additional_properties.get("skillhouse") if answer is not None else None
         if isinstance(given, dict) and answer is not None and answer.approved is True:
-            result = await self._desk.allowed(name, arguments, str(given.get("approval_id")))
+            result = await self._bridge.allowed(name, arguments, str(given.get("approval_id")))
         else:
-            result = await self._desk.call(name, arguments)
-        question = self._desk.question(result)
+            result = await self._bridge.call(name, arguments)
+        question = self._bridge.question(result)
         context.result = result.content if question is None else _request(context, question)
 
 

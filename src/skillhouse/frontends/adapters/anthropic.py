@@ -46,18 +46,18 @@ def skillhouse_outputs(
         agent: Whose skills and rules hold.
         user: On whose behalf.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
-    return _turns(message, [(call, desk.call_sync(call.name, call.input)) for call in calls])
+    return _turns(message, [(call, bridge.call_sync(call.name, call.input)) for call in calls])
 
 
 async def skillhouse_outputs_async(
     house: Skillhouse, message: Any, *, agent: str = "default", user: str = "local"
 ) -> list[Any]:
     """Do as `skillhouse_outputs` does, one call after the other."""
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
-    return _turns(message, [(call, await desk.call(call.name, call.input)) for call in calls])
+    return _turns(message, [(call, await bridge.call(call.name, call.input)) for call in calls])
 
 
 def _calls(message: Any) -> list[Any]:

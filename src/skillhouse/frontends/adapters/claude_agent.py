@@ -55,8 +55,8 @@ def skillhouse_options(
     options = options or ClaudeAgentOptions()
     if not isinstance(options.mcp_servers, dict):
         raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools(0)]
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    tools = [_tool(bridge, tool, options.can_use_tool) for tool in bridge.tools(0)]
     names = {PREFIX + tool.name for tool in tools}
     # Else the CLI shows the model the names of the tools only (review M3: 2.1.330); older CLIs do
     # not know this, and a server inside the program has no instructions, hence the system prompt.
@@ -68,15 +68,15 @@ def skillhouse_options(
         changed["allowed_tools"] = [*options.allowed_tools, *sorted(names)]
     else:
         changed["can_use_tool"] = _let_through(names, options.can_use_tool)
-    if prompt := desk.prompt(prefix=PREFIX, always=True):
+    if prompt := bridge.prompt(prefix=PREFIX, always=True):
         changed["system_prompt"] = _with(options.system_prompt, prompt)
     return replace(options, **changed)
 
 
-def _tool(desk: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+def _tool(bridge: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
-        result = await desk.call(tool.name, arguments)
-        question = desk.question(result)
+        result = await bridge.call(tool.name, arguments)
+        question = bridge.question(result)
         if question is not None and ask is not None:
             approval_id = question["approval_id"]
             reason = "; ".join(question["reasons"])
@@ -89,9 +89,9 @@ def _tool(desk: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> 
                 word = None
             if isinstance(word, PermissionResultAllow):
                 changed = word.updated_input
-                result = await desk.allowed(tool.name, changed or arguments, approval_id)
+                result = await bridge.allowed(tool.name, changed or arguments, approval_id)
             elif word is not None:
-                result = desk.refused(approval_id, word.message)
+                result = bridge.refused(approval_id, word.message)
         text = {"type": "text", "text": result.content}
         return {"content": [text], "is_error": result.is_error}
 

@@ -107,7 +107,9 @@ class FrameworkBridge:
         """
         try:
             asked = {**self._caller(), "approval_id": approval_id, **ids}
-            return self._told(await self.house.call(name, arguments, listener=listener, **asked))
+            return self._for_model(
+                await self.house.call(name, arguments, listener=listener, **asked)
+            )
         except SkillhouseError as error:
             return _failed(str(error))
         except Exception:
@@ -120,7 +122,7 @@ class FrameworkBridge:
     ) -> ToolResult:
         """Do as `call` does, from code that is not asynchronous."""
         try:
-            return self._told(
+            return self._for_model(
                 self.house.call_sync(name, arguments, approval_id=approval_id, **self._caller())
             )
         except SkillhouseError as error:
@@ -216,10 +218,10 @@ class FrameworkBridge:
             "agent": self.agent,
             "user": self.user,
             "channel": self.channel,
-            **calling_ids(),
+            **framework_ids(),
         }
 
-    def _told(self, result: ToolResult) -> ToolResult:
+    def _for_model(self, result: ToolResult) -> ToolResult:
         text = sendable(result.content)
         request = self._request(result)
         if request is not None and request.level == "sign":
@@ -279,7 +281,7 @@ _CALLING: ContextVar[Mapping[str, str] | None] = ContextVar("skillhouse_calling"
 
 
 @contextmanager
-def calling(*, call_id: str | None, session_id: str | None) -> Iterator[None]:
+def framework_call(*, call_id: str | None, session_id: str | None) -> Iterator[None]:
     """Have calls of any desk inside carry the framework's ids of the call and the conversation."""
     token = _CALLING.set({"call_id": call_id or "", "session_id": session_id or ""})
     try:
@@ -288,8 +290,8 @@ def calling(*, call_id: str | None, session_id: str | None) -> Iterator[None]:
         _CALLING.reset(token)
 
 
-def calling_ids() -> Mapping[str, str]:
-    """Return the ids that `calling` set, if it did."""
+def framework_ids() -> Mapping[str, str]:
+    """Return the ids that `framework_call` set, if it did."""
     return _CALLING.get() or {}
 
 
@@ -298,8 +300,8 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-async def lost(
-    desk: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
+async def lost_skills(
+    bridge: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
 ) -> str:
     """Return the skills' texts that a context has not any more, as a message to begin it with.
 
@@ -315,7 +317,7 @@ async def lost(
     if not session_id:
         return ""
     try:
-        talk = desk.conversation(session_id)
+        talk = bridge.conversation(session_id)
         found = await talk.reattachment(talk.activations.present(results))
     except SkillhouseError:
         # Somebody else's loop: a context without the skills is better than none.
@@ -324,14 +326,14 @@ async def lost(
     return sendable(found.text)
 
 
-def lost_sync(
-    desk: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
+def lost_skills_sync(
+    bridge: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
 ) -> str:
-    """Do as `lost` does, from code that is not asynchronous."""
+    """Do as `lost_skills` does, from code that is not asynchronous."""
     if not session_id:
         return ""
     try:
-        talk = desk.conversation(session_id)
+        talk = bridge.conversation(session_id)
         found = talk.reattachment_sync(talk.activations.present(results))
     except SkillhouseError:
         logger.exception("attaching skills again")

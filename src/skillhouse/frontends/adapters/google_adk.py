@@ -41,33 +41,33 @@ def skillhouse_toolset(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    desk.prompt()
-    return _HouseToolset(desk)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge.prompt()
+    return _HouseToolset(bridge)
 
 
 class _HouseToolset(BaseToolset):
-    def __init__(self, desk: FrameworkBridge) -> None:
+    def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__()
-        self._desk = desk
+        self._bridge = bridge
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools as they are at this invocation."""
-        return [_AdkTool(self._desk, tool) for tool in self._desk.tools()]
+        return [_AdkTool(self._bridge, tool) for tool in self._bridge.tools()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
         """Add what the system prompt says of the skills."""
-        prompt = self._desk.prompt()
+        prompt = self._bridge.prompt()
         if prompt:
             llm_request.append_instructions([prompt])
 
 
 class _AdkTool(BaseTool):
-    def __init__(self, desk: FrameworkBridge, tool: OfferedTools) -> None:
+    def __init__(self, bridge: FrameworkBridge, tool: OfferedTools) -> None:
         super().__init__(name=tool.name, description=tool.description)
-        self._desk = desk
+        self._bridge = bridge
         self._schema = tool.schema
 
     def _get_declaration(self) -> FunctionDeclaration:
@@ -83,12 +83,12 @@ class _AdkTool(BaseTool):
         payload = confirmation.payload if confirmation is not None else None
         given = str(payload.get("approval_id", "")) if isinstance(payload, dict) else ""
         if confirmation is None or (confirmation.confirmed and not given):
-            result = await self._desk.call(self.name, args)
+            result = await self._bridge.call(self.name, args)
         elif confirmation.confirmed:
-            result = await self._desk.allowed(self.name, args, given)
+            result = await self._bridge.allowed(self.name, args, given)
         else:
-            result = self._desk.refused(given)
-        question = self._desk.question(result)
+            result = self._bridge.refused(given)
+        question = self._bridge.question(result)
         # ADK asks nothing more about a call that was answered; the model hears that it is pending.
         if question is not None and confirmation is None:
             tool_context.request_confirmation(hint=question["title"], payload=question)

@@ -6,7 +6,7 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
-from skillhouse.frontends.adapters.langchain_retention import KeepingMiddleware
+from skillhouse.frontends.adapters.langchain_retention import RetentionMiddleware
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -36,12 +36,12 @@ def skillhouse_tools(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         _LangChainTool(
-            name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk
+            name=tool.name, description=tool.description, args_schema=tool.schema, bridge=bridge
         )
-        for tool in desk.tools(OPENAI_CHARS)
+        for tool in bridge.tools(OPENAI_CHARS)
     ]
 
 
@@ -60,18 +60,18 @@ def skillhouse_middleware(
 
 class _LangChainTool(BaseTool):
     handle_tool_error: bool = True
-    desk: Any = Field(exclude=True)
+    bridge: Any = Field(exclude=True)
 
     def _run(self, /, **arguments: Any) -> str:
-        result, given = self._asked(self.desk.call_sync(self.name, arguments))
+        result, given = self._asked(self.bridge.call_sync(self.name, arguments))
         while given:
-            result, given = self._asked(self.desk.allowed_sync(self.name, arguments, given))
+            result, given = self._asked(self.bridge.allowed_sync(self.name, arguments, given))
         return _text(result)
 
     async def _arun(self, /, **arguments: Any) -> str:
-        result, given = self._asked(await self.desk.call(self.name, arguments))
+        result, given = self._asked(await self.bridge.call(self.name, arguments))
         while given:
-            result, given = self._asked(await self.desk.allowed(self.name, arguments, given))
+            result, given = self._asked(await self.bridge.allowed(self.name, arguments, given))
         return _text(result)
 
     def _asked(self, result: ToolResult) -> tuple[ToolResult, str]:
@@ -80,7 +80,7 @@ class _LangChainTool(BaseTool):
         A resumed graph begins the tool anew and gives every answer once more, in turn: one about
         another approval than the call has by now is passed over.
         """
-        question = self.desk.question(result)
+        question = self.bridge.question(result)
         while question is not None:
             try:
                 answer = interrupt(question)
@@ -91,18 +91,18 @@ class _LangChainTool(BaseTool):
                 continue
             if said.get("approved") is True and "approval_id" in said:
                 return result, wanted
-            return self.desk.refused(wanted, str(said.get("message", ""))), ""
+            return self.bridge.refused(wanted, str(said.get("message", ""))), ""
         return result, ""
 
 
-class _LangChainMiddleware(KeepingMiddleware):
-    def __init__(self, desk: FrameworkBridge, tools: list[BaseTool]) -> None:
-        super().__init__(desk)
+class _LangChainMiddleware(RetentionMiddleware):
+    def __init__(self, bridge: FrameworkBridge, tools: list[BaseTool]) -> None:
+        super().__init__(bridge)
         self.tools = tools
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
-        said = self.desk.prompt(offered)
+        said = self.bridge.prompt(offered)
         if not said:
             return request
         before = f"{request.system_message.text}\n\n" if request.system_message else ""

@@ -6,7 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, calling, lost, lost_sync
+from skillhouse.frontends.adapters.framework_bridge import (
+    FrameworkBridge,
+    framework_call,
+    lost_skills,
+    lost_skills_sync,
+)
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -16,16 +21,16 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("langchain", error.name or "langchain") from error
 
 
-class KeepingMiddleware(AgentMiddleware[Any, Any]):
+class RetentionMiddleware(AgentMiddleware[Any, Any]):
     """Says whose call each call is, and begins a request with the skills that it has lost.
 
     They are in the requests, not in the state: what is kept of the graph stays as it is.
     """
 
-    def __init__(self, desk: FrameworkBridge) -> None:
+    def __init__(self, bridge: FrameworkBridge) -> None:
         """Take one framework's place in a house."""
         super().__init__()
-        self.desk = desk
+        self.bridge = bridge
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """Return the request with what the system prompt says of the skills."""
@@ -34,21 +39,21 @@ class KeepingMiddleware(AgentMiddleware[Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
     ) -> Any:
-        text = lost_sync(self.desk, _results(request.messages), _thread())
+        text = lost_skills_sync(self.bridge, _results(request.messages), _thread())
         return handler(_begun(self.prompted(request), text))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        text = await lost(self.desk, _results(request.messages), _thread())
+        text = await lost_skills(self.bridge, _results(request.messages), _thread())
         return await handler(_begun(self.prompted(request), text))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+        with framework_call(call_id=request.tool_call["id"], session_id=_thread()):
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+        with framework_call(call_id=request.tool_call["id"], session_id=_thread()):
             return await handler(request)
 
 

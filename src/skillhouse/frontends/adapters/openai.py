@@ -58,9 +58,9 @@ def skillhouse_outputs(
         agent: Whose skills and rules hold.
         user: On whose behalf.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     said, calls = _calls(response)
-    results = [desk.call_sync(name, arguments).content for _, name, arguments in calls]
+    results = [bridge.call_sync(name, arguments).content for _, name, arguments in calls]
     return said + [_output(call[0], text) for call, text in zip(calls, results, strict=True)]
 
 
@@ -68,9 +68,9 @@ async def skillhouse_outputs_async(
     house: Skillhouse, response: Any, *, agent: str = "default", user: str = "local"
 ) -> list[Any]:
     """Do as `skillhouse_outputs` does, one call after the other."""
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     said, calls = _calls(response)
-    results = [(await desk.call(name, arguments)).content for _, name, arguments in calls]
+    results = [(await bridge.call(name, arguments)).content for _, name, arguments in calls]
     return said + [_output(call[0], text) for call, text in zip(calls, results, strict=True)]
 
 

@@ -38,7 +38,7 @@ def skillhouse_tools(
     Raises:
         ConfigError: no agent has that name.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         FunctionTool(
             name=tool.name,
@@ -49,14 +49,14 @@ def skillhouse_tools(
             strict_json_schema=False,
             needs_approval=one.needs_approval if ask else False,
         )
-        for tool in desk.tools(OPENAI_CHARS)
-        for one in [_OpenAITool(desk, tool.name)]
+        for tool in bridge.tools(OPENAI_CHARS)
+        for one in [_OpenAITool(bridge, tool.name)]
     ]
 
 
 class _OpenAITool:
-    def __init__(self, desk: FrameworkBridge, name: str) -> None:
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge, name: str) -> None:
+        self._bridge = bridge
         self._name = name
         self._asked = KeptResult[str]()
         self._done = KeptResult[ToolResult]()
@@ -69,10 +69,10 @@ class _OpenAITool:
         Only a call that somebody may have to be asked about is put to the gate here. Where the
         gate then lets it through, since it was answered elsewhere, `invoke` has the result.
         """
-        if not await self._desk.may_ask(self._name, arguments):
+        if not await self._bridge.may_ask(self._name, arguments):
             return False
-        result = await self._desk.call(self._name, arguments)
-        question = self._desk.question(result)
+        result = await self._bridge.call(self._name, arguments)
+        question = self._bridge.question(result)
         if question is None:
             self._done.keep(call_id, result)
             return False
@@ -88,8 +88,8 @@ class _OpenAITool:
         arguments = _read(text)
         asked = self._asked.take(call_id)
         if asked and context.is_tool_approved(context.tool_name, call_id):
-            return (await self._desk.allowed(self._name, arguments, asked)).content
-        return (await self._desk.call(self._name, arguments)).content
+            return (await self._bridge.allowed(self._name, arguments, asked)).content
+        return (await self._bridge.call(self._name, arguments)).content
 
 
 def _read(text: str) -> dict[str, Any]:

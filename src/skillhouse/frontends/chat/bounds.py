@@ -138,7 +138,7 @@ _SERVER = "the provider has a fault; send it again later"
 _REDIRECT = "it leads to another address, which is not followed; give the right `--base-url`"
 
 
-def told(error: AgentRunError) -> str:
+def failure_reason(error: AgentRunError) -> str:
     """Return why there is no answer, and what to do; the provider's words in it are untrusted."""
     if isinstance(error, UsageLimitExceeded):
         return f"more than {REQUESTS_MAX} requests or {CALLS_MAX} calls for one prompt; say `go on`"

@@ -137,7 +137,7 @@ def texts(messages: Sequence[ModelMessage]) -> list[tuple[str, str]]:
     return found
 
 
-def given(
+def calls_that_gave(
     messages: Sequence[ModelMessage], activation: Activation, tools: Collection[str]
 ) -> set[str]:
     """Return the calls and marks that gave a skill, also before its newest activation.

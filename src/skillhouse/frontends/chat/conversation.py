@@ -27,12 +27,12 @@ from pydantic_ai.messages import (
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits, told
+from skillhouse.frontends.chat.bounds import Measured, TooMuchError, failure_reason, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
     Summariser,
+    calls_that_gave,
     compacted,
-    given,
     marked,
     texts,
     without_text,
@@ -128,7 +128,7 @@ class ChatConversation:
         self.spent = Spent()
         self.context_tokens = context_tokens or _context_of(found)
         self.skills = house.conversation(agent=agent, channel=CHANNEL, session_id=session_id)
-        self.desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
+        self.bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
         self._screen = screen
         self._transcript = transcript
         self._known = known
@@ -141,7 +141,7 @@ class ChatConversation:
         self._agent: Agent[None, str] = Agent(
             found.model,
             instructions=INSTRUCTIONS,
-            toolsets=[ChatTools(self.desk, screen, session_id, self._heard)],
+            toolsets=[ChatTools(self.bridge, screen, session_id, self._heard)],
             capabilities=[ProcessHistory(self._fitting)],
         )
 
@@ -162,7 +162,7 @@ class ChatConversation:
     @property
     def overhead_tokens(self) -> int:
         """About how many tokens go with each request besides the history, catalog included."""
-        return tokens_of_tools(self.desk.tools()) + tokens_of(INSTRUCTIONS + self.desk.prompt())
+        return tokens_of_tools(self.bridge.tools()) + tokens_of(INSTRUCTIONS + self.bridge.prompt())
 
     @property
     def history_tokens(self) -> int:
@@ -186,9 +186,9 @@ class ChatConversation:
         try:
             await self._run(*prompts)
         except ModelAPIError as error:
-            return self._failed(before, "unreachable", told(error))
+            return self._failed(before, "unreachable", failure_reason(error))
         except AgentRunError as error:
-            return self._failed(before, "failed", told(error))
+            return self._failed(before, "failed", failure_reason(error))
         except TooMuchError as error:
             return self._failed(before, "failed", str(error))
         finally:
@@ -231,7 +231,7 @@ class ChatConversation:
         """Take a skill out of use; its text leaves the history."""
         gone = self.skills.unload(reference)
         calls = {one.call_id for one in gone}.union(
-            *(given(self.history, one, self._skill_tools()) for one in gone)
+            *(calls_that_gave(self.history, one, self._skill_tools()) for one in gone)
         )
         left = [without_text(message, calls) for message in self.history]
         if left != self.history:

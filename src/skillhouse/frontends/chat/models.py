@@ -211,7 +211,9 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def wanted(named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]) -> Wanted:
+def choose_model(
+    named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]
+) -> Wanted:
     """Return the model, as far as anybody names one.
 
     A transcript is a file, and files do not say where words and keys go: of an address outside this

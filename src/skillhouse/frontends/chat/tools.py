@@ -11,7 +11,7 @@ from pydantic_ai import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.adapters.pydantic_ai import HouseToolset
+from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.text import cut, one_line
 from skillhouse.tools import Progress, ToolResult
@@ -36,14 +36,14 @@ Heard = Callable[[Called], ToolResult]
 """Is told of each call, and returns what the model is told of it."""
 
 
-class ChatTools(HouseToolset):
+class ChatTools(SkillhouseToolset):
     """Shows each call and its progress, and tells the conversation what came of it."""
 
     def __init__(
-        self, desk: FrameworkBridge, screen: Screen, session_id: str, heard: Heard
+        self, bridge: FrameworkBridge, screen: Screen, session_id: str, heard: Heard
     ) -> None:
         """Take the place in the house, where calls are shown, and who is told of them."""
-        super().__init__(desk)
+        super().__init__(bridge)
         self._screen = screen
         self._session_id = session_id
         self._heard = heard
@@ -62,7 +62,7 @@ class ChatTools(HouseToolset):
         """Make one call, and show it."""
         self._screen.progress(described(name, given))
         call_id = ctx.tool_call_id or ""
-        result = await self._desk.call(
+        result = await self._bridge.call(
             name,
             given,
             listener=self._show,

@@ -145,7 +145,7 @@ def _conversation(
 ) -> ChatConversation:
     """Return the conversation that the options describe, a new one or one that goes on."""
     from skillhouse.frontends.chat.conversation import ChatConversation
-    from skillhouse.frontends.chat.models import Wanted, model_of, wanted
+    from skillhouse.frontends.chat.models import Wanted, choose_model, model_of
     from skillhouse.frontends.chat.stored_messages import known_secrets
 
     environment = house.config.places.environment
@@ -156,7 +156,7 @@ def _conversation(
         transcript, before = kept.resume(kept.find(options.resume, place=place))
         stack.enter_context(closing(transcript))
     head = before.head if before else None
-    asked = wanted(
+    asked = choose_model(
         Wanted(
             model=options.model or "",
             base_url=options.base_url or "",

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
-from skillhouse.frontends.http.guard import RequestGuard, SessionKeys
+from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
 from skillhouse.frontends.http.inbox import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
@@ -32,7 +32,7 @@ from skillhouse.frontends.http.status import (
     skills_value,
     status_value,
 )
-from skillhouse.frontends.http.stop_page import Stopping
+from skillhouse.frontends.http.stop_page import StopPage
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.runtime import EnforcementServices, Skillhouse
 
@@ -92,7 +92,7 @@ def make_app(
     app.router.redirect_slashes = False
     return RequestGuard(
         app,
-        keys=SessionKeys(
+        keys=AccessKeys(
             token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port
         ),
         port=port,
@@ -115,7 +115,7 @@ class _Site:
         self, reader: StatusReader, safeguards: EnforcementServices, *, example: str
     ) -> None:
         self._reader = reader
-        self.stopping = Stopping(safeguards, self.page)
+        self.stopping = StopPage(safeguards, self.page)
         self._example = example
         self._pages = Pages()
         self._files = {path: (_STATIC / path[1:]).read_bytes() for path in _STATIC_TYPES}

@@ -57,7 +57,7 @@ class RequestGuard:
         self,
         app: ASGIApp,
         *,
-        keys: SessionKeys,
+        keys: AccessKeys,
         port: int,
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
@@ -182,7 +182,7 @@ def _with_headers(send: Send) -> Send:
     return send_with_headers
 
 
-class SessionKeys:
+class AccessKeys:
     """The two secrets of one start; both live in memory only and are never shown or logged."""
 
     def __init__(self, *, token: str, session: str, port: int) -> None:

@@ -43,7 +43,7 @@ LATEST = 50
 """Answered questions that the inbox shows."""
 
 
-class Show(Protocol):
+class RenderPage(Protocol):
     """Renders a page."""
 
     def __call__(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
@@ -59,7 +59,7 @@ class ApprovalInbox:
         approvals: ApprovalBroker,
         devices: Devices,
         tokens: Tokens,
-        show: Show,
+        show: RenderPage,
         clock: Callable[[], float],
         *,
         read_only: str = "",
@@ -113,7 +113,7 @@ class ApprovalInbox:
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
         found = self._found(request)
         given = fields.get("csrf_token", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self._proof(found).encode()):
+        if not hmac.compare_digest(given, self._csrf_token(found).encode()):
             return self._page(found, "This form is old. Look at the call again.", 403)
         given_answer = fields.get("answer", "")
         if self._read_only and given_answer != Answer.NO.value:
@@ -200,14 +200,14 @@ class ApprovalInbox:
             notice=notice,
             minutes=round(minutes),
             content=json.dumps(json.loads(found.request.content), indent=2),
-            csrf_token=self._proof(found),
+            csrf_token=self._csrf_token(found),
             answers=[answer.value for answer in allowed_answers(found.request)],
             token=token,
             has_token=not found.request.out_of_band_only,
             read_only=self._read_only,
         )
 
-    def _proof(self, found: Approval) -> str:
+    def _csrf_token(self, found: Approval) -> str:
         """Return what only a form of ours holds, for this question and this start."""
         bound = f"{found.id}.{found.request.nonce}".encode()
         return hmac.digest(self._key, bound, "sha256").hex()

@@ -55,7 +55,7 @@ class ShadowedLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HouseStatus:
+class SkillScan:
     """What one look at the house gave."""
 
     index: SkillIndex
@@ -97,7 +97,7 @@ class Status:
 
     project: Path
     profile: str
-    found: HouseStatus
+    found: SkillScan
     query: str
     """What was searched for; empty shows all skills in catalog order."""
     matches: int
@@ -139,7 +139,7 @@ class StatusReader:
         self._clock = clock
         # INVARIANT: the house is used under this lock only; it is not made for several threads.
         self._lock = threading.Lock()
-        self._found: HouseStatus | None = None
+        self._found: SkillScan | None = None
         self._found_at = 0.0
         self._search_lock = threading.Lock()
 
@@ -168,7 +168,7 @@ class StatusReader:
                 audit=self._audit.look(),
             )
 
-    def _searched(self, found: HouseStatus, query: str) -> tuple[Skill, ...]:
+    def _searched(self, found: SkillScan, query: str) -> tuple[Skill, ...]:
         """Return the visible skills that fit, best first, at most a page.
 
         Under a lock of its own: the first search of all reads all bodies, seconds for 10,000
@@ -218,7 +218,7 @@ class StatusReader:
             findings=tuple(dict.fromkeys([*(content.diagnostics if content else ()), *listed])),
         )
 
-    def found(self) -> HouseStatus:
+    def found(self) -> SkillScan:
         """Return everything that was found.
 
         Raises:
@@ -227,7 +227,7 @@ class StatusReader:
         with self._lock:
             return self._look()
 
-    def _look(self) -> HouseStatus:
+    def _look(self) -> SkillScan:
         """Return what was found a moment ago, or look anew; the lock is held."""
         now = self._clock()
         if self._found is None or now - self._found_at >= FRESH_SECONDS:
@@ -247,7 +247,7 @@ class StatusReader:
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
-def _found(house: Skillhouse) -> HouseStatus:
+def _found(house: Skillhouse) -> SkillScan:
     index = house.index
     every = (*index.skills, *index.shadowed)
     by_id: dict[str, Skill] = {}
@@ -256,7 +256,7 @@ def _found(house: Skillhouse) -> HouseStatus:
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
     catalog = catalog_report(view)
-    return HouseStatus(
+    return SkillScan(
         index=index,
         view=view,
         by_id=by_id,
@@ -322,7 +322,7 @@ def status_value(status: Status) -> dict[str, Any]:
     }
 
 
-def skills_value(found: HouseStatus) -> dict[str, Any]:
+def skills_value(found: SkillScan) -> dict[str, Any]:
     """Return all skills and findings, as `skillhouse list --json` does."""
     return {
         **index_value(found.index),

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import StateError
-from skillhouse.frontends.http.inbox import INBOX_PATH, Show, body_of
+from skillhouse.frontends.http.inbox import INBOX_PATH, RenderPage, body_of
 from skillhouse.runtime import EnforcementServices
 from skillhouse.tiers import StopReport
 
@@ -23,10 +23,10 @@ STOP_PATH = f"{INBOX_PATH}/stop"
 REASON = "on the page"
 
 
-class Stopping:
+class StopPage:
     """The endpoints, behind the guard's key; a stop is given where nothing may be approved too."""
 
-    def __init__(self, safeguards: EnforcementServices, show: Show) -> None:
+    def __init__(self, safeguards: EnforcementServices, show: RenderPage) -> None:
         """Take what stops everything, and what renders a page."""
         self._safeguards = safeguards
         self._show = show

@@ -35,19 +35,19 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
         raise MissingExtraError("mcp", "mcp")
     with claimed() as (source, sink):
         late = Prompts(profile=house.profile, has_skills=True, catalog=house.catalog)
-        greeter = FastHandshake(late.without_list())
-        reader = MessageReader(source, sink, greeter)
+        fast_handshake = FastHandshake(late.without_list())
+        reader = MessageReader(source, sink, fast_handshake)
         reader.start()
         # First what needs the skills alone: the tools take as long once more.
-        greeter.introduce(sendable(house.view(agent).prompts().instructions()))
+        fast_handshake.set_instructions(sendable(house.view(agent).prompts().instructions()))
         listing = ToolListing(house, agent)
-        greeter.learn(listing.tools())
+        fast_handshake.set_tools(listing.tools())
         with _mcp_extra(), _no_collection():
-            from skillhouse.frontends.mcp.server import HouseServer  # noqa: PLC0415 - an extra.
+            from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
             from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
-        reader.dismiss_greeter()
-        server = HouseServer(house, listing, agent=agent, user=user)
-        anyio.run(serve_wire, server, reader, greeter, sink)
+        reader.end_fast_handshake()
+        server = SkillhouseServer(house, listing, agent=agent, user=user)
+        anyio.run(serve_wire, server, reader, fast_handshake, sink)
     return 0
 
 

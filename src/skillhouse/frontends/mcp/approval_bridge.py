@@ -13,7 +13,12 @@ from mcp.server.context import ServerRequestContext
 from skillhouse.approval import Connections, new_connection
 from skillhouse.floor import tracing
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.mcp.elicitation import CLIENT, Client, channel_of, client_of
+from skillhouse.frontends.mcp.elicitation import (
+    CURRENT_CLIENT,
+    ElicitationClient,
+    elicitation_channel,
+    elicitation_client,
+)
 from skillhouse.frontends.mcp.input_required import DeniedError, InputRequiredFlow
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
@@ -39,10 +44,10 @@ class ApprovalBridge:
         self._who = who
         self._answers_count = is_persons and house.config.approvals.elicitation
         self._session = secrets.token_hex(8)
-        self.rounds = InputRequiredFlow(house, who)
+        self.flow = InputRequiredFlow(house, who)
         self.connections = ClientConnections(house.approvals.connections)
 
-    async def through(
+    async def call_with_approval(
         self,
         context: ServerRequestContext[None],
         params: types.InputResponseRequestParams,
@@ -58,22 +63,26 @@ class ApprovalBridge:
             **self.connections.caller(context),
             **ids_of(context, self._session),
         }
-        client = client_of(context, caller["session_id"]) if self._answers_count else Client()
+        client = (
+            elicitation_client(context, caller["session_id"])
+            if self._answers_count
+            else ElicitationClient()
+        )
         approval_id = ""
         if self._answers_count:
             try:
-                approval_id = await in_thread(lambda: self.rounds.answered(params, caller))
+                approval_id = await in_thread(lambda: self.flow.answered(params, caller))
             except DeniedError as error:
                 return ToolResult(content=f"not approved: refused; {error}", status="denied")
         if client.send is not None and (client.form or client.url):
-            channel_of(self._house.approvals)
-        token = CLIENT.set(client)
+            elicitation_channel(self._house.approvals)
+        token = CURRENT_CLIENT.set(client)
         try:
             result = await call({**caller, "approval_id": approval_id})
         finally:
-            CLIENT.reset(token)
+            CURRENT_CLIENT.reset(token)
         if result.status == "pending" and not approval_id:
-            asked = await in_thread(lambda: self.rounds.question(result.approval_id, client))
+            asked = await in_thread(lambda: self.flow.question(result.approval_id, client))
             return asked or result
         return result
 

@@ -43,7 +43,7 @@ SCHEMA = {
 PAGE_SHARE = 0.9
 """Part of its wait in which a call waits for the page that was opened. It then stays pending: the
 person may still be reading."""
-PASSED_MAX = 1_000
+UNANSWERED_MAX = 1_000
 """Questions that are remembered as passed over."""
 
 Elicitation = types.ElicitRequestFormParams | types.ElicitRequestURLParams
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ElicitationClient:
     """The client of one request, as far as its person can be asked."""
 
     form: bool = False
@@ -66,21 +66,21 @@ class Client:
     """The conversation; a question of another one is not for this client."""
 
 
-CLIENT: ContextVar[Client] = ContextVar("mcp client")
+CURRENT_CLIENT: ContextVar[ElicitationClient] = ContextVar("mcp client")
 """The client whose call is under way; a channel of a house does not learn it otherwise."""
 
 
-def client_of(context: ServerRequestContext[None], session_id: str) -> Client:
+def elicitation_client(context: ServerRequestContext[None], session_id: str) -> ElicitationClient:
     """Return how the client of a request can be asked, by the capabilities that it declared."""
     session = context.session
     declared = session.client_capabilities
     found = declared.elicitation if declared is not None else None
     if found is None:
-        return Client()
+        return ElicitationClient()
     # Before there were modes, `{}` was a form (2025-06-18).
     form, url = found.form is not None or found.url is None, found.url is not None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return Client(form=form, url=url, session_id=session_id)
+        return ElicitationClient(form=form, url=url, session_id=session_id)
 
     async def send(wanted: Elicitation) -> types.ElicitResult:
         # Over HTTP the question belongs to the stream of its call.
@@ -92,10 +92,12 @@ def client_of(context: ServerRequestContext[None], session_id: str) -> Client:
             wanted.message, wanted.requested_schema, context.request_id
         )
 
-    return Client(form=form, url=url, send=send, session_id=session_id)
+    return ElicitationClient(form=form, url=url, send=send, session_id=session_id)
 
 
-def elicitation(request: ApprovalRequest, client: Client, page: str) -> Elicitation | None:
+def elicitation_for(
+    request: ApprovalRequest, client: ElicitationClient, page: str
+) -> Elicitation | None:
     """Return how a client is to ask a question; None when it cannot.
 
     Args:
@@ -137,21 +139,21 @@ class ElicitationChannel:
     def __init__(self, approvals: ApprovalBroker) -> None:
         """Take the broker whose channel this is."""
         self._approvals = approvals
-        self._passed: deque[str] = deque(maxlen=PASSED_MAX)
+        self._unanswered: deque[str] = deque(maxlen=UNANSWERED_MAX)
 
-    def question(self, request: ApprovalRequest, client: Client) -> Elicitation | None:
+    def question(self, request: ApprovalRequest, client: ElicitationClient) -> Elicitation | None:
         """Return how to ask a question that this client's person has not passed over before."""
-        if request.id in self._passed:
+        if request.id in self._unanswered:
             return None
-        return elicitation(request, client, self._approvals.page)
+        return elicitation_for(request, client, self._approvals.page)
 
-    def passed(self, request_id: str) -> None:
+    def mark_unanswered(self, request_id: str) -> None:
         """Note that nobody answered there: the same question is not shown again."""
-        self._passed.append(request_id)
+        self._unanswered.append(request_id)
 
     async def ask(self, request: ApprovalRequest) -> Answer | None:
         """Ask, where the client of this call can be asked."""
-        client = CLIENT.get(None)
+        client = CURRENT_CLIENT.get(None)
         if client is None or client.send is None or client.session_id != request.session_id:
             # A task that outlives a call keeps what that call was made with.
             return None
@@ -162,10 +164,10 @@ class ElicitationChannel:
             result = await client.send(wanted)
         except (MCPError, ValidationError) as error:
             logger.info("the client did not ask its user: %s", error)
-            self.passed(request.id)
+            self.mark_unanswered(request.id)
             return None
         if result.action != "accept":
-            self.passed(request.id)
+            self.mark_unanswered(request.id)
         elif isinstance(wanted, types.ElicitRequestURLParams):
             wait = request.wait_seconds or self._approvals.settings.wait_seconds
             # An answer on the page ends this.
@@ -174,7 +176,7 @@ class ElicitationChannel:
         return answer_of(result)
 
 
-def channel_of(approvals: ApprovalBroker) -> ElicitationChannel:
+def elicitation_channel(approvals: ApprovalBroker) -> ElicitationChannel:
     """Return the house's one channel of this kind, which is among its channels from now on."""
     for channel in approvals.channels:
         if isinstance(channel, ElicitationChannel):

@@ -47,12 +47,12 @@ class FastHandshake:
         self._tools: Sequence[Mapping[str, Any]] | None = None
         self._has_tools = threading.Event()
 
-    def introduce(self, instructions: str) -> None:
+    def set_instructions(self, instructions: str) -> None:
         """Take the instructions, empty for none."""
         self._instructions = instructions
         self._has_instructions.set()
 
-    def learn(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
+    def set_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
         """Take the tools to list; None leaves the listing to the SDK."""
         self._tools = tools
         self._has_tools.set()
@@ -68,14 +68,14 @@ class FastHandshake:
             return None
         match len(self.handshake), message:
             case 0, {"method": "server/discover"} if _is_enveloped(message):
-                return _answer(message["id"], _discovered(self._introduction()))
+                return _answer(message["id"], _discovered(self._instructions_field()))
             case 0, {"method": "tools/list"} if _is_enveloped(message):
                 return self._listed(message["id"], _modern)
             case 0, {"method": "initialize"} if _is_plain(message):
                 self.handshake.append(line)
                 self.request_id = message["id"]
                 wanted = message["params"]["protocolVersion"]
-                return _answer(message["id"], _initialized(wanted, self._introduction()))
+                return _answer(message["id"], _initialized(wanted, self._instructions_field()))
             case 1, {"method": "notifications/initialized"} if "id" not in message:
                 self.handshake.append(line)
                 return b""
@@ -86,7 +86,7 @@ class FastHandshake:
                 return self._listed(request_id, dict)
         return None
 
-    def _introduction(self) -> Mapping[str, Any]:
+    def _instructions_field(self) -> Mapping[str, Any]:
         """Return the instructions as a part of a result, once they are known."""
         self._has_instructions.wait(INSTRUCTIONS_SECONDS)
         return {"instructions": self._instructions} if self._instructions else {}

@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalError, canonical
 from skillhouse.floor import DecodeError, StateError, make_private, shaped
-from skillhouse.frontends.mcp.elicitation import Client, answer_of, channel_of
+from skillhouse.frontends.mcp.elicitation import ElicitationClient, answer_of, elicitation_channel
 from skillhouse.runtime import Skillhouse
 
 AUDIENCE = "skillhouse"
@@ -61,7 +61,7 @@ class InputRequiredFlow:
         """Take the house, and agent, user and channel of this server's calls."""
         self._house = house
         self._who = who
-        self._codec = KeptCodec(house.config.state_directory)
+        self._codec = StateCodec(house.config.state_directory)
 
     def boundary(self) -> RequestStateBoundary:
         """Return what seals each state that leaves, and opens and checks each that comes back.
@@ -82,13 +82,15 @@ class InputRequiredFlow:
         )
         return RequestStateBoundary(security, default_audience=AUDIENCE)
 
-    def question(self, approval_id: str | None, client: Client) -> types.InputRequiredResult | None:
+    def question(
+        self, approval_id: str | None, client: ElicitationClient
+    ) -> types.InputRequiredResult | None:
         """Return the round that asks an open question; None when the client cannot be asked."""
         if approval_id is None or client.send is not None or not (client.form or client.url):
             return None
         approvals = self._house.approvals
         request = approvals.get(approval_id).request
-        wanted = channel_of(approvals).question(request, client)
+        wanted = elicitation_channel(approvals).question(request, client)
         if wanted is None:
             return None
         try:
@@ -128,7 +130,7 @@ class InputRequiredFlow:
         if answer is not None:
             self._take(approvals, state, answer)
         elif isinstance(given, types.ElicitResult) and given.action != "accept":
-            channel_of(approvals).passed(state.approval)
+            elicitation_channel(approvals).mark_unanswered(state.approval)
         return state.approval
 
     def _take(self, approvals: ApprovalBroker, state: FlowState, answer: Answer) -> None:
@@ -183,7 +185,7 @@ _IS_POSIX = os.name == "posix"
 """Elsewhere the directory's own protection is all there is."""
 
 
-class KeptCodec:
+class StateCodec:
     """Seals state with a key that outlives the process; the key is made when it is first needed.
 
     What is sealed is encrypted and authenticated (AES-GCM, by the SDK), so a client neither reads
@@ -202,7 +204,7 @@ class KeptCodec:
             StateError: there is none that can be used, and none can be made.
         """
         if self._codec is None:
-            self._codec = AESGCMRequestStateCodec([read_or_made(self._path)])
+            self._codec = AESGCMRequestStateCodec([read_or_create_key(self._path)])
 
     def seal(self, payload: bytes) -> str:
         """Return a text that only this house can have made.
@@ -228,7 +230,7 @@ class KeptCodec:
         return self._codec.unseal(token)
 
 
-def read_or_made(path: Path) -> bytes:
+def read_or_create_key(path: Path) -> bytes:
     """Return the key in a file that is its owner's alone; make it where there is none.
 
     Raises:

@@ -32,7 +32,7 @@ class PromptRequests:
     """
 
     def __init__(
-        self, house: Skillhouse, listing: ToolListing, asking: ApprovalBridge, *, is_persons: bool
+        self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_persons: bool
     ) -> None:
         """Take the house, what the agent's person may start, and the way through the gate.
 
@@ -44,7 +44,7 @@ class PromptRequests:
         """
         self._house = house
         self._listing = listing
-        self._asking = asking
+        self._bridge = bridge
         self._is_persons = is_persons
 
     def register(self, server: Server[None]) -> None:
@@ -83,7 +83,7 @@ class PromptRequests:
             raise MCPError(types.INVALID_PARAMS, f"no prompt `{params.name[:200]}`{hint}")
         line = _line(entry, params.arguments or {})
         try:
-            result = await self._asking.through(
+            result = await self._bridge.call_with_approval(
                 context, params, lambda who: self._house.invoke(entry.name, line, **who)
             )
         except SkillhouseError as error:

@@ -42,7 +42,7 @@ POLL_SECONDS = 2.0
 
 SESSIONS_MAX = 100
 """Clients of a handshake that are told of changes; over HTTP there may be several."""
-TOLD_SECONDS = 1.0
+NOTIFY_SECONDS = 1.0
 """How long a client may take to be told: calls of others wait meanwhile."""
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 
 
-class HouseServer:
+class SkillhouseServer:
     """One connection's view of the house, as handlers for the SDK."""
 
     def __init__(
@@ -77,12 +77,12 @@ class HouseServer:
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
         who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
-        self._asking = ApprovalBridge(house, who, is_persons=is_persons)
-        self.connections = self._asking.connections
+        self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
+        self.connections = self._bridge.connections
         """The connections of its clients."""
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
-        self.sdk = _TellingServer(
+        self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
             lifespan=self._watching,
@@ -90,9 +90,9 @@ class HouseServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
-        self.sdk.middleware.append(self._asking.rounds.boundary())
-        SkillRequests(house, agent, self._asking).register(self.sdk)
-        PromptRequests(house, listing, self._asking, is_persons=is_persons).register(self.sdk)
+        self.sdk.middleware.append(self._bridge.flow.boundary())
+        SkillRequests(house, agent, self._bridge).register(self.sdk)
+        PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
@@ -115,11 +115,11 @@ class HouseServer:
         if self._listing.changed_lately():
             await self._announce()
         try:
-            result = await self._asking.through(
+            result = await self._bridge.call_with_approval(
                 context,
                 params,
                 lambda who: self._house.call(
-                    params.name, params.arguments or {}, listener=listener_of(context), **who
+                    params.name, params.arguments or {}, listener=progress_handler(context), **who
                 ),
             )
         except UnknownToolError as error:
@@ -180,7 +180,7 @@ class HouseServer:
 
     async def _tell(self, session: ServerSession) -> None:
         """Tell one client; one that has gone or takes nothing is told no more."""
-        with anyio.move_on_after(TOLD_SECONDS) as waiting:
+        with anyio.move_on_after(NOTIFY_SECONDS) as waiting:
             try:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
@@ -192,7 +192,7 @@ class HouseServer:
                 self._sessions.remove(session)
 
 
-class _TellingServer(Server[None]):
+class _NotifyingServer(Server[None]):
     """A server that tells of changes on every transport; the SDK's own options say it does not.
 
     Its instructions are those of the moment at which a client asks.
@@ -230,7 +230,7 @@ def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
     return types.CallToolResult(content=[content], is_error=is_error)
 
 
-def listener_of(context: ServerRequestContext[None]) -> ProgressHandler | None:
+def progress_handler(context: ServerRequestContext[None]) -> ProgressHandler | None:
     """Return what sends `notifications/progress`; None where the request has no token.
 
     The gate sees to it that each word is more than the last, and that they are not too many.

@@ -86,7 +86,7 @@ class SkillResource:
         )
 
 
-class Offer:
+class SkillResources:
     """What one agent's skills are to the hosts that connect."""
 
     def __init__(self, skills: Callable[[], Iterable[Skill]]) -> None:

@@ -17,8 +17,8 @@ from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
     CursorError,
-    Offer,
     SkillResource,
+    SkillResources,
     mime_type,
     paged,
 )
@@ -81,10 +81,10 @@ class SkillRequests:
     as soon as a rule or a file does.
     """
 
-    def __init__(self, house: Skillhouse, agent: str, asking: ApprovalBridge) -> None:
+    def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
         self._house = house
-        self._asking = asking
-        self._offer = Offer(lambda: house.view(agent).listed.skills)
+        self._bridge = bridge
+        self._resources = SkillResources(lambda: house.view(agent).listed.skills)
 
     def register(self, server: Server[None]) -> None:
         """Have `server` declare the extension and hand its requests to us."""
@@ -111,7 +111,7 @@ class SkillRequests:
     async def _get_skill(
         self, _: ServerRequestContext[None], params: GetSkillParams
     ) -> GetSkillResult:
-        entry = self._offer.entry(params.uri)
+        entry = self._resources.entry(params.uri)
         if entry is None or entry.uri != params.uri:
             raise _unknown(params.uri, "no skill is served at")
         return GetSkillResult(skill=_described(entry), ttl_ms=0, cache_scope="private")
@@ -137,12 +137,12 @@ class SkillRequests:
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
-        entry = self._offer.entry(uri)
+        entry = self._resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:
             raise _unknown(uri, "no file of a skill is served at")
         skill, relative = entry.skill, file.relative
-        result = await self._asking.through(
+        result = await self._bridge.call_with_approval(
             context, params, lambda who: read_skill_file(self._house, skill, relative, **who)
         )
         if isinstance(result, types.InputRequiredResult):
@@ -157,7 +157,7 @@ class SkillRequests:
     async def _read_directory(
         self, _: ServerRequestContext[None], params: ReadDirectoryParams
     ) -> ReadDirectoryResult:
-        entry = self._offer.entry(params.uri)
+        entry = self._resources.entry(params.uri)
         children = None if entry is None else entry.children(params.uri)
         if entry is None or children is None:
             raise _unknown(params.uri, "no directory of a skill is served at")
@@ -170,7 +170,7 @@ class SkillRequests:
 
     def _page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
         try:
-            return self._offer.page(cursor)
+            return self._resources.page(cursor)
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
 

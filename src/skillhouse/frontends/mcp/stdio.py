@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, MessageReader, write_all
 
 FLUSH_SECONDS = 0.3
@@ -33,7 +33,7 @@ GONE = (
 
 
 async def serve_wire(
-    server: HouseServer, reader: MessageReader, greeter: FastHandshake, sink: int
+    server: SkillhouseServer, reader: MessageReader, fast_handshake: FastHandshake, sink: int
 ) -> None:
     """Serve until the client closes a pipe, or SIGINT or SIGTERM.
 
@@ -53,10 +53,10 @@ async def serve_wire(
     writer = Writer(sink, outgoing, serving, token)
     async with anyio.create_task_group() as tasks:
         await tasks.start(_end_on_signals, serving, outgoing)
-        for line in greeter.handshake:
+        for line in fast_handshake.handshake:
             incoming.send_nowait(message_of(line))
         reader.hand_over(MessageInbox(incoming, errors, token).take)
-        writer.start(greeter.request_id)
+        writer.start(fast_handshake.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
         errors.close()

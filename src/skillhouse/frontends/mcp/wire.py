@@ -41,12 +41,12 @@ class MessageReader:
     Nothing waits for the thread: a read that blocks cannot be cancelled.
     """
 
-    def __init__(self, source: int, sink: int, greeter: FastHandshake) -> None:
-        """Take the descriptors; `sink` is the reader's until `dismiss_greeter` returns."""
+    def __init__(self, source: int, sink: int, fast_handshake: FastHandshake) -> None:
+        """Take the descriptors; `sink` is the reader's until `end_fast_handshake` returns."""
         self._source = source
         self._sink = sink
-        self._greeter: FastHandshake | None = greeter
-        self._greeting = threading.Lock()
+        self._fast_handshake: FastHandshake | None = fast_handshake
+        self._answering = threading.Lock()
         self._take: Callable[[bytes | None], object] | None = None
         self._taken = threading.Event()
 
@@ -54,10 +54,10 @@ class MessageReader:
         """Begin to read."""
         threading.Thread(target=self._run, name="mcp-reader", daemon=True).start()
 
-    def dismiss_greeter(self) -> None:
+    def end_fast_handshake(self) -> None:
         """Let every message that comes from now on wait for `hand_over`."""
-        with self._greeting:
-            self._greeter = None
+        with self._answering:
+            self._fast_handshake = None
 
     def hand_over(self, take: Callable[[bytes | None], object]) -> None:
         """Give all messages that were not answered to `take`.
@@ -71,18 +71,18 @@ class MessageReader:
 
     def _run(self) -> None:
         for line in lines(self._source):
-            if not self._greets(line):
+            if not self._answered_fast(line):
                 self._deliver(line)
         self._deliver(b"")
 
-    def _greets(self, line: bytes | None) -> bool:
+    def _answered_fast(self, line: bytes | None) -> bool:
         """Answer a message if the greeter can; the first that it cannot is its last."""
-        with self._greeting:
-            if self._greeter is None:
+        with self._answering:
+            if self._fast_handshake is None:
                 return False
-            answer = None if line is None else self._greeter.answer(line)
+            answer = None if line is None else self._fast_handshake.answer(line)
             if answer is None:
-                self._greeter = None
+                self._fast_handshake = None
                 return False
             # A client that has gone already is noticed by the next read.
             with suppress(OSError):
