@@ -1,4 +1,4 @@
-"""A house as a context provider of Microsoft Agent Framework; what needs a yes is asked for."""
+"""Context provider for Microsoft Agent Framework; approvals are requested as user input."""
 
 from __future__ import annotations
 
@@ -33,17 +33,8 @@ def skillhouse_provider(
 ) -> ContextProvider:
     """Return the provider for `Agent(client, context_providers=[…])`.
 
-    A call that needs a yes comes back among `response.user_input_requests`; the run goes on, in the
-    same session, with a message of `request.to_function_approval_response(approved=True)`.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether the framework asks; otherwise the model is told that the call is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval comes back among `response.user_input_requests`; continue the run, in
+    the same session, with a message of `request.to_function_approval_response(approved=True)`.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
@@ -63,7 +54,7 @@ class _HouseProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Add the tools and what the system prompt says, as they are at this run."""
+        """Add the tools and the text for the system prompt, as they are at this run."""
         tools = [
             FunctionTool(
                 name=tool.name,
@@ -81,7 +72,7 @@ class _HouseProvider(ContextProvider):
 
 
 async def _only_through_the_gate(**_: Any) -> str:
-    """Take the place of a function; the middleware answers the calls, which it alone sees whole."""
+    """Stand in for a function: the middleware runs the calls, since only it gets their ids."""
     return "this tool runs inside an agent with its context provider only; nothing was done"
 
 

@@ -1,4 +1,4 @@
-"""A house as a toolset of Google's ADK; what needs a yes asks for a tool confirmation."""
+"""Toolset for Google's ADK; calls that need approval ask for a tool confirmation."""
 
 from __future__ import annotations
 
@@ -28,18 +28,8 @@ def skillhouse_toolset(
 ) -> BaseToolset:
     """Return the toolset for `Agent(tools=[…])`.
 
-    A call that needs a yes asks for a tool confirmation, whose payload is the question; the answer
-    is a `ToolConfirmation` with the same payload.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether confirmations are asked for; otherwise the model is told that the call is
-            pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval asks for a tool confirmation, whose payload is the question; the
+    answer is a `ToolConfirmation` with the same payload.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
@@ -58,7 +48,6 @@ class _HouseToolset(BaseToolset):
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Add what the system prompt says of the skills."""
         prompt = self._bridge.prompt()
         if prompt:
             llm_request.append_instructions([prompt])
@@ -89,7 +78,7 @@ class _AdkTool(BaseTool):
         else:
             result = self._bridge.refused(given)
         question = self._bridge.question(result)
-        # ADK asks nothing more about a call that was answered; the model hears that it is pending.
+        # ADK does not ask twice about one call; the model gets the pending result instead.
         if question is not None and confirmation is None:
             tool_context.request_confirmation(hint=question["title"], payload=question)
             tool_context.actions.skip_summarization = True

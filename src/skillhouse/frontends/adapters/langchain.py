@@ -1,4 +1,4 @@
-"""A house as tools of LangChain and LangGraph; what needs a yes interrupts the graph."""
+"""Tools for LangChain and LangGraph; calls that need approval interrupt the graph."""
 
 from __future__ import annotations
 
@@ -27,14 +27,11 @@ CHANNEL = "langchain"
 def skillhouse_tools(
     house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
 ) -> list[BaseTool]:
-    """Return the tools, for a `ToolNode` or `create_agent`; the caller closes the house.
+    """Return the tools, for a `ToolNode` or `create_agent`.
 
-    A call that needs a yes interrupts the graph with the question; it goes on when resumed with
-    `{"approval_id": …, "approved": …}` and, for a no, a `message`; anything else is a no. Without
-    `ask`, or outside a graph, the model is told that the call is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval interrupts the graph with the question. Resume it with
+    `{"approval_id": …, "approved": …}`, and for a denial optionally a `message`; anything else is a
+    denial. Without `ask`, or outside a graph, the model gets a pending result.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
@@ -50,7 +47,7 @@ def skillhouse_middleware(
 ) -> AgentMiddleware[Any, Any]:
     """Return the tools and the skills' part of the prompt, for `create_agent(middleware=…)`.
 
-    It keeps loaded skills in the context; for that it stands after what shortens the messages.
+    It keeps loaded skills in the context; list it after middleware that shortens the messages.
     """
     tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
     return _LangChainMiddleware(
@@ -75,10 +72,10 @@ class _LangChainTool(BaseTool):
         return _text(result)
 
     def _asked(self, result: ToolResult) -> tuple[ToolResult, str]:
-        """Return a result with the approval that a person gave to it, or pause the graph for that.
+        """Return a result with the id of its approval, or interrupt the graph to get one.
 
-        A resumed graph begins the tool anew and gives every answer once more, in turn: one about
-        another approval than the call has by now is passed over.
+        A resumed graph runs the tool from its start and replays every answer in order; an answer
+        about another approval than the call has now is ignored.
         """
         question = self.bridge.question(result)
         while question is not None:

@@ -22,18 +22,17 @@ except ModuleNotFoundError as error:
 
 
 class RetentionMiddleware(AgentMiddleware[Any, Any]):
-    """Says whose call each call is, and begins a request with the skills that it has lost.
+    """Attaches the framework's ids to calls, and begins a request with the skills that it has lost.
 
-    They are in the requests, not in the state: what is kept of the graph stays as it is.
+    The texts are added to requests only; the graph's state stays as it is.
     """
 
     def __init__(self, bridge: FrameworkBridge) -> None:
-        """Take one framework's place in a house."""
         super().__init__()
         self.bridge = bridge
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """Return the request with what the system prompt says of the skills."""
+        """Return the request with the skills' part of the system prompt."""
         return request
 
     def wrap_model_call(
@@ -69,9 +68,9 @@ def _begun(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
 
 
 def _thread() -> str:
-    """Return the graph's id of the conversation; empty where it keeps none.
+    """Return the graph's id of the conversation; empty where it has none.
 
-    An agent that runs inside another's tool has the same thread and a context of its own.
+    A nested agent has its parent's thread and a context of its own, hence the namespace.
     """
     try:
         found = get_config().get("configurable", {})

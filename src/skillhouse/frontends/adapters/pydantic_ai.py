@@ -1,4 +1,4 @@
-"""A house as a toolset of Pydantic AI; what needs a yes is a deferred tool call."""
+"""Toolset for Pydantic AI; calls that need approval are deferred."""
 
 from __future__ import annotations
 
@@ -35,15 +35,7 @@ def skillhouse_toolset(
 ) -> AbstractToolset[Any]:
     """Return the toolset for `Agent(model, toolsets=[…])`.
 
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether a call that needs a yes is deferred, for which `DeferredToolRequests` must be
-            among the agent's output types; otherwise the model is told that it is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    With `ask`, `DeferredToolRequests` must be among the agent's output types.
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
@@ -55,7 +47,7 @@ def skillhouse_context(
 ) -> AbstractCapability[Any]:
     """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
 
-    It stands after what shortens the history. The texts are in the requests, not in the history.
+    List it after what shortens the history. The texts are added to requests only.
     """
     return RetentionCapability(
         FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
@@ -63,7 +55,7 @@ def skillhouse_context(
 
 
 class SkillhouseToolset(AbstractToolset[Any]):
-    """What `skillhouse_toolset` returns, for programs that hear more of each call."""
+    """The toolset of `skillhouse_toolset`; a subclass may observe each call."""
 
     def __init__(self, bridge: FrameworkBridge) -> None:
         self._bridge = bridge
@@ -96,10 +88,10 @@ class SkillhouseToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
-        given = self._given(ctx) if ctx.tool_call_approved else ""
+        approval_id = self._approval_id(ctx) if ctx.tool_call_approved else ""
         with framework_call(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
-            if given:
-                result = await self._bridge.allowed(name, tool_args, given)
+            if approval_id:
+                result = await self._bridge.allowed(name, tool_args, approval_id)
             else:
                 result = await self.result_of(name, tool_args, ctx)
         question = self._bridge.question(result)
@@ -114,12 +106,12 @@ class SkillhouseToolset(AbstractToolset[Any]):
         """Make one call for the first time; a subclass may add to it."""
         return await self._bridge.call(name, given)
 
-    def _given(self, ctx: RunContext[Any]) -> str:
-        """Return which approval the yes is about: as the program says, else as this toolset asked.
+    def _approval_id(self, ctx: RunContext[Any]) -> str:
+        """Return the id of the approval: from the program, or else from this toolset's question.
 
-        In another process the program has to say so, with the metadata of the request.
+        In another process the program has to pass it, with the metadata of the request.
         """
         metadata = ctx.tool_call_metadata
-        said = metadata.get("approval_id") if isinstance(metadata, dict) else None
+        named = metadata.get("approval_id") if isinstance(metadata, dict) else None
         asked = self._asked.take(ctx.tool_call_id)
-        return said if isinstance(said, str) else asked or ""
+        return named if isinstance(named, str) else asked or ""

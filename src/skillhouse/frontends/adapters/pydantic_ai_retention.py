@@ -16,10 +16,9 @@ except ModuleNotFoundError as error:
 
 
 class RetentionCapability(AbstractCapability[Any]):
-    """Begins a request with the skills that it has lost; the run's own history stays as it is."""
+    """Begins a request with the skills that it has lost; the run's history is not changed."""
 
     def __init__(self, bridge: FrameworkBridge) -> None:
-        """Take one framework's place in a house."""
         self._bridge = bridge
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
