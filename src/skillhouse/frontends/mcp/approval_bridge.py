@@ -1,4 +1,4 @@
-"""Lets a request's call through the house, and asks its client's person where that is needed."""
+"""Makes a request's call with its caller's ids, and has its client ask for approval if needed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
 Call = Callable[[dict[str, str]], Awaitable[ToolResult]]
-"""Makes the call; gets agent, user, channel, the client and its connection, the request's ids and
-the approval it may use."""
+"""Makes the call; its argument has agent, user, channel, client, connection, the request's ids and
+the id of the approval that it may use."""
 
 
 class ApprovalBridge:
     """One server's calls, with the questions that they raise."""
 
     def __init__(self, house: Skillhouse, who: dict[str, str], *, is_persons: bool) -> None:
-        """Take who calls.
+        """Store the dependencies.
 
         Args:
             house: Makes the calls.
             who: Agent, user and channel.
-            is_persons: Whether a client is known to be its person's own, so that what it brings is
-                that person's word.
+            is_persons: Whether the client is known to belong to the user, so that answers it sends
+                are the user's.
         """
         self._house = house
         self._who = who
@@ -53,10 +53,10 @@ class ApprovalBridge:
         params: types.InputResponseRequestParams,
         call: Call,
     ) -> ToolResult | types.InputRequiredResult:
-        """Make a call, or return the question that its client is to ask first.
+        """Make a call, or return the question that its client must ask first.
 
         Raises:
-            MCPError: the retry brings a state that is not ours.
+            MCPError: the retry has a state that is not ours.
         """
         caller = {
             **self._who,
@@ -88,29 +88,28 @@ class ApprovalBridge:
 
 
 ID_MAX = 128
-"""Characters of an id that a client gave."""
+"""Characters of an id from a client."""
 SESSION_HEADER = "mcp-session-id"
-"""Names the conversation over HTTP until 2025-11-25; later revisions have none."""
+"""Has the conversation's id over HTTP until 2025-11-25; later revisions have none."""
 UNNAMED = "mcp"
-"""Name of a client that gives none."""
+"""Name of a client without one."""
 SESSIONS_MAX = 10_000
-"""Sessions over HTTP whose connections are known; the SDK opens no more."""
+"""Sessions over HTTP with a connection; the SDK opens no more."""
 
 
 class ClientConnections:
-    """The connections of one server's clients: its own over stdio, one a session over HTTP.
+    """The connections of one server's clients: one over stdio, one per session over HTTP.
 
-    Since 2026-07-28 HTTP has no sessions: clients of one name are one client there.
+    Since 2026-07-28 HTTP has no sessions: clients with the same name are one client there.
     """
 
     def __init__(self, connections: Connections) -> None:
-        """Take where connections are held and end."""
         self._connections = connections
         self._own = new_connection()
         self._sessions: OrderedDict[str, str] = OrderedDict()
 
     def caller(self, context: ServerRequestContext[None]) -> dict[str, str]:
-        """Return the name that a request's client gives itself, and its connection."""
+        """Return the name of a request's client, as it gives it, and its connection."""
         session = _session_header(context)
         if session and session not in self._sessions:
             self._sessions[session] = new_connection()
@@ -124,12 +123,11 @@ class ClientConnections:
         }
 
     def end_session(self, session: str) -> None:
-        """Let the connection of a session over HTTP end, which is over."""
+        """End the connection of a session over HTTP."""
         connection = self._sessions.pop(session, "")
         self._connections.end(connection)
 
     def end(self) -> None:
-        """Let every connection end."""
         while self._sessions:
             self.end_session(next(iter(self._sessions)))
         self._connections.end(self._own)
@@ -141,14 +139,9 @@ def _session_header(context: ServerRequestContext[None]) -> str:
 
 
 def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, str]:
-    """Return session, message and trace of a request.
-
-    Args:
-        context: Whose request it is.
-        own_session: The conversation where the transport names none: that of the process.
-    """
+    """Return session, message and trace of a request; `own_session` if the transport has none."""
     given = _session_header(context)
-    # A session's id opens the session, so the log gets what only tells it from others.
+    # A session's id gives access to the session, so the log gets a digest that identifies it.
     session = hashlib.sha256(given.encode()).hexdigest()[:16] if given else own_session
     request_id = "" if context.request_id is None else str(context.request_id)
     return {
@@ -159,16 +152,18 @@ def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, s
 
 
 def trace_of(context: ServerRequestContext[None]) -> str:
-    """Return the trace that a request is a part of: its `_meta` says so, or its HTTP header."""
-    told = (context.meta or {}).get("traceparent")
+    """Return the trace of a request, from its `_meta` or else its HTTP header."""
+    traceparent = (context.meta or {}).get("traceparent")
     headers = getattr(context.request, "headers", None)
-    if told is None and headers is not None:
-        told = headers.get("traceparent")
-    return told if isinstance(told, str) and tracing.is_traceparent(told) else ""
+    if traceparent is None and headers is not None:
+        traceparent = headers.get("traceparent")
+    if isinstance(traceparent, str) and tracing.is_traceparent(traceparent):
+        return traceparent
+    return ""
 
 
 def printable(text: str) -> str:
-    r"""Return an id as it can stand in a log.
+    r"""Return an id as it can be logged.
 
     >>> printable("a\nb")
     'a?b'

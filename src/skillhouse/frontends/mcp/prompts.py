@@ -1,4 +1,4 @@
-"""The skills that a person may start, as prompts: what a client shows as slash commands."""
+"""The skills that a user may start, as prompts: clients show them as slash commands."""
 
 from __future__ import annotations
 
@@ -18,37 +18,31 @@ from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Invocable, Skillhouse
 
 WHOLE = "arguments"
-"""The argument of a skill that names none: all that is written after it."""
+"""The argument of a skill that declares none: all text after its name."""
 
-NOBODYS = "a prompt is its person's act: connect with the token, or have the model load the skill"
-"""What a client reads of which nobody knows whose it is."""
+UNKNOWN_USER = (
+    "a prompt is its person's act: connect with the token, or have the model load the skill"
+)
+"""Answer to a client whose user is unknown."""
 
 
 class PromptRequests:
     """Answers `prompts/list` and `prompts/get`.
 
-    Getting a prompt is a person's act (MCP, "Prompts", user interaction model), so it is judged as
-    `skillhouse invoke` is, and grants nothing besides: commands of a skill are the agent's calls.
+    Getting a prompt is the user's act (MCP, "Prompts", user interaction model), so the rules of
+    `skillhouse invoke` apply. It grants nothing else: a skill's commands are the agent's calls.
     """
 
     def __init__(
         self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_persons: bool
     ) -> None:
-        """Take the house, what the agent's person may start, and the way through the gate.
-
-        Args:
-            house: Starts skills.
-            listing: What may be started.
-            asking: The way through the gate.
-            is_persons: Whether a client is known to be its person's own; else there are no prompts.
-        """
+        """Without `is_persons` the client's user is unknown, and there are no prompts."""
         self._house = house
         self._listing = listing
         self._bridge = bridge
         self._is_persons = is_persons
 
     def register(self, server: Server[None]) -> None:
-        """Have `server` hand these requests to us."""
         add = server.add_request_handler
         add("prompts/list", types.PaginatedRequestParams, self._list)
         add("prompts/get", types.GetPromptRequestParams, self._get)
@@ -73,7 +67,7 @@ class PromptRequests:
         self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         if not self._is_persons:
-            raise MCPError(NOT_APPROVED, NOBODYS, {"status": "denied", "approvalId": None})
+            raise MCPError(NOT_APPROVED, UNKNOWN, {"status": "denied", "approvalId": None})
         self._listing.changed_lately()
         menu = {entry.name: entry for entry in self._listing.menu()}
         entry = menu.get(params.name)
@@ -114,10 +108,10 @@ def _prompt(entry: Invocable) -> types.Prompt:
 
 
 def _line(entry: Invocable, given: Mapping[str, str]) -> str:
-    """Return the arguments as a person would have written them after the name.
+    """Return the arguments as a user would write them after the name.
 
     Raises:
-        MCPError: one is unknown, or one before another is missing.
+        MCPError: one is unknown, or one is missing before another.
     """
     names = entry.arguments or (WHOLE,)
     unknown = next((name for name in given if name not in names), None)
@@ -132,5 +126,5 @@ def _line(entry: Invocable, given: Mapping[str, str]) -> str:
     if None in values:
         missing = names[values.index(None)]
         raise MCPError(types.INVALID_PARAMS, f"`{entry.name}` needs `{missing}` as well")
-    # Each value is one argument, whatever blanks and quotes it holds.
+    # Each value is one argument, whatever spaces and quotes it has.
     return shlex.join(value for value in values if value is not None)

@@ -1,4 +1,4 @@
-"""Skills over MCP (SEP-2640): the extension's requests, and the resources they are about."""
+"""Skills over MCP (SEP-2640): the extension's requests, and the resources that they return."""
 
 from __future__ import annotations
 
@@ -28,57 +28,56 @@ from skillhouse.skill import SKILL_FILE, hidden_text
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
-on; the handshake of earlier ones has no place for it."""
+on; earlier handshakes have no field for it."""
 META = "io.modelcontextprotocol.skills/"
-"""What our keys in a skill's `_meta` begin with (SEP-2640, "Resource Metadata")."""
+"""Prefix of our keys in a skill's `_meta` (SEP-2640, "Resource Metadata")."""
 HIDDEN_META = "skillhouse/hidden-text"
-"""Our key in the `_meta` of a file that holds characters which people do not see."""
+"""Our key in the `_meta` of a file with invisible characters."""
 META_FIELDS = ("license", "compatibility", "version")
-"""Fields that are repeated in `_meta`, as far as they are text."""
+"""Frontmatter fields that are repeated in `_meta` if they are strings."""
 NOT_APPROVED = -32010
-"""The error of a read that a rule or a person has not let through; `data` says which it is. The
-protocol has none of its own, and keeps -32099 to -32000 for servers' errors."""
+"""The error of a read that is denied or pending; `data` has the status. The protocol defines no
+such code, and reserves -32099 to -32000 for servers."""
 
 
 class GetSkillParams(types.RequestParams):
-    """What `skills/get` takes."""
+    """Parameters of `skills/get`."""
 
     uri: str
 
 
 class ReadDirectoryParams(types.PaginatedRequestParams):
-    """What `resources/directory/read` takes."""
+    """Parameters of `resources/directory/read`."""
 
     uri: str
 
 
 class ListSkillsResult(types.PaginatedResult, types.CacheableResult):
-    """What `skills/list` returns."""
+    """Result of `skills/list`."""
 
     skills: list[dict[str, Any]]
     result_type: Literal["complete"] = "complete"
 
 
 class GetSkillResult(types.CacheableResult):
-    """What `skills/get` returns."""
+    """Result of `skills/get`."""
 
     skill: dict[str, Any]
     result_type: Literal["complete"] = "complete"
 
 
 class ReadDirectoryResult(types.PaginatedResult):
-    """What `resources/directory/read` returns."""
+    """Result of `resources/directory/read`."""
 
     resources: list[types.Resource]
     result_type: Literal["complete"] = "complete"
 
 
 class SkillRequests:
-    """Answers what hosts ask about one agent's skills.
+    """Answers hosts' requests about one agent's skills.
 
-    Listing shows what the catalog shows, and what the agent is denied is not there. Reading a file
-    passes the gate like loading the skill does. Nothing may be cached: the next answer can differ
-    as soon as a rule or a file does.
+    Listings have the skills of the catalog, without those denied to the agent. Reading a file goes
+    through the gate as loading the skill does. Nothing may be cached, since rules and files change.
     """
 
     def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
@@ -87,7 +86,7 @@ class SkillRequests:
         self._resources = SkillResources(lambda: house.view(agent).listed.skills)
 
     def register(self, server: Server[None]) -> None:
-        """Have `server` declare the extension and hand its requests to us."""
+        """Declare the extension, and register the handlers."""
         server.extensions[EXTENSION] = {"directoryRead": True}
         add = server.add_request_handler
         add("skills/list", types.PaginatedRequestParams, self._list_skills)
@@ -128,7 +127,7 @@ class SkillRequests:
     async def _list_templates(
         self, _: ServerRequestContext[None], __: types.PaginatedRequestParams
     ) -> types.ListResourceTemplatesResult:
-        # Clients ask every server that has resources, and take an error for a broken one.
+        # Clients ask every server with resources, and treat an error as a broken server.
         return types.ListResourceTemplatesResult(
             resource_templates=[], ttl_ms=0, cache_scope="private"
         )
@@ -188,7 +187,7 @@ def _described(entry: SkillResource) -> dict[str, Any]:
 
 
 def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> types.Resource:
-    """Return what is said of a file, or of a directory when `file` is None."""
+    """Return the resource of a file, or of a directory if `file` is None."""
     uri = entry.address(relative)
     name = relative.rpartition("/")[2]
     if file is None:
@@ -206,20 +205,20 @@ def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> t
 
 
 def _meta(entry: SkillResource) -> dict[str, Any] | None:
-    found = {field: entry.frontmatter.get(field) for field in META_FIELDS}
-    return {META + key: text for key, text in found.items() if isinstance(text, str)} or None
+    fields = {field: entry.frontmatter.get(field) for field in META_FIELDS}
+    return {META + key: text for key, text in fields.items() if isinstance(text, str)} or None
 
 
 def _contents(
     entry: SkillResource, file: ServedFile, uri: str, data: bytes
 ) -> types.TextResourceContents | types.BlobResourceContents:
-    """Return bytes as text where they are UTF-8, so that encoding it gives the same bytes."""
+    """Return bytes as text if they are UTF-8, so that encoding it gives the same bytes."""
     is_entry = uri == entry.uri
     kind = MARKDOWN if is_entry else mime_type(file.relative)
     meta = _meta(entry) if is_entry else None
     try:
         text = data.decode()
-        # The bytes have a digest in the list, so they stay as they are and the host is told.
+        # The list has the digest of these bytes, so they stay unchanged and `_meta` warns the host.
         hidden = hidden_text(text)
         if hidden is not None:
             meta = {**(meta or {}), HIDDEN_META: hidden.summary}

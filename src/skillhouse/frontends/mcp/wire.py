@@ -1,4 +1,4 @@
-"""The two descriptors that a client talks to us over, without any knowledge of the SDK."""
+"""The descriptors of the stdio transport, without the SDK."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ CHUNK = 65_536
 
 @contextmanager
 def claimed() -> Iterator[tuple[int, int]]:
-    """Take stdin and stdout for the protocol: what else prints goes to stderr, and who reads gets
-    nothing.
+    """Reserve stdin and stdout for the protocol: other prints go to stderr, other reads get EOF.
 
-    The descriptors stay open afterwards, since a thread may still wait for one.
+    The descriptors stay open afterwards, since a thread may still block on one.
     """
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
@@ -36,13 +35,13 @@ def claimed() -> Iterator[tuple[int, int]]:
 
 
 class MessageReader:
-    """Reads messages in a thread of its own; the greeter answers the first ones at once.
+    """Reads messages in a thread of its own; the fast handshake answers the first ones at once.
 
-    Nothing waits for the thread: a read that blocks cannot be cancelled.
+    The thread is never joined, since a blocking read cannot be cancelled.
     """
 
     def __init__(self, source: int, sink: int, fast_handshake: FastHandshake) -> None:
-        """Take the descriptors; `sink` is the reader's until `end_fast_handshake` returns."""
+        """Only the reader writes to `sink` until `end_fast_handshake` returns."""
         self._source = source
         self._sink = sink
         self._fast_handshake: FastHandshake | None = fast_handshake
@@ -51,20 +50,17 @@ class MessageReader:
         self._taken = threading.Event()
 
     def start(self) -> None:
-        """Begin to read."""
         threading.Thread(target=self._run, name="mcp-reader", daemon=True).start()
 
     def end_fast_handshake(self) -> None:
-        """Let every message that comes from now on wait for `hand_over`."""
+        """Queue every message from now on for `hand_over`."""
         with self._answering:
             self._fast_handshake = None
 
     def hand_over(self, take: Callable[[bytes | None], object]) -> None:
-        """Give all messages that were not answered to `take`.
+        """Pass all messages that were not answered to `take`, in the reader's thread.
 
-        Args:
-            take: Called in the reader's thread with a message, b"" at the end, or None for a
-                message of more than `MESSAGE_MAX` bytes.
+        `take` gets b"" at the end, and None for a message of more than `MESSAGE_MAX` bytes.
         """
         self._take = take
         self._taken.set()
@@ -76,7 +72,7 @@ class MessageReader:
         self._deliver(b"")
 
     def _answered_fast(self, line: bytes | None) -> bool:
-        """Answer a message if the greeter can; the first that it cannot is its last."""
+        """Answer a message by the fast handshake; the first that it cannot answer ends it."""
         with self._answering:
             if self._fast_handshake is None:
                 return False
@@ -84,7 +80,7 @@ class MessageReader:
             if answer is None:
                 self._fast_handshake = None
                 return False
-            # A client that has gone already is noticed by the next read.
+            # The next read notices that the client is gone.
             with suppress(OSError):
                 write_all(self._sink, answer)
             return True
@@ -96,7 +92,7 @@ class MessageReader:
 
 
 def lines(source: int) -> Iterator[bytes | None]:
-    """Yield the lines of a descriptor that are not blank; None for one that is too long."""
+    """Yield the non-blank lines of a descriptor; None for one that is too long."""
     held = bytearray()
     too_long = False
     while chunk := os.read(source, CHUNK):
