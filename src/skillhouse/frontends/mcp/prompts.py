@@ -20,9 +20,7 @@ from skillhouse.runtime import Invocable, Skillhouse
 WHOLE = "arguments"
 """The argument of a skill that declares none: all text after its name."""
 
-UNKNOWN_USER = (
-    "a prompt is its person's act: connect with the token, or have the model load the skill"
-)
+UNKNOWN = "a prompt is its person's act: connect with the token, or have the model load the skill"
 """Answer to a client whose user is unknown."""
 
 
