@@ -332,11 +332,11 @@ def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):
 def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_path: Path):
     now = 100.0
     reader = StatusReader(house, lambda: now)
-    before = len(reader.found().view.visible)
+    before = len(reader.scan().view.visible)
     write_skill(tmp_path / "home/.claude/skills/fresh", description="Quite fresh.")
-    assert len(reader.found().view.visible) == before
+    assert len(reader.scan().view.visible) == before
     now += 1.0
-    assert len(reader.found().view.visible) == before + 1
+    assert len(reader.scan().view.visible) == before + 1
     assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
 
 
@@ -351,7 +351,7 @@ def test_state_that_cannot_be_read_is_a_page_and_not_a_traceback(house: Skillhou
     client = client_of(house)
     answer = client.get("/")
     assert answer.status_code == 500
-    assert "The house cannot be read" in answer.text
+    assert "The state cannot be read" in answer.text
     assert client.get("/api/status").json()["error"]["code"] == "house-unusable"
 
 

@@ -1,4 +1,4 @@
-"""What the pages and the JSON show: the house at one moment, read under one lock."""
+"""The status that pages and JSON show: a scan of the skills, read under one lock."""
 
 from __future__ import annotations
 
@@ -27,64 +27,64 @@ from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loadi
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
-"""Skills on one page; each costs a decision, and a project's skill a digest of its files."""
+"""Skills per page; each costs a decision, and a project's skill a digest of its files."""
 FRESH_SECONDS = 1.0
-"""How long what was found is shown again; then the next request looks anew."""
+"""Age from which a request scans again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootLine:
-    """A directory that was examined."""
+    """A root directory."""
 
     path: Path
     scope: str
     state: str
-    """read, missing, or unread: a project that is not trusted."""
+    """read, missing, or unread (a project that is not trusted)."""
     skills: int
-    """Skills found there, those denied or shadowed included."""
+    """Number of skills, including denied and shadowed ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowedLine:
-    """A skill whose name a stronger one has."""
+    """A skill shadowed by one of higher precedence."""
 
     skill: Skill
     winner: Skill
     reference: str
-    """What leads to it: its id, or its file where a stronger one has the same id."""
+    """Its id, or its file if a skill of higher precedence has the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillScan:
-    """What one look at the house gave."""
+    """The result of one scan."""
 
     index: SkillIndex
     view: AgentView
-    """What the default agent sees of it."""
+    """The view of the default agent."""
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
     roots: tuple[RootLine, ...]
     is_trusted: bool
     catalog: dict[str, Any]
-    """The bounds of the catalogs and what they leave out, as `catalog_report` has it."""
+    """The bounds of the catalogs and what they leave out, from `catalog_report`."""
     catalog_notes: tuple[str, ...]
-    """The same for people; empty where nothing is left out."""
+    """The same as text; empty if nothing is left out."""
 
     @property
     def unread(self) -> bool:
-        """Whether the project has skills that are not read."""
+        """Whether the project has unread skills."""
         return any(root.state == "unread" for root in self.roots)
 
     @property
     def errors(self) -> int:
-        """Findings that cost a skill or a root."""
+        """Number of diagnostics of severity error."""
         return sum(found.severity is Severity.ERROR for found in self.index.diagnostics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillVerdict:
-    """A skill, and what a model that asks for it meets."""
+    """A skill, and the decision about loading it."""
 
     skill: Skill
     effect: Effect
@@ -93,22 +93,22 @@ class SkillVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status page: everything found, and one page of the skills in force."""
+    """The status page: a scan, and one page of its skills."""
 
     project: Path
     profile: str
     found: SkillScan
     query: str
-    """What was searched for; empty shows all skills in catalog order."""
+    """The search; empty shows all skills in catalog order."""
     matches: int
     page: int
     """From 1."""
     pages: int
     skills: tuple[SkillVerdict, ...]
     denied: tuple[SkillVerdict, ...]
-    """The first of those that rules deny."""
+    """The first skills that rules deny."""
     audit: tuple[Trouble, ...]
-    """What is wrong with the audit log."""
+    """Faults of the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,39 +117,35 @@ class SkillDetail:
 
     skill: Skill
     reference: str
-    """What leads to it, as in `ShadowedLine`."""
+    """As in `ShadowedLine`."""
     explanation: Explanation
     content: SkillContent | None
-    """None when the file cannot be used any more; `problem` then says why."""
+    """None if the file cannot be used now; `problem` is why."""
     problem: str
     tree_digest: str
-    """Empty when the directory has none; `digest_problem` then says why."""
+    """Empty if the directory has none; `digest_problem` is why."""
     digest_problem: str
     shadowed_by: Skill | None
     findings: tuple[Diagnostic, ...]
 
 
 class StatusReader:
-    """Looks at a house for many threads, one at a time, and not more often than it is worth."""
+    """Reads the status for many threads, one at a time; scans are reused for `FRESH_SECONDS`."""
 
     def __init__(self, house: Skillhouse, clock: Callable[[], float]) -> None:
-        """Take the house, and a clock that gives seconds."""
+        """Store the dependencies; `clock` returns seconds."""
         self._house = house
         self._audit = AuditNews(house.audit_log)
         self._clock = clock
-        # INVARIANT: the house is used under this lock only; it is not made for several threads.
+        # INVARIANT: `house` is used under this lock only, since it is not thread-safe.
         self._lock = threading.Lock()
         self._found: SkillScan | None = None
         self._found_at = 0.0
         self._search_lock = threading.Lock()
 
     def status(self, *, query: str = "", page: int = 1) -> Status:
-        """Return the status, with the page of the skills nearest to `page`.
-
-        Raises:
-            SkillhouseError: the house cannot be read.
-        """
-        found = self.found()
+        """Return the status, with the page of skills nearest to `page`; raises SkillhouseError."""
+        found = self.scan()
         skills = self._searched(found, query) if query else found.view.visible.skills
         pages = max(1, -(-len(skills) // PAGE_SKILLS))
         page = min(max(page, 1), pages)
@@ -169,9 +165,9 @@ class StatusReader:
             )
 
     def _searched(self, found: SkillScan, query: str) -> tuple[Skill, ...]:
-        """Return the visible skills that fit, best first, at most a page.
+        """Return the visible skills that match, best first, at most a page.
 
-        Under a lock of its own: the first search of all reads all bodies, seconds for 10,000
+        It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
@@ -182,13 +178,13 @@ class StatusReader:
         """Return one skill, by id, file, name or directory name.
 
         Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
-            SkillhouseError: the house cannot be read.
+            UnknownSkillError: no skill matches.
+            AmbiguousSkillError: several match.
+            SkillhouseError: the state or configuration cannot be read.
         """
         with self._lock:
-            found = self._look()
-            # Before names: a skill may be named like the id or the file of another.
+            found = self._fresh_scan()
+            # Before names: a skill may have the id or file of another as its name.
             skill = found.by_id.get(reference) or found.by_file.get(reference)
             if skill is None:
                 skill = self._house.skill(reference)
@@ -218,17 +214,13 @@ class StatusReader:
             findings=tuple(dict.fromkeys([*(content.diagnostics if content else ()), *listed])),
         )
 
-    def found(self) -> SkillScan:
-        """Return everything that was found.
-
-        Raises:
-            SkillhouseError: the house cannot be read.
-        """
+    def scan(self) -> SkillScan:
+        """Return a scan that is at most `FRESH_SECONDS` old; raises SkillhouseError."""
         with self._lock:
-            return self._look()
+            return self._fresh_scan()
 
-    def _look(self) -> SkillScan:
-        """Return what was found a moment ago, or look anew; the lock is held."""
+    def _fresh_scan(self) -> SkillScan:
+        """Do what `scan` does; the lock is held."""
         now = self._clock()
         if self._found is None or now - self._found_at >= FRESH_SECONDS:
             self._found = None
@@ -242,7 +234,7 @@ class StatusReader:
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
     def _denied(self, skill: Skill) -> SkillVerdict:
-        # A rule decided, so the digest that the default would need is not asked for.
+        # A rule decided, so the digest that the default needs is not computed.
         explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
@@ -286,7 +278,7 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
     lines = []
     for root in house.roots:
         text = str(root.path)
-        # Two roots may be one directory; it is counted at the stronger one.
+        # Two roots may be one directory; it counts for the one of higher precedence.
         skills = 0 if "\0" in text else counts.pop(os.path.realpath(text), 0)
         state = "read" if os.path.isdir(text) else "missing"
         if root.path in unread:
@@ -296,7 +288,7 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
 
 
 def status_value(status: Status) -> dict[str, Any]:
-    """Return the counts and roots of a house."""
+    """Return the JSON of the status: counts and roots."""
     found = status.found
     return {
         "version": skillhouse.__version__,
@@ -323,7 +315,7 @@ def status_value(status: Status) -> dict[str, Any]:
 
 
 def skills_value(found: SkillScan) -> dict[str, Any]:
-    """Return all skills and findings, as `skillhouse list --json` does."""
+    """Return all skills and diagnostics, as `skillhouse list --json` does."""
     return {
         **index_value(found.index),
         "skills": [skill_value(skill) for skill in found.view.visible.skills],
@@ -349,5 +341,5 @@ def detail_value(detail: SkillDetail) -> dict[str, Any]:
 
 
 def error_value(code: str, message: str, nearest: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return what went wrong; `nearest` is what to ask for instead."""
+    """Return the JSON of an error; `nearest` are similar references."""
     return {"error": {"code": code, "message": message, "nearest": list(nearest)}}
