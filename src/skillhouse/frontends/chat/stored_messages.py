@@ -1,4 +1,4 @@
-"""From what somebody else wrote to a history that can be sent: a transcript, a model's answer."""
+"""Converts messages to the form of a transcript, without secrets, and back to a usable history."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from skillhouse.frontends.adapters.framework_bridge import sendable
 from skillhouse.frontends.text import one_line
 
 _TEXTS = ("content", "args", "tool_name", "tool_call_id")
-"""The fields of a message's parts that hold somebody's words."""
+"""The text fields of a message's parts."""
 
 _SENT = ("user-prompt", "tool-return")
 _RETRIES = ("retry-prompt", "retry-feedback")
-"""What the library says of calls and answers that it cannot use; always text."""
+"""The library's replies to unusable calls and answers; always text."""
 
 
 def restored(messages: Sequence[dict[str, Any]]) -> list[ModelMessage]:
-    """Return the history that a transcript holds.
+    """Return the history of a transcript.
 
-    Of what was sent only texts are taken back: an address of a file would be fetched by this
-    machine or the provider, and an instruction would speak with the program's voice. A call that a
-    crash left without its result is not made now; the model is told that it has none.
+    Of requests only texts are restored: the address of a file would be fetched by this machine or
+    the provider, and an instruction would have the program's authority. A call that a crash left
+    without a result is not made; it gets a result that says so.
 
     Raises:
-        DecodeError: it is none that we wrote.
+        DecodeError: it is not a conversation that we wrote.
     """
     try:
-        found = ModelMessagesTypeAdapter.validate_python(messages)
+        decoded = ModelMessagesTypeAdapter.validate_python(messages)
     except (ValueError, RecursionError) as error:
-        told = one_line(str(error).split("\n", 1)[0])
-        raise DecodeError(f"the transcript holds no conversation: {told}") from error
-    ours = [_ours(message) for message in found]
-    closed_ones = closed([message for message in ours if message.parts])
-    return sanitize_messages(closed_ones, allowed_file_url_schemes=())
+        reason = one_line(str(error).split("\n", 1)[0])
+        raise DecodeError(f"the transcript holds no conversation: {reason}") from error
+    text_only = [_text_only(message) for message in decoded]
+    history = closed([message for message in text_only if message.parts])
+    return sanitize_messages(history, allowed_file_url_schemes=())
 
 
 def closed(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """Return a history in which each call has a result, so that a prompt can follow."""
+    """Return a history in which every call has a result, so that a prompt can follow."""
     last = messages[-1] if messages else None
     if isinstance(last, ModelResponse) and last.tool_calls:
         return repair_messages(messages)
@@ -59,8 +59,8 @@ def closed(messages: list[ModelMessage]) -> list[ModelMessage]:
 def sendable_messages(messages: list[ModelMessage]) -> list[ModelMessage]:
     """Return messages that can be encoded.
 
-    A model's JSON may name halves of characters, and a terminal may give bytes that are no text;
-    one of them in the history would fail every request from then on.
+    A model's JSON may have lone surrogates, and a terminal invalid bytes; one in the history would
+    make every later request fail.
     """
     return [_sendable(message) for message in messages]
 
@@ -82,7 +82,7 @@ def _sendable_part(part: Any) -> Any:
     return dataclasses.replace(part, **changed) if changed else part
 
 
-def _ours(message: ModelMessage) -> ModelMessage:
+def _text_only(message: ModelMessage) -> ModelMessage:
     if isinstance(message, ModelResponse):
         return message
     return dataclasses.replace(message, parts=[part for part in message.parts if _is_text(part)])
@@ -94,19 +94,19 @@ def _is_text(part: Any) -> bool:
 
 
 HIDDEN = "[REDACTED]"
-_SAID = frozenset({"content", "args"})
-"""What of a message's part somebody wrote; the rest is the library's own."""
+_UNTRUSTED = frozenset({"content", "args"})
+"""Fields of a message's part with text from outside; the others are the library's."""
 _DEPTH_MAX = 64
 
 
 def known_secrets(environment: Mapping[str, str], values: Iterable[str]) -> KnownSecrets:
-    """Return what no transcript may hold: `values`, and the variables that are named as secrets."""
+    """Return `values` and the values of variables that are named like secrets."""
     named = [value for name, value in environment.items() if value and is_secret_name(name)]
     return KnownSecrets(dict.fromkeys((*values, *named)))
 
 
 def kept_form(message: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]:
-    """Return a message (as JSON) the way it is kept.
+    """Return a message (as JSON) in stored form.
 
     >>> part = {"part_kind": "tool-call", "args": '{"token": "abc", "n": 1}'}
     >>> kept_form({"kind": "response", "parts": [part]}, KnownSecrets())["parts"][0]["args"]
@@ -116,17 +116,18 @@ def kept_form(message: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]
 
 
 def kept_activations(data: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]:
-    """Return activation records the way they are kept: a person wrote words after the names."""
+    """Return activation records in stored form: their arguments are the user's text."""
     kept = [{**one, "arguments": _text(one["arguments"], known, 0)} for one in data["activations"]]
     return {**data, "activations": kept}
 
 
 def _part(part: Mapping[str, Any], known: KnownSecrets) -> dict[str, Any]:
     made = {
-        name: _hidden(value, known, 0) if name in _SAID else value for name, value in part.items()
+        name: _hidden(value, known, 0) if name in _UNTRUSTED else value
+        for name, value in part.items()
     }
     if made.get("part_kind") == "thinking" and made.get("content") != part.get("content"):
-        # The provider signed the words that are gone, and would refuse these.
+        # The provider signed the original text, and would reject the changed one.
         made["signature"] = None
     return made
 
@@ -147,7 +148,7 @@ def _hidden(value: Any, known: KnownSecrets, depth: int) -> Any:
 
 
 def _text(text: str, known: KnownSecrets, depth: int) -> str:
-    """Hide in a text; one that is JSON stays JSON, so that a later request can send it."""
+    """Remove secrets from a text; JSON stays JSON, so that a later request can send it."""
     if text[:1] in ("{", "["):
         try:
             value = json.loads(text)

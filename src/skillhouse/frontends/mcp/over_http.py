@@ -107,7 +107,7 @@ class McpOverHttp:
         managers = await anyio.to_thread.run_sync(
             import_module, "mcp.server.streamable_http_manager"
         )
-        server = import_module("skillhouse.frontends.mcp.server").HouseServer(
+        server = import_module("skillhouse.frontends.mcp.server").SkillhouseServer(
             self._house,
             ToolListing(self._house, self._agent),
             agent=self._agent,
