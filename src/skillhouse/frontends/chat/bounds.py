@@ -46,13 +46,10 @@ class TooMuchError(SkillhouseError):
 
 
 def limits() -> UsageLimits:
-    """Return the limits of one prompt."""
     return UsageLimits(request_limit=REQUESTS_MAX, tool_calls_limit=CALLS_MAX)
 
 
 class Measured:
-    """Counts one answer while it arrives."""
-
     def __init__(self) -> None:
         self._characters = 0
         self._parts = 0

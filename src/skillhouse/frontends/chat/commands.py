@@ -26,8 +26,6 @@ _PROMPT_COLUMNS = 60
 
 
 class Commands:
-    """Runs a command, or sends a line to the model."""
-
     def __init__(self, conversation: ChatConversation, screen: Screen) -> None:
         self._conversation = conversation
         self._house = conversation.house
@@ -117,7 +115,6 @@ class Commands:
         )
 
     def cost(self) -> None:
-        """Show the tokens used."""
         talk = self._conversation
         self._screen.note(self._weight())
         for one in talk.skills.activations.newest():

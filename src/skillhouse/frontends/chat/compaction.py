@@ -48,8 +48,6 @@ Summarise = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """A shortened history."""
-
     messages: list[ModelMessage]
     left_out: int
     """Number of messages that the first one replaces."""
@@ -260,7 +258,6 @@ class Summariser:
         self._spent = spent
 
     async def summarise(self, text: str) -> str:
-        """Return the summary; empty if the model gives none."""
         try:
             result = await self._agent.run(text)
         except AgentRunError:

@@ -80,8 +80,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The outcome of one prompt."""
-
     text: str = ""
     status: Literal["ok", "unreachable", "failed"] = "ok"
     reason: str = ""
@@ -166,7 +164,6 @@ class ChatConversation:
 
     @property
     def history_tokens(self) -> int:
-        """Approximate tokens of the history."""
         return tokens_of_messages(self.history)
 
     async def ask(self, *prompts: str) -> Answered:

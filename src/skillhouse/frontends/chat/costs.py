@@ -21,7 +21,6 @@ def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
 
 
 def tokens_of_tools(tools: Iterable[OfferedTools]) -> int:
-    """Return the approximate tokens of the tools of each request."""
     return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 
 
@@ -38,7 +37,6 @@ class Spent:
     """Requests without a known price."""
 
     def add(self, response: ModelResponse) -> None:
-        """Add the usage of one answer."""
         usage = response.usage
         self.requests += 1
         self.input_tokens += usage.input_tokens or 0
@@ -66,7 +64,6 @@ class Spent:
 
 
 def _tokens_of(message: Mapping[str, Any]) -> int:
-    """Return the tokens of a message's texts, calls and results."""
     count = 0
     for part in message.get("parts", ()):
         for name in ("content", "args", "tool_name"):

@@ -46,8 +46,6 @@ class MissingProviderError(MissingExtraError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A model, as the user names it."""
-
     model: str
     """`provider:name`; with an address also just a name."""
     base_url: str = ""
@@ -58,8 +56,6 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsableModel:
-    """A model that can be used."""
-
     model: Model
     where: str = ""
     """The model, and its address if given, for display."""
@@ -204,7 +200,6 @@ def _is_safe(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine."""
     try:
         return urlsplit(url).hostname in LOOPBACK
     except ValueError:

@@ -59,12 +59,10 @@ class Screen:
         """The answer so far, unescaped."""
 
     def begin(self) -> None:
-        """Begin another answer."""
         self.said = ""
         self._stream = Stream()
 
     def answer(self, piece: str) -> None:
-        """Show a piece of the answer."""
         if not piece:
             return
         self.said += piece
@@ -75,14 +73,12 @@ class Screen:
         self._line_is_open = not piece.endswith("\n")
 
     def end_line(self) -> None:
-        """End the answer's line, if one is open."""
         if self._line_is_open:
             self._output.write("\n")
             self._output.flush()
             self._line_is_open = False
 
     def progress(self, text: str) -> None:
-        """Show progress, in one line."""
         if not self._quiet:
             self.note(cut(shown(f"· {text}"), self.width or _NOTE_COLUMNS), dim=True)
 

@@ -63,8 +63,6 @@ class TranscriptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTranscript:
-    """The content of a transcript."""
-
     head: TranscriptHead
     messages: list[dict[str, Any]]
     """The current history, as the library's JSON; after a compaction the shortened one."""
@@ -268,8 +266,6 @@ def read(data: bytes, path: Path) -> StoredTranscript:
 
 
 class _Reading:
-    """The content of the lines read so far."""
-
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.activations: Any = None
@@ -329,7 +325,6 @@ def _head(line: bytes, path: Path) -> TranscriptHead:
 
 
 def _prompts(lines: list[bytes]) -> Iterator[str]:
-    """Yield the user's prompts in these lines."""
     for line in lines:
         for message in _mappings((_record(line) or {}).get("messages")):
             for part in _mappings(message.get("parts")):

@@ -184,5 +184,4 @@ class _Site:
 
 
 def _page_number(text: str | None) -> int:
-    """Return the number of a page; 1 for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else 1

@@ -43,8 +43,6 @@ _SET_BY_US = frozenset(name for name, _ in HEADERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReply:
-    """An answer of the guard itself, in one plain line."""
-
     status: int
     message: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -96,7 +94,6 @@ class RequestGuard:
         self._accepted_origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":

@@ -91,7 +91,6 @@ class ApprovalInbox:
         return self._show("approvals.html", pending=self._approvals.pending(), closed=closed)
 
     def api_list(self, _: Request) -> Response:
-        """Return the open questions as JSON."""
         return json_response([approval_value(one) for one in self._approvals.pending()])
 
     def one(self, request: Request) -> Response:
@@ -99,7 +98,6 @@ class ApprovalInbox:
         return self._page(self._found(request))
 
     async def decide(self, request: Request) -> Response:
-        """Process the form's answer."""
         return await run_in_threadpool(self._decided, request, await form_of(request))
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
@@ -140,11 +138,9 @@ class ApprovalInbox:
         return self._page(found, token=token)
 
     async def device(self, request: Request) -> Response:
-        """Process the signed answer of a paired device."""
         return await self._from_device(request, self._device_answer)
 
     async def device_token(self, request: Request) -> Response:
-        """Issue a one-time token to a paired device."""
         return await self._from_device(request, self._device_token)
 
     def _device_answer(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
@@ -199,7 +195,6 @@ class ApprovalInbox:
         )
 
     def _csrf_token(self, found: Approval) -> str:
-        """Return the secret of our form, for this question and this start."""
         bound = f"{found.id}.{found.request.nonce}".encode()
         return hmac.digest(self._key, bound, "sha256").hex()
 

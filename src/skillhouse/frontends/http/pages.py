@@ -75,7 +75,6 @@ class Pages:
         )
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a page."""
         return self._environment.get_template(template).render(**values)
 
 
@@ -143,7 +142,6 @@ def counted(value: int, noun: str) -> str:
 
 
 def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
-    """Group consecutive items by scope."""
     grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
     return [(scope, list(group)) for scope, group in grouped]
 

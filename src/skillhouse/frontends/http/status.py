@@ -34,8 +34,6 @@ FRESH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootLine:
-    """A root directory."""
-
     path: Path
     scope: str
     state: str
@@ -56,8 +54,6 @@ class ShadowedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillScan:
-    """The result of one scan."""
-
     index: SkillIndex
     view: AgentView
     """The view of the default agent."""
@@ -73,19 +69,15 @@ class SkillScan:
 
     @property
     def unread(self) -> bool:
-        """Whether the project has unread skills."""
         return any(root.state == "unread" for root in self.roots)
 
     @property
     def errors(self) -> int:
-        """Number of diagnostics of severity error."""
         return sum(found.severity is Severity.ERROR for found in self.index.diagnostics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillVerdict:
-    """A skill, and the decision about loading it."""
-
     skill: Skill
     effect: Effect
     reason: str
@@ -113,8 +105,6 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillDetail:
-    """Everything about one skill."""
-
     skill: Skill
     reference: str
     """As in `ShadowedLine`."""

@@ -43,11 +43,9 @@ class StopPage:
         return self._safeguards.tiers.stopped_reason
 
     def page(self, _: Request) -> Response:
-        """Show whether everything is stopped, and the result of the last stop from here."""
         return self._page()
 
     async def stop(self, request: Request) -> Response:
-        """Stop everything."""
         fields = await form_of(request)
         if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token):
             return self._page("This form is old. Use the one below.", 403)

@@ -123,7 +123,6 @@ class ClientConnections:
         }
 
     def end_session(self, session: str) -> None:
-        """End the connection of a session over HTTP."""
         connection = self._sessions.pop(session, "")
         self._connections.end(connection)
 

@@ -150,7 +150,6 @@ class ElicitationChannel:
         self._unanswered.append(request_id)
 
     async def ask(self, request: ApprovalRequest) -> Answer | None:
-        """Ask, if the client of this call can."""
         client = CURRENT_CLIENT.get(None)
         if client is None or client.send is None or client.session_id != request.session_id:
             # A task that outlives its call keeps that call's context variables.

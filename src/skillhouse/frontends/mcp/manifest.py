@@ -40,8 +40,6 @@ class ServedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The files of a skill that are served."""
-
     base: Path
     """The real directory."""
     files: tuple[ServedFile, ...]

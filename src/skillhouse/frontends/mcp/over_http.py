@@ -30,7 +30,6 @@ MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
 
 
 def is_available() -> bool:
-    """Whether the packages of the extra `mcp` are installed."""
     return find_spec("mcp") is not None
 
 

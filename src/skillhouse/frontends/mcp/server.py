@@ -97,7 +97,6 @@ class SkillhouseServer:
         )
 
     def options(self) -> InitializationOptions:
-        """Return the SDK's options of the handshake."""
         return self.sdk.create_initialization_options()
 
     async def _list_tools(
@@ -145,7 +144,6 @@ class SkillhouseServer:
 
     @asynccontextmanager
     async def _watching(self, _: Server[None]) -> AsyncIterator[None]:
-        """Look for changes while a client is connected."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             try:
@@ -203,7 +201,6 @@ class _NotifyingServer(Server[None]):
 
     @property
     def instructions(self) -> str | None:
-        """The current instructions."""
         return self._listing.instructions() or None
 
     @instructions.setter
@@ -216,7 +213,6 @@ class _NotifyingServer(Server[None]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the options with our notifications."""
         return super().create_initialization_options(
             notification_options or CHANGES, experimental_capabilities, extensions
         )

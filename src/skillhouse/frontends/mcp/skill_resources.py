@@ -48,8 +48,6 @@ class CursorError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillResource:
-    """One skill as served to hosts."""
-
     skill: Skill
     base: str
     """Address of the directory."""
@@ -58,7 +56,6 @@ class SkillResource:
 
     @property
     def uri(self) -> str:
-        """Address of the SKILL.md."""
         return f"{self.base}/{SKILL_FILE}"
 
     def address(self, relative: str) -> str:
@@ -66,7 +63,6 @@ class SkillResource:
         return f"{self.base}/{_quoted(relative)}" if relative else self.base
 
     def file(self, uri: str) -> ServedFile | None:
-        """Return the listed file at an address."""
         return next((f for f in self.manifest.files if self.address(f.relative) == uri), None)
 
     def children(self, uri: str) -> Sequence[tuple[str, ServedFile | None]] | None:

@@ -41,34 +41,24 @@ such code, and reserves -32099 to -32000 for servers."""
 
 
 class GetSkillParams(types.RequestParams):
-    """Parameters of `skills/get`."""
-
     uri: str
 
 
 class ReadDirectoryParams(types.PaginatedRequestParams):
-    """Parameters of `resources/directory/read`."""
-
     uri: str
 
 
 class ListSkillsResult(types.PaginatedResult, types.CacheableResult):
-    """Result of `skills/list`."""
-
     skills: list[dict[str, Any]]
     result_type: Literal["complete"] = "complete"
 
 
 class GetSkillResult(types.CacheableResult):
-    """Result of `skills/get`."""
-
     skill: dict[str, Any]
     result_type: Literal["complete"] = "complete"
 
 
 class ReadDirectoryResult(types.PaginatedResult):
-    """Result of `resources/directory/read`."""
-
     resources: list[types.Resource]
     result_type: Literal["complete"] = "complete"
 
@@ -187,7 +177,6 @@ def _described(entry: SkillResource) -> dict[str, Any]:
 
 
 def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> types.Resource:
-    """Return the resource of a file, or of a directory if `file` is None."""
     uri = entry.address(relative)
     name = relative.rpartition("/")[2]
     if file is None:

@@ -62,7 +62,6 @@ class ToolListing:
         return self._seen != before
 
     def menu(self) -> tuple[Invocable, ...]:
-        """Return the skills that the agent's user may start."""
         return self._menu_of(self._house.view(self._agent))
 
     def _menu_of(self, view: AgentView) -> tuple[Invocable, ...]:

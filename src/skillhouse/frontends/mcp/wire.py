@@ -114,7 +114,6 @@ def lines(source: int) -> Iterator[bytes | None]:
 
 
 def write_all(sink: int, data: bytes) -> None:
-    """Write all of `data`."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sink, rest) :]
