@@ -24,7 +24,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import digest
 from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
 from skillhouse.frontends.mcp.server import SkillhouseServer
-from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, CursorError, SkillResources, paged
+from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, SkillResources, paged
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
@@ -419,7 +419,7 @@ def test_pages_put_together_are_the_whole(items: list[str], size: int) -> None:
 def test_a_cursor_of_nobody_is_refused() -> None:
     for cursor in ("", "a", "a b", "é"):
         if cursor:
-            with pytest.raises(CursorError):
+            with pytest.raises(MCPError, match="expected a cursor of an earlier answer"):
                 paged(["a"], cursor, key=str)
 
 

@@ -250,20 +250,15 @@ INSTRUCTIONS = (
 logger = logging.getLogger(__name__)
 
 
-class Summariser:
-    """Has the model summarise a conversation; its requests count as spent."""
-
-    def __init__(self, model: Model, spent: Spent) -> None:
-        self._agent: Agent[None, str] = Agent(model, instructions=INSTRUCTIONS)
-        self._spent = spent
-
-    async def summarise(self, text: str) -> str:
-        try:
-            result = await self._agent.run(text)
-        except AgentRunError:
-            logger.exception("the conversation could not be summarised")
-            return ""
-        for message in result.new_messages():
-            if isinstance(message, ModelResponse):
-                self._spent.add(message)
-        return result.output[:SUMMARY_MAX]
+async def summary_of(text: str, model: Model, spent: Spent) -> str:
+    """Return the model's summary of a conversation; empty if it gives none."""
+    agent: Agent[None, str] = Agent(model, instructions=INSTRUCTIONS)
+    try:
+        result = await agent.run(text)
+    except AgentRunError:
+        logger.exception("the conversation could not be summarised")
+        return ""
+    for message in result.new_messages():
+        if isinstance(message, ModelResponse):
+            spent.add(message)
+    return result.output[:SUMMARY_MAX]

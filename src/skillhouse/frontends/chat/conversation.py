@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from pydantic_ai import Agent
@@ -30,10 +31,10 @@ from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.chat.bounds import Measured, TooMuchError, failure_reason, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
-    Summariser,
     calls_that_gave,
     compacted,
     marked,
+    summary_of,
     texts,
     without_text,
 )
@@ -135,7 +136,7 @@ class ChatConversation:
         self._counted: set[datetime] = set()
         self._is_replaced = False
         self._is_behind = False
-        self._summariser = Summariser(found.model, self.spent)
+        self._summarise = partial(summary_of, model=found.model, spent=self.spent)
         self._agent: Agent[None, str] = Agent(
             found.model,
             instructions=INSTRUCTIONS,
@@ -289,7 +290,7 @@ class ChatConversation:
         made = await compacted(
             messages,
             keep_tokens=keep_tokens,
-            summarise=self._summariser.summarise,
+            summarise=self._summarise,
             is_protected=self.skills.is_protected,
             written_tokens=self.context_tokens // 2,
         )

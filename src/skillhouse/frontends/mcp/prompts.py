@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.skill_resources import CursorError, paged
-from skillhouse.frontends.mcp.skills import NOT_APPROVED
+from skillhouse.frontends.mcp.skill_resources import paged
+from skillhouse.frontends.mcp.skills import NOT_APPROVED, error_of
 from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Invocable, Skillhouse
 
@@ -50,12 +50,9 @@ class PromptRequests:
     ) -> types.ListPromptsResult:
         menu = self._listing.menu() if self._is_persons else ()
         entries = sorted(menu, key=lambda entry: entry.name)
-        try:
-            found, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        page, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
         return types.ListPromptsResult(
-            prompts=[_prompt(entry) for entry in found],
+            prompts=[_prompt(entry) for entry in page],
             next_cursor=cursor,
             ttl_ms=0,
             cache_scope="private",
@@ -83,9 +80,7 @@ class PromptRequests:
         if isinstance(result, types.InputRequiredResult):
             return result
         if result.is_error:
-            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
-            about = {"status": result.status, "approvalId": result.approval_id}
-            raise MCPError(code, sendable(result.content), about)
+            raise error_of(result)
         content = types.TextContent(type="text", text=sendable(result.content))
         return types.GetPromptResult(
             description=sendable(entry.description),

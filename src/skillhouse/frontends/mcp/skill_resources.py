@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
 from skillhouse.floor import PathError, Severity, read_beneath
 from skillhouse.frontends.mcp.manifest import (
     Manifest,
@@ -40,10 +43,6 @@ _TYPES = {".md": MARKDOWN, ".py": "text/x-python", ".toml": "application/toml"}
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-
-
-class CursorError(ValueError):
-    """A cursor is not ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +90,7 @@ class SkillResources:
         self._said: set[tuple[str, str]] = set()
 
     def page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
-        """Return the next entries by name, and the cursor after them.
-
-        Raises:
-            CursorError: the cursor is not ours.
-        """
+        """Return the next entries by name, and the cursor after them; raises as `paged` does."""
         # By name, not by address: addresses begin with the scope, and built-in skills would lead.
         bases = sorted(self._bases().items(), key=_by_name)
         wanted, following = paged(bases, cursor, key=_by_name)
@@ -173,7 +168,7 @@ def paged(
         size: Maximum number of items.
 
     Raises:
-        CursorError: the cursor is not ours.
+        MCPError: the cursor is not ours.
     """
     start = 0
     if cursor is not None:
@@ -218,4 +213,5 @@ def _decoded(cursor: str) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise CursorError(f"expected a cursor of an earlier answer, got {cursor[:80]!r}") from error
+        message = f"expected a cursor of an earlier answer, got {cursor[:80]!r}"
+        raise MCPError(types.INVALID_PARAMS, message) from error

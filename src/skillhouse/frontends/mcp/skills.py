@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import mcp_types as types
@@ -16,7 +15,6 @@ from skillhouse.frontends.mcp.manifest import ServedFile
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
-    CursorError,
     SkillResource,
     SkillResources,
     mime_type,
@@ -25,6 +23,7 @@ from skillhouse.frontends.mcp.skill_resources import (
 from skillhouse.frontends.mcp.tool_list import sendable
 from skillhouse.runtime import Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
+from skillhouse.tools import ToolResult
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
@@ -89,7 +88,7 @@ class SkillRequests:
     async def _list_skills(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> ListSkillsResult:
-        entries, cursor = self._page(params.cursor)
+        entries, cursor = self._resources.page(params.cursor)
         return ListSkillsResult(
             skills=[_described(entry) for entry in entries],
             next_cursor=cursor,
@@ -108,7 +107,7 @@ class SkillRequests:
     async def _list_resources(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListResourcesResult:
-        entries, cursor = self._page(params.cursor)
+        entries, cursor = self._resources.page(params.cursor)
         resources = [_resource(entry, SKILL_FILE, entry.file(entry.uri)) for entry in entries]
         return types.ListResourcesResult(
             resources=resources, next_cursor=cursor, ttl_ms=0, cache_scope="private"
@@ -137,9 +136,7 @@ class SkillRequests:
         if isinstance(result, types.InputRequiredResult):
             return result
         if result.data is None or result.is_error:
-            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
-            about = {"uri": uri, "status": result.status, "approvalId": result.approval_id}
-            raise MCPError(code, sendable(result.content), about)
+            raise error_of(result, uri=uri)
         contents = _contents(entry, file, uri, result.data["bytes"])
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
 
@@ -150,18 +147,9 @@ class SkillRequests:
         children = None if entry is None else entry.children(params.uri)
         if entry is None or children is None:
             raise _unknown(params.uri, "no directory of a skill is served at")
-        try:
-            found, cursor = paged(children, params.cursor, key=lambda child: child[0])
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        resources = [_resource(entry, relative, file) for relative, file in found]
+        page, cursor = paged(children, params.cursor, key=lambda child: child[0])
+        resources = [_resource(entry, relative, file) for relative, file in page]
         return ReadDirectoryResult(resources=resources, next_cursor=cursor)
-
-    def _page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
-        try:
-            return self._resources.page(cursor)
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
 
 def _described(entry: SkillResource) -> dict[str, Any]:
@@ -215,6 +203,13 @@ def _contents(
     except UnicodeDecodeError:
         blob = base64.b64encode(data).decode()
         return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob, _meta=meta)
+
+
+def error_of(result: ToolResult, **data: str) -> MCPError:
+    """Return the error for a call that did not succeed; `data` is added to its data."""
+    code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
+    status = {"status": result.status, "approvalId": result.approval_id}
+    return MCPError(code, sendable(result.content), {**data, **status})
 
 
 def _unknown(uri: str, what: str) -> MCPError:
