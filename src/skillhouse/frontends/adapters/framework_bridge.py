@@ -314,12 +314,12 @@ async def lost_skills(
         return ""
     try:
         talk = bridge.conversation(session_id)
-        found = await talk.reattachment(talk.activations.present(results))
+        reattached = await talk.reattachment(talk.activations.present(results))
     except SkillhouseError:
         # The framework's loop goes on: a context without the skills is better than none.
         logger.exception("attaching skills again")
         return ""
-    return sendable(found.text)
+    return sendable(reattached.text)
 
 
 def lost_skills_sync(
@@ -330,8 +330,8 @@ def lost_skills_sync(
         return ""
     try:
         talk = bridge.conversation(session_id)
-        found = talk.reattachment_sync(talk.activations.present(results))
+        reattached = talk.reattachment_sync(talk.activations.present(results))
     except SkillhouseError:
         logger.exception("attaching skills again")
         return ""
-    return sendable(found.text)
+    return sendable(reattached.text)

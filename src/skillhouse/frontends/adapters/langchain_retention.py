@@ -73,9 +73,9 @@ def _thread() -> str:
     A nested agent has its parent's thread and a context of its own, hence the namespace.
     """
     try:
-        found = get_config().get("configurable", {})
+        configurable = get_config().get("configurable", {})
     except RuntimeError:  # There is no graph around this call.
         return ""
-    thread = str(found.get("thread_id") or "")
-    around, _, _ = str(found.get("checkpoint_ns") or "").rpartition("|")
+    thread = str(configurable.get("thread_id") or "")
+    around, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
     return f"{thread}|{around}" if thread and around else thread

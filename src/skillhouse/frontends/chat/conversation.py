@@ -95,7 +95,7 @@ class ChatConversation:
     def __init__(
         self,
         house: Skillhouse,
-        found: UsableModel,
+        usable: UsableModel,
         screen: Screen,
         *,
         session_id: str,
@@ -108,7 +108,7 @@ class ChatConversation:
 
         Args:
             house: Has the skills and tools.
-            found: The model.
+            usable: The model.
             screen: Shows answers, calls and notes.
             session_id: Identifies this conversation, in the audit log as well.
             agent: The agent whose skills and rules apply.
@@ -121,11 +121,11 @@ class ChatConversation:
         """
         self.house = house
         self.agent = agent
-        self.model = found.where
+        self.model = usable.where
         self.session_id = session_id
         self.history: list[ModelMessage] = []
         self.spent = Spent()
-        self.context_tokens = context_tokens or _context_of(found)
+        self.context_tokens = context_tokens or _context_of(usable)
         self.skills = house.conversation(agent=agent, channel=CHANNEL, session_id=session_id)
         self.bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
         self._screen = screen
@@ -136,9 +136,9 @@ class ChatConversation:
         self._counted: set[datetime] = set()
         self._is_replaced = False
         self._is_behind = False
-        self._summarise = partial(summary_of, model=found.model, spent=self.spent)
+        self._summarise = partial(summary_of, model=usable.model, spent=self.spent)
         self._agent: Agent[None, str] = Agent(
-            found.model,
+            usable.model,
             instructions=INSTRUCTIONS,
             toolsets=[ChatTools(self.bridge, screen, session_id, self._note_pending)],
             capabilities=[ProcessHistory(self._fitting)],
@@ -374,6 +374,6 @@ class ChatConversation:
             self._is_behind &= kind not in ("messages", "replaced")
 
 
-def _context_of(found: UsableModel) -> int:
-    window = dict(found.model.profile).get("context_window")
+def _context_of(usable: UsableModel) -> int:
+    window = dict(usable.model.profile).get("context_window")
     return int(window * CONTEXT_SHARE) if isinstance(window, int) else CONTEXT_TOKENS

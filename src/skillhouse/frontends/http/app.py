@@ -126,7 +126,7 @@ class _Site:
         status = self._reader.status(query=query, page=page)
         stopped, csrf_token = self.stopping.reason(), self.stopping.csrf_token
         return self.page(
-            "status.html", status=status, found=status.found, stopped=stopped, csrf_token=csrf_token
+            "status.html", status=status, scan=status.scan, stopped=stopped, csrf_token=csrf_token
         )
 
     def skill(self, request: Request) -> Response:

@@ -95,27 +95,27 @@ class ApprovalInbox:
 
     def one(self, request: Request) -> Response:
         """Show one question with all that its approval covers, and the possible answers."""
-        return self._page(self._found(request))
+        return self._page(self._approval(request))
 
     async def decide(self, request: Request) -> Response:
         return await run_in_threadpool(self._decided, request, await form_of(request))
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
-        found = self._found(request)
-        if not is_equal_secret(fields.get("csrf_token", ""), self._csrf_token(found)):
-            return self._page(found, "This form is old. Look at the call again.", 403)
+        approval = self._approval(request)
+        if not is_equal_secret(fields.get("csrf_token", ""), self._csrf_token(approval)):
+            return self._page(approval, "This form is old. Look at the call again.", 403)
         chosen = fields.get("answer", "")
         if self._read_only and chosen != Answer.NO.value:
-            return self._page(found, f"Nothing is approved here: {self._read_only}.", 403)
+            return self._page(approval, f"Nothing is approved here: {self._read_only}.", 403)
         if chosen == GIVE_TOKEN:
-            return self._with_token(found, fields.get("nonce", ""))
+            return self._with_token(approval, fields.get("nonce", ""))
         try:
             answer = Answer(chosen)
         except ValueError:
-            return self._page(found, "Choose one of the answers.", 400)
+            return self._page(approval, "Choose one of the answers.", 400)
         try:
             self._approvals.answer(
-                found.id,
+                approval.id,
                 answer,
                 by=OWNER,
                 channel="page",
@@ -123,19 +123,19 @@ class ApprovalInbox:
                 message=fields.get("message", ""),
             )
         except ApprovalError as error:
-            return self._page(self._found(request), f"Not taken: {error}.", 409)
+            return self._page(self._approval(request), f"Not taken: {error}.", 409)
         # A POST is answered with a redirect, so that a reload submits nothing twice.
-        return RedirectResponse(f"{INBOX_PATH}/{found.id}", 303)
+        return RedirectResponse(f"{INBOX_PATH}/{approval.id}", 303)
 
-    def _with_token(self, found: Approval, nonce: str) -> Response:
+    def _with_token(self, approval: Approval, nonce: str) -> Response:
         """Show a one-time token; no other page and no listing has it."""
-        if not is_equal_secret(nonce, found.request.nonce):
-            return self._page(found, "This form is old. Look at the call again.", 403)
+        if not is_equal_secret(nonce, approval.request.nonce):
+            return self._page(approval, "This form is old. Look at the call again.", 403)
         try:
-            token = self._tokens.issue(found, Issuer(user=OWNER))
+            token = self._tokens.issue(approval, Issuer(user=OWNER))
         except ApprovalError as error:
-            return self._page(found, f"Not taken: {error}.", 409)
-        return self._page(found, token=token)
+            return self._page(approval, f"Not taken: {error}.", 409)
+        return self._page(approval, token=token)
 
     async def device(self, request: Request) -> Response:
         return await self._from_device(request, self._device_answer)
@@ -144,8 +144,8 @@ class ApprovalInbox:
         return await self._from_device(request, self._device_token)
 
     def _device_answer(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        found = self._devices.answer(self._approvals, headers, body)
-        return {"approval": found.id, "state": found.state.value}
+        approval = self._devices.answer(self._approvals, headers, body)
+        return {"approval": approval.id, "state": approval.state.value}
 
     def _device_token(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
         return {"token": self._devices.token(self._approvals, headers, body)}
@@ -164,38 +164,38 @@ class ApprovalInbox:
             return _device_error("house-unusable", "try again", 500)
         return json_response(taken)
 
-    def _found(self, request: Request) -> Approval:
+    def _approval(self, request: Request) -> Approval:
         approval_id = request.path_params["approval_id"]
         try:
-            found = self._approvals.get(approval_id)
+            approval = self._approvals.get(approval_id)
         except ApprovalError as error:
             raise HTTPException(404) from error
-        if found.id != approval_id:
+        if approval.id != approval_id:
             raise HTTPException(404)
-        return found
+        return approval
 
     def _page(
-        self, found: Approval, notice: str = "", status: int = 200, *, token: str = ""
+        self, approval: Approval, notice: str = "", status: int = 200, *, token: str = ""
     ) -> Response:
-        minutes = max(0, found.request.expires_ms - self._clock() * 1000) / 60_000
+        minutes = max(0, approval.request.expires_ms - self._clock() * 1000) / 60_000
         return self._show(
             "approval.html",
             status,
-            found=found,
-            request=found.request,
-            is_open=found.state is ApprovalState.OPEN,
+            approval=approval,
+            request=approval.request,
+            is_open=approval.state is ApprovalState.OPEN,
             notice=notice,
             minutes=round(minutes),
-            content=json.dumps(json.loads(found.request.content), indent=2),
-            csrf_token=self._csrf_token(found),
-            answers=[answer.value for answer in allowed_answers(found.request)],
+            content=json.dumps(json.loads(approval.request.content), indent=2),
+            csrf_token=self._csrf_token(approval),
+            answers=[answer.value for answer in allowed_answers(approval.request)],
             token=token,
-            has_token=not found.request.out_of_band_only,
+            has_token=not approval.request.out_of_band_only,
             read_only=self._read_only,
         )
 
-    def _csrf_token(self, found: Approval) -> str:
-        bound = f"{found.id}.{found.request.nonce}".encode()
+    def _csrf_token(self, approval: Approval) -> str:
+        bound = f"{approval.id}.{approval.request.nonce}".encode()
         return hmac.digest(self._key, bound, "sha256").hex()
 
 

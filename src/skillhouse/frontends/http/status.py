@@ -73,7 +73,7 @@ class SkillScan:
 
     @property
     def errors(self) -> int:
-        return sum(found.severity is Severity.ERROR for found in self.index.diagnostics)
+        return sum(one.severity is Severity.ERROR for one in self.index.diagnostics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Status:
 
     project: Path
     profile: str
-    found: SkillScan
+    scan: SkillScan
     query: str
     """The search; empty shows all skills in catalog order."""
     matches: int
@@ -129,14 +129,14 @@ class StatusReader:
         self._clock = clock
         # INVARIANT: `house` is used under this lock only, since it is not thread-safe.
         self._lock = threading.Lock()
-        self._found: SkillScan | None = None
-        self._found_at = 0.0
+        self._last_scan: SkillScan | None = None
+        self._scanned_at = 0.0
         self._search_lock = threading.Lock()
 
     def status(self, *, query: str = "", page: int = 1) -> Status:
         """Return the status, with the page of skills nearest to `page`; raises SkillhouseError."""
-        found = self.scan()
-        skills = self._searched(found, query) if query else found.view.visible.skills
+        scan = self.scan()
+        skills = self._searched(scan, query) if query else scan.view.visible.skills
         pages = max(1, -(-len(skills) // PAGE_SKILLS))
         page = min(max(page, 1), pages)
         start = (page - 1) * PAGE_SKILLS
@@ -144,25 +144,25 @@ class StatusReader:
             return Status(
                 project=self._house.project,
                 profile=self._house.profile.name,
-                found=found,
+                scan=scan,
                 query=query,
                 matches=len(skills),
                 page=page,
                 pages=pages,
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
-                denied=tuple(self._denied(skill) for skill in found.view.hidden[:PAGE_SKILLS]),
+                denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
                 audit=self._audit.look(),
             )
 
-    def _searched(self, found: SkillScan, query: str) -> tuple[Skill, ...]:
+    def _searched(self, scan: SkillScan, query: str) -> tuple[Skill, ...]:
         """Return the visible skills that match, best first, at most a page.
 
         It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = found.view.search.index().search(query, limit=PAGE_SKILLS)
-        return tuple(found.by_id[hit.id] for hit in hits)
+            hits = scan.view.search.index().search(query, limit=PAGE_SKILLS)
+        return tuple(scan.by_id[hit.id] for hit in hits)
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
@@ -173,12 +173,12 @@ class StatusReader:
             SkillhouseError: the state or configuration cannot be read.
         """
         with self._lock:
-            found = self._fresh_scan()
+            scan = self._fresh_scan()
             # Before names: a skill may have the id or file of another as its name.
-            skill = found.by_id.get(reference) or found.by_file.get(reference)
+            skill = scan.by_id.get(reference) or scan.by_file.get(reference)
             if skill is None:
                 skill = self._house.skill(reference)
-            winner = next((s for s in found.index.skills if s.name == skill.name), None)
+            winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
             content = load(skill)
@@ -191,10 +191,10 @@ class StatusReader:
             digest = tree_digest(skill.directory)
         except TreeError as error:
             digest_problem = str(error)
-        listed = [item for item in found.index.diagnostics if item.path == skill.location]
+        listed = [item for item in scan.index.diagnostics if item.path == skill.location]
         return SkillDetail(
             skill=skill,
-            reference=_reference(skill, found.by_id),
+            reference=_reference(skill, scan.by_id),
             explanation=explanation,
             content=content,
             problem=problem,
@@ -212,12 +212,12 @@ class StatusReader:
     def _fresh_scan(self) -> SkillScan:
         """Do what `scan` does; the lock is held."""
         now = self._clock()
-        if self._found is None or now - self._found_at >= FRESH_SECONDS:
-            self._found = None
+        if self._last_scan is None or now - self._scanned_at >= FRESH_SECONDS:
+            self._last_scan = None
             self._house.refresh()
-            self._found = _found(self._house)
-            self._found_at = now
-        return self._found
+            self._last_scan = _scan(self._house)
+            self._scanned_at = now
+        return self._last_scan
 
     def _judged(self, skill: Skill) -> SkillVerdict:
         explained = explain_loading(self._house, skill)
@@ -229,7 +229,7 @@ class StatusReader:
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
-def _found(house: Skillhouse) -> SkillScan:
+def _scan(house: Skillhouse) -> SkillScan:
     index = house.index
     every = (*index.skills, *index.shadowed)
     by_id: dict[str, Skill] = {}
@@ -264,7 +264,7 @@ def _reference(skill: Skill, by_id: dict[str, Skill]) -> str:
 
 def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
-    unread = {found.path for found in index.diagnostics if found.code == "project-untrusted"}
+    unread = {one.path for one in index.diagnostics if one.code == "project-untrusted"}
     lines = []
     for root in house.roots:
         text = str(root.path)
@@ -279,19 +279,19 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
 
 def status_value(status: Status) -> dict[str, Any]:
     """Return the JSON of the status: counts and roots."""
-    found = status.found
+    scan = status.scan
     return {
         "version": skillhouse.__version__,
         "project": str(status.project),
-        "trusted": found.is_trusted,
+        "trusted": scan.is_trusted,
         "profile": status.profile,
-        "skills": len(found.view.visible),
-        "hidden": len(found.view.hidden),
-        "shadowed": len(found.shadowed),
-        "diagnostics": len(found.index.diagnostics),
-        "errors": found.errors,
+        "skills": len(scan.view.visible),
+        "hidden": len(scan.view.hidden),
+        "shadowed": len(scan.shadowed),
+        "diagnostics": len(scan.index.diagnostics),
+        "errors": scan.errors,
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
-        "catalog": found.catalog,
+        "catalog": scan.catalog,
         "roots": [
             {
                 "path": str(root.path),
@@ -299,18 +299,18 @@ def status_value(status: Status) -> dict[str, Any]:
                 "state": root.state,
                 "skills": root.skills,
             }
-            for root in found.roots
+            for root in scan.roots
         ],
     }
 
 
-def skills_value(found: SkillScan) -> dict[str, Any]:
+def skills_value(scan: SkillScan) -> dict[str, Any]:
     """Return all skills and diagnostics, as `skillhouse list --json` does."""
     return {
-        **index_value(found.index),
-        "skills": [skill_value(skill) for skill in found.view.visible.skills],
-        "hidden": [skill_value(skill) for skill in found.view.hidden],
-        "catalog": found.catalog,
+        **index_value(scan.index),
+        "skills": [skill_value(skill) for skill in scan.view.visible.skills],
+        "hidden": [skill_value(skill) for skill in scan.view.hidden],
+        "catalog": scan.catalog,
     }
 
 

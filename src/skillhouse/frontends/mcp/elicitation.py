@@ -74,11 +74,11 @@ def elicitation_client(context: ServerRequestContext[None], session_id: str) -> 
     """Return how the client of a request can ask, by its declared capabilities."""
     session = context.session
     declared = session.client_capabilities
-    found = declared.elicitation if declared is not None else None
-    if found is None:
+    support = declared.elicitation if declared is not None else None
+    if support is None:
         return ElicitationClient()
     # Before there were modes, `{}` was a form (2025-06-18).
-    form, url = found.form is not None or found.url is None, found.url is not None
+    form, url = support.form is not None or support.url is None, support.url is not None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return ElicitationClient(form=form, url=url, session_id=session_id)
 

@@ -108,8 +108,8 @@ def _walk(base: Path, directories: set[str]) -> Iterator[tuple[str, Stamp]]:
     seen = 0
     while pending:
         prefix, depth = pending.pop()
-        with os.scandir(base / prefix if prefix else base) as found:
-            for entry in found:
+        with os.scandir(base / prefix if prefix else base) as entries:
+            for entry in entries:
                 seen += 1
                 if seen > ENTRIES_MAX:
                     raise NotServedError(f"more than {ENTRIES_MAX} entries")

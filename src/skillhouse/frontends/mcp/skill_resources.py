@@ -70,11 +70,11 @@ class SkillResource:
         Return None if the address is not a directory.
         """
         places = self.manifest.directories
-        place = next((found for found in places if self.address(found) == uri), None)
+        place = next((directory for directory in places if self.address(directory) == uri), None)
         if place is None:
             return None
         files = [(file.relative, file) for file in self.manifest.files]
-        below = [*files, *((found, None) for found in places if found)]
+        below = [*files, *((directory, None) for directory in places if directory)]
         return sorted(
             (child for child in below if child[0].rpartition("/")[0] == place),
             key=lambda child: child[0].encode(),
