@@ -279,9 +279,9 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
     house = Skillhouse(configured(peer.places))
     listing = ToolListing(house, "default")
     server = SkillhouseServer(house, listing, agent="default", user="local")
-    greeter = FastHandshake()
-    greeter.set_instructions(listing.instructions())
-    greeter.set_tools(listing.tools())
+    fast_handshake = FastHandshake()
+    fast_handshake.set_instructions(listing.instructions())
+    fast_handshake.set_tools(listing.tools())
     requests = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},
         {
@@ -310,9 +310,9 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
             tasks.cancel_scope.cancel()
         return answers
 
-    found = [greeter.answer(json.dumps(request).encode()) for request in requests[:1]]
-    assert greeter.answer(json.dumps(INITIALIZED).encode()) == b""
-    found += [greeter.answer(json.dumps(request).encode()) for request in requests[1:]]
+    found = [fast_handshake.answer(json.dumps(request).encode()) for request in requests[:1]]
+    assert fast_handshake.answer(json.dumps(INITIALIZED).encode()) == b""
+    found += [fast_handshake.answer(json.dumps(request).encode()) for request in requests[1:]]
     assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
 
 
@@ -343,9 +343,9 @@ def test_the_versions_of_the_greeter_are_those_of_the_sdk() -> None:
     ],
 )
 def test_other_first_messages_are_left_to_the_sdk(line: bytes) -> None:
-    greeter = FastHandshake()
-    assert greeter.answer(line) is None
-    assert greeter.handshake == []
+    fast_handshake = FastHandshake()
+    assert fast_handshake.answer(line) is None
+    assert fast_handshake.handshake == []
 
 
 def test_a_handshake_that_the_sdk_refuses_is_answered_once(peer: Peer) -> None:

@@ -129,20 +129,20 @@ def test_without_skills_there_are_no_instructions(peer: Peer) -> None:
         assert "instructions" not in pipe.shake_hands()["result"]
 
 
-def greeted(greeter: FastHandshake) -> dict[str, Any]:
-    """Return what a greeter says to `initialize`."""
+def greeted(fast_handshake: FastHandshake) -> dict[str, Any]:
+    """Return what the fast handshake answers to `initialize`."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake("2025-06-18")}
-    answer = greeter.answer(json.dumps(message).encode())
+    answer = fast_handshake.answer(json.dumps(message).encode())
     assert answer is not None
     result: dict[str, Any] = json.loads(answer)["result"]
     return result
 
 
 def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None:
-    greeter = FastHandshake("find them")
-    finding = threading.Thread(target=greeter.set_instructions, args=("here they are",))
+    fast_handshake = FastHandshake("find them")
+    finding = threading.Thread(target=fast_handshake.set_instructions, args=("here they are",))
     finding.start()
-    assert greeted(greeter)["instructions"] == "here they are"
+    assert greeted(fast_handshake)["instructions"] == "here they are"
     finding.join()
 
 

@@ -38,10 +38,10 @@ def skillhouse_provider(
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
-    return _HouseProvider(bridge)
+    return _SkillProvider(bridge)
 
 
-class _HouseProvider(ContextProvider):
+class _SkillProvider(ContextProvider):
     def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__(source_id=f"skillhouse-{bridge.agent}")
         self._bridge = bridge

@@ -33,10 +33,10 @@ def skillhouse_toolset(
     """
     bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     bridge.prompt()
-    return _HouseToolset(bridge)
+    return _AdkToolset(bridge)
 
 
-class _HouseToolset(BaseToolset):
+class _AdkToolset(BaseToolset):
     def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__()
         self._bridge = bridge
