@@ -189,7 +189,7 @@ class ChatConversation:
         finally:
             self._screen.end_line()
             self._keep_activations()
-        return Answered(text=self._screen.said, pending=tuple(self._pending))
+        return Answered(text=self._screen.answer_text, pending=tuple(self._pending))
 
     async def start(self, name: str, arguments: str, *, more: str = "") -> Answered:
         """Start a skill for the user, and send it to the model, followed by `more`."""
@@ -266,7 +266,7 @@ class ChatConversation:
 
     def _show(self, event: object) -> None:
         if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-            if self._screen.said:
+            if self._screen.answer_text:
                 self._screen.answer("\n")
             self._screen.answer(event.part.content)
         elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):

@@ -55,17 +55,17 @@ class Screen:
         self._coloured = errors.isatty()
         self._stream = Stream()
         self._line_is_open = False
-        self.said = ""
+        self.answer_text = ""
         """The answer so far, unescaped."""
 
     def begin(self) -> None:
-        self.said = ""
+        self.answer_text = ""
         self._stream = Stream()
 
     def answer(self, piece: str) -> None:
         if not piece:
             return
-        self.said += piece
+        self.answer_text += piece
         if self._quiet:
             return
         self._output.write(self._stream.safe(piece))
