@@ -49,7 +49,7 @@ def main() -> None:
 
 def cases(house: Skillhouse) -> dict[str, Callable[[], object]]:
     """Return what is measured, by what it is called in the table."""
-    index = house.visible
+    index = house.view().visible
     length = len(house.catalog().text)
 
     def within(overflow: str) -> Callable[[], object]:

@@ -91,7 +91,7 @@ def fill(project: Path) -> None:
 
 async def report(house: Skillhouse, large: Skillhouse, base: Path, rounds: int, reads: int) -> None:
     """Measure all cases and print the table."""
-    status = await house.cells.status()
+    status = await house.services.sandbox.status()
     cases = {**read_cases(house, base), **append_cases(base)}
     counts = dict.fromkeys(cases, reads)
     has_sandbox = status.level is not SandboxLevel.NONE

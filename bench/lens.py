@@ -1,8 +1,8 @@
 """What it costs to look at one place with the eyes of many clients.
 
 `./x bench lens [--skills N] [--profiles N] [--rounds N]` makes skills in four clients' folders and
-measures `look` and `problems` in fresh processes, imports left out, page cache warm. What is aimed
-at is 2 s for 1,000 skills and 10 profiles.
+measures `compare` and `problems` in fresh processes, imports left out, page cache warm. The target
+is 2 s for 1,000 skills and 10 profiles.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FOLDERS = (
 WORK = """
 import json, sys, time
 from pathlib import Path
-from skillhouse.runtime.lens import look, problems
+from skillhouse.clients import compare, problems
 from skillhouse.skill import load_profile, profile_names
 place, count = Path(sys.argv[1]), int(sys.argv[2])
 names = profile_names()
 profiles = [load_profile(names[number % len(names)]) for number in range(count)]
 before = time.perf_counter()
-lens = look(start=place / "project", home=place / "home", environment={}, profiles=profiles)
+lens = compare(start=place / "project", home=place / "home", environment={}, profiles=profiles)
 found = problems(lens)
 seconds = time.perf_counter() - before
 print(json.dumps({"seconds": seconds, "skills": len(lens.skills), "problems": len(found)}))

@@ -24,8 +24,8 @@ import anyio
 
 from _measure import markdown_table
 from skillhouse.runtime import Locations, SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code.loading import at_once, reload_code
 from skillhouse.runtime.code.reloads import RELOADS_FILE
+from skillhouse.runtime.code_reload import at_once, reload_code
 from skillhouse.sandbox import SandboxStatus, detect
 
 TARGET_SECONDS = 1.0
@@ -86,7 +86,7 @@ class Bench:
         self.house = Skillhouse(
             configured(places), roots=[self.root], skill_code=SkillCodeSettings(enabled=True)
         )
-        self.house.cells.tested = status
+        self.house.services.sandbox.tested = status
 
     def report(self, rounds: int) -> str:
         cases: Mapping[str, Timed] = {
@@ -118,7 +118,7 @@ class Bench:
             (self.house.config.state_directory / RELOADS_FILE).unlink(missing_ok=True)
         began = time.perf_counter()
         await work()
-        await self.house.release_loop()
+        await self.house.services.release_loop()
         return time.perf_counter() - began
 
     async def files(self) -> None:
@@ -129,7 +129,7 @@ class Bench:
 
     async def manifests(self) -> None:
         self.house.refresh()
-        await self.house.skill_code.reload()
+        await self.house.services.skill_code.reload()
         assert len(self.house.tools()) >= TOOLS
 
     async def bare(self) -> None:

@@ -31,8 +31,8 @@ from skillhouse.tools import (
     ToolCall,
     ToolResult,
 )
+from skillhouse.tools.call import EvaluatedPermission
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import EvaluatedPermission
 from skillhouse.tools.telemetry import policy_span
 
 CASES = {
@@ -111,7 +111,9 @@ def telling_of(tool: Tool) -> Callable[[], object]:
     plan = Plan(needs=(need,), run=never)
     decision = Decision(effect=Effect.ALLOW, layer="default")
     case = CallContext(
-        call=call, plan=plan, judged=(EvaluatedPermission(need=need, decision=decision, reason=""),)
+        call=call,
+        plan=plan,
+        evaluated=(EvaluatedPermission(request=need, decision=decision, reason=""),),
     )
     result = ToolResult(content="a line\n")
     telling = CallTelemetry()

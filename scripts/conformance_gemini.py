@@ -118,8 +118,8 @@ def gemini_overrides(ground: Ground, *, said: bool) -> bool:
 def gemini_off(ground: Ground) -> bool:
     ground.put(f"{USER}/one/SKILL.md", skill_text("one"))
     with ground.house() as house:
-        house.settings_store.set_skill("user:one", enabled=False)
-        return not house.visible.skills and [s.name for s in house.index.skills] == ["one"]
+        house.services.settings_store.set_skill("user:one", enabled=False)
+        return not house.view().visible.skills and [s.name for s in house.index.skills] == ["one"]
 
 
 def gemini_untrusted(ground: Ground) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from skillhouse import Skillhouse, discover
 from skillhouse.approval import Answer, ApprovalRequest
+from skillhouse.clients import Lens, LensState, compare
 from skillhouse.discovery import default_roots
 from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import Locations, configured
-from skillhouse.runtime.lens import Lens, LensState, look
 from skillhouse.skill import Profile, SkillIndex
 
 
@@ -65,7 +65,7 @@ class Ground:
 
     def lens(self) -> Lens:
         """Return what the lens says of this place for the profile."""
-        return look(start=self.project, home=self.home, environment={}, profiles=[self.profile])
+        return compare(start=self.project, home=self.home, environment={}, profiles=[self.profile])
 
     def seen(self) -> list[str]:
         """Return the names that the lens says this client lists, sorted."""

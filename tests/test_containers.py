@@ -156,7 +156,7 @@ def test_an_executor_that_is_killed_leaves_a_clear_error_and_no_second_call(
     assert len(prices.seen) == 1
     code, answer, _ = price(place, prices)
     assert (code, answer["status"]) == (1, "error")
-    assert "nothing was run: nobody answers at skill-executor:" in answer["content"]
+    assert "nothing was run: no server answers at skill-executor:" in answer["content"]
     with place.running("skill-executor") as executor:
         executor.first_line()
         assert price(place, prices)[0] == 0

@@ -1,6 +1,6 @@
-"""skillhouse: the house in which an AI agent's skills live.
+"""skillhouse: finds the skills of an AI agent, runs them under a policy, and records what they do.
 
-The face of the house: every public name, loaded from its room when it is first used.
+Every public name is loaded from its package when it is first used.
 """
 
 from typing import TYPE_CHECKING

@@ -19,7 +19,7 @@ from skillhouse.approval import (
     Reply,
     Unattended,
 )
-from skillhouse.approval.settings import (
+from skillhouse.approval.request import (
     CONTENT_SECONDS,
     DENIAL_COOLDOWN_AFTER,
     DENIAL_COOLDOWN_SECONDS,

@@ -25,14 +25,16 @@ WRITE = ("write", {"path": "a.txt", "content": "text"})
 HOUSE = """
 import sys, anyio
 from pathlib import Path
-from skillhouse.runtime import Places, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured
 
 class Silent:
     async def ask(self, request):
         await anyio.sleep_forever()
 
 base = Path(sys.argv[1])
-places = Places(start=base / "project", home=base / "home", environment={}, managed_file=base / "m")
+places = Locations(
+    start=base / "project", home=base / "home", environment={}, managed_file=base / "m"
+)
 with Skillhouse(configured(places), channel=Silent()) as house:
     house.call_sync("write", {"path": "a.txt", "content": "text"})
 """

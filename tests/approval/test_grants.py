@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -80,23 +79,9 @@ def test_a_shell_line_is_never_allowed_for_good(words: str, lasts: bool) -> None
     assert may_last(words.split()) is lasts
 
 
-def test_what_was_granted_before_there_was_an_end_gets_one(tmp_path: Path) -> None:
-    before = dataclasses.replace(STATE, steps=STATE.steps[:2])
-    path = tmp_path / "state.sqlite3"
-    with Store(path, before) as store, store.transaction() as connection:
-        connection.execute(
-            'INSERT INTO "grant" VALUES (?, ?, ?, ?, ?)',
-            ("write", "/w/*", "/w", "", "2026-01-01T00:00:00+00:00"),
-        )
-    (grant,) = GrantStore(tmp_path).all()
-    assert grant == Grant(action="write", pattern="/w/*", place="/w")
-    assert datetime.fromtimestamp(grant.expires_ms / 1000, UTC) == datetime(2026, 1, 31, tzinfo=UTC)
-
-
 def test_what_was_granted_before_devices_were_noted_stays(tmp_path: Path) -> None:
-    before = next(at for at, step in enumerate(STATE.steps) if "ADD COLUMN device " in step)
     path = tmp_path / "state.sqlite3"
-    with Store(path, at_version(before, STATE)) as store, store.transaction() as connection:
+    with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
         connection.execute(
             "INSERT INTO lasting_grant VALUES ('g1', 'write', '/w/*', '', '', 'local', 'default', "
             "1, 2)"

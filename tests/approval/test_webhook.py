@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import SignatureError, WebhookChannel, checked_url, verified_id
-from skillhouse.approval.signing import secret_bytes, signed_headers
+from skillhouse.approval.signatures import secret_bytes, signed_headers
 from skillhouse.approval.webhook import chat_text
 from skillhouse.floor import ConfigError
 from tests.approval.questions import Clock, broker_at, question

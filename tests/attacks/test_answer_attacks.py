@@ -24,7 +24,7 @@ from skillhouse.approval import (
     signed_headers,
 )
 from skillhouse.approval.devices import REFUSED_SECONDS
-from skillhouse.approval.signing import secret_bytes
+from skillhouse.approval.signatures import secret_bytes
 from skillhouse.approval.tokens import TOKEN_SECONDS, TOKEN_TRIES
 from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Layer, Rule
@@ -66,14 +66,14 @@ def test_no_refusal_tells_a_model_a_command_that_answers(tmp_path: Path) -> None
         call("write", path=".git/config", content="1")
         said(house.approvals, first, Answer.NO, message="not now")
         call("exec", command="id")
-        house.trusting.trust()
+        house.project_trust.trust()
         (tmp_path / "project/.agents/skills/pdf/SKILL.md").write_text(
             "---\nname: pdf\ndescription: Other.\n---\nOther.\n"
         )
         call("skill", name="pdf")
         for at in range(60):
             call("write", path=f"{at}.txt", content="1")
-        house.safeguards.stop("local", "a test")
+        house.services.enforcement.stop("local", "a test")
         call("exec", command="id")
     assert any("ask the user to approve" in text for text in told)
     assert any("no more are taken" in text for text in told)
@@ -293,7 +293,7 @@ def test_refused_messages_are_recorded_and_cannot_flood_the_log(phone: Phone) ->
 def test_pairing_unpairing_and_a_device_s_answer_are_in_the_audit_log(tmp_path: Path) -> None:
     with Skillhouse(configured(make_places(tmp_path))) as house:
         write = ("write", {"path": "a.txt", "content": "text"})
-        devices = house.safeguards.devices
+        devices = house.services.enforcement.devices
         device = devices.pair("phone", user="local")
         opened = house.approvals.get(house.call_sync(*write).approval_id or "")
         house.approvals.answer(

@@ -26,7 +26,7 @@ from skillhouse.approval import (
     SignatureError,
     signed_headers,
 )
-from skillhouse.approval.signing import WINDOW_SECONDS, secret_bytes
+from skillhouse.approval.signatures import WINDOW_SECONDS, secret_bytes
 from skillhouse.frontends.cli.asking import show_request
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured

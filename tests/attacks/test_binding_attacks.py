@@ -104,8 +104,8 @@ def test_what_is_swapped_between_question_and_use_is_asked_about_again(
         asked = house.call_sync("exec", {"command": line})
         approve(house, asked.approval_id)
         put(tmp_path, after)
-        for options in ({"approval_id": asked.approval_id or ""}, {}):
-            again = house.call_sync("exec", {"command": line}, **options)
+        for approval_id in (asked.approval_id, None):
+            again = house.call_sync("exec", {"command": line}, approval_id=approval_id)
             assert again.status == "pending", again.content
             assert again.approval_id != asked.approval_id
             request = house.approvals.get(again.approval_id or "").request

@@ -82,7 +82,7 @@ def test_nothing_that_a_model_says_or_calls_acts_on_the_terminal(
         async def typed() -> None:
             for line in ("/skills", "/cost", "/reload-skills", f"/{sequence}"):
                 await Commands(conversation, Screen(out, out)).take(line)
-            await house.release_loop()
+            await house.services.release_loop()
 
         anyio.run(typed)
     assert "· write path=" in out.getvalue()
@@ -131,14 +131,14 @@ def test_a_model_can_neither_type_commands_nor_ask_in_the_gates_name(tmp_path: P
             first = await commands.take("write it")
             # The person takes the model's line for a question, and answers it.
             await commands.take("y")
-            await house.release_loop()
+            await house.services.release_loop()
             return first
 
         first = anyio.run(typed)
         assert first is not None
         asked = house.approvals.get(first.pending[0])
         assert asked.state is ApprovalState.OPEN
-        assert not house.safeguards.tiers.stopped_reason
+        assert not house.services.enforcement.tiers.stopped_reason
         assert len(script.sent) == 3
     assert written(tmp_path) is None
 

@@ -268,7 +268,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
         async def typed() -> None:
             await conversation.ask(f"use {SECRET}")
             await conversation.start("kestrel", f"--token {SECRET}")
-            await house.release_loop()
+            await house.services.release_loop()
 
         anyio.run(typed)
         plain = ModelMessagesTypeAdapter.dump_json(conversation.history).decode()

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
+from skillhouse.clients import CLIENTS, ClientConfigs, Standing, fault_of
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
-from skillhouse.runtime.client_config import CLIENTS, ClientConfigs, Standing, fault_of
 from skillhouse.runtime.safe_path import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
 from tests.runtime.places import make_places, write_skill

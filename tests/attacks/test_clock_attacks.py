@@ -49,7 +49,13 @@ class Hand:
 
 def effect(house: Skillhouse, clock: Callable[[], float]) -> Effect:
     """Return what a new process decides about the granted command by its clock."""
-    policy = Policy(house.config, house.profile, house.trust_store, house.project, clock=clock)
+    policy = Policy(
+        house.config,
+        house.policy.profile,
+        house.services.trust_store,
+        house.services.project,
+        clock=clock,
+    )
     return policy.explain(WANTED, default=Effect.ASK).decision.effect
 
 
@@ -77,7 +83,13 @@ def test_a_grant_that_has_ended_does_not_come_back(house: Skillhouse) -> None:
 def test_a_clock_that_is_set_back_again_and_again_extends_no_grant(house: Skillhouse) -> None:
     hand = Hand()
     clock = hand.steady()
-    policy = Policy(house.config, house.profile, house.trust_store, house.project, clock=clock)
+    policy = Policy(
+        house.config,
+        house.policy.profile,
+        house.services.trust_store,
+        house.services.project,
+        clock=clock,
+    )
     for day in range(40):
         found = policy.explain(WANTED, default=Effect.ASK).decision.effect
         assert found is (Effect.ALLOW if day < 30 else Effect.ASK), day
@@ -134,7 +146,7 @@ def test_a_token_holds_for_its_minutes_only(tmp_path: Path, jump: float) -> None
 
 
 def test_the_clocks_of_a_house_are_steady(house: Skillhouse) -> None:
-    assert isinstance(house.safeguards.clock, SteadyClock)
+    assert isinstance(house.services.enforcement.clock, SteadyClock)
     hand = Hand()
     clock = hand.steady()
     seen = []

@@ -16,14 +16,13 @@ import pytest
 from skillhouse.cells import scratch_cleanup
 from skillhouse.cells.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox.guard import OPEN_FILES
-from skillhouse.sandbox.seccomp import ARCHITECTURES
-from skillhouse.sandbox.seccomp_alone import alone_program
+from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
 
 # Left out of the fast part: it starts processes or tries very much.
 pytestmark = pytest.mark.slow
 
 MACHINE = platform.machine()
-INSIDE = Path(scratch_cleanup.__file__).with_name("contained_inside.py")
+INSIDE = Path(scratch_cleanup.__file__).with_name("confine.py")
 NEEDS_LINUX = pytest.mark.skipif(
     sys.platform != "linux" or MACHINE not in ARCHITECTURES, reason="no system call filter here"
 )

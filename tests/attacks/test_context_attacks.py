@@ -164,7 +164,7 @@ def test_a_skill_that_changes_after_the_yes_does_not_come_back_by_itself(tmp_pat
 def test_nothing_comes_back_after_a_stop_and_each_refusal_is_in_the_log(tmp_path: Path) -> None:
     with house_in(tmp_path) as house:
         data_of(house, "kestrel")
-        house.safeguards.stop("local", "enough")
+        house.services.enforcement.stop("local", "enough")
         lost = again(house)
         assert "Hover." not in lost.text
         newest = read_records(house.audit_log.path, limit=1)[0].record

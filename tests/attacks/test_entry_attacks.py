@@ -70,7 +70,6 @@ def test_no_frontend_reaches_a_tool_but_by_the_door() -> None:
         "EditTool",
         "ReadTool",
         "Gate",
-        "SkillGate",
         "launcher_for",
     }
     seen = 0

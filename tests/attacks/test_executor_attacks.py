@@ -897,7 +897,7 @@ def test_58_no_sandbox_means_no_code(tmp_path: Path, lab: Lab, monkeypatch):
     fallback = wanted if shutil.which("no-bwrap") else wanted[3:]
     subprocess.run(fallback, check=True)
     assert (tmp_path / "made").exists(), "and without one the code runs all the same"
-    monkeypatch.setattr("skillhouse.sandbox.capabilities.find_program", lambda around: fake)
+    monkeypatch.setattr("skillhouse.sandbox.status.find_program", lambda around: fake)
     done = lab.call(make(lab.place, body("found.append(1)")), timeout=5.0)
     assert (done.kind, done.value) == ("crashed", None)
     assert "bubblewrap did not start" in done.error

@@ -16,13 +16,9 @@ from typing import Any
 import pytest
 
 from skillhouse.audit import AuditLog
-from skillhouse.floor import make_private
-from skillhouse.floor.digest import TREE_MAX_FILES
-from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.client_config import ClientConfigs
-from skillhouse.runtime.export import (
+from skillhouse.clients import (
     Action,
-    Exporter,
+    ClientConfigs,
     ExportError,
     ExportRequest,
     ExportState,
@@ -30,9 +26,13 @@ from skillhouse.runtime.export import (
     Item,
     difference,
 )
-from skillhouse.runtime.export.copying import copy_tree
-from skillhouse.runtime.export.folders import resolved
-from skillhouse.runtime.export.install import FolderHandle
+from skillhouse.clients.exports.folders import resolved
+from skillhouse.clients.exports.install import FolderHandle
+from skillhouse.clients.exports.trees import copy_tree
+from skillhouse.floor import make_private
+from skillhouse.floor.digests import TREE_MAX_FILES
+from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 
@@ -57,12 +57,12 @@ class Place:
     def export(self, name: str = "notes", client: str = "codex", **more: object) -> Item:
         self.house.refresh()
         request = ExportRequest(references=(name,), clients=(client,), **more)  # type: ignore[arg-type]
-        (item,) = Exporter(self.house).export(request)
+        (item,) = exporter_of(self.house).export(request)
         return item
 
     def remove(self, name: str = "notes", **more: object) -> Item:
         request = ExportRequest(references=(name,), **more)  # type: ignore[arg-type]
-        (item,) = Exporter(self.house).remove(request)
+        (item,) = exporter_of(self.house).remove(request)
         return item
 
 
@@ -169,7 +169,7 @@ def test_a_hostile_name_is_never_a_path(place: Place, name: str) -> None:
     naive = os.path.normpath("/skills/../../../evil")
     assert not naive.startswith("/skills/")
     place.house.refresh()
-    for item in Exporter(place.house).export(ExportRequest(everything=True, clients=("codex",))):
+    for item in exporter_of(place.house).export(ExportRequest(everything=True, clients=("codex",))):
         assert item.skill == "user:notes" or item.state is ExportState.REFUSED, item
     folder = place.home / ".agents/skills"
     assert os.listdir(folder) == ["notes"]
@@ -281,7 +281,7 @@ def test_removal_does_not_follow_a_folder_that_moved(place: Place) -> None:
 def test_a_link_lets_no_project_into_every_project(place: Place) -> None:
     """What a pull brings would be read everywhere, without the look that trust asks for."""
     write_skill(place.project / ".skillhouse/skills/deploy")
-    place.house.trusting.trust()
+    place.house.project_trust.trust()
     item = place.export("deploy", form=Form.LINK)
     assert (item.state, "not linked" in item.reason) == (ExportState.REFUSED, True)
 

@@ -59,7 +59,7 @@ def syncing_house(base: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -
     """Return a house with a bad remote before a good one."""
     house = Skillhouse(dataclasses.replace(configured(make_places(base)), remotes=(BAD, GOOD)))
 
-    monkeypatch.setattr(house.network, "fetch_for", lambda _, __: server.fetch)
+    monkeypatch.setattr(house.services.network, "fetch_for", lambda _, __: server.fetch)
     return house
 
 
@@ -262,12 +262,13 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.export import Exporter, ExportRequest
+from skillhouse.frontends.cli.exporting import exporter_of
+from skillhouse.clients import ExportRequest
 from tests.runtime.places import make_places
 
 with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
     request = ExportRequest(references=("notes",), clients=("claude-code", "codex"))
-    for item in Exporter(house).export(request):
+    for item in exporter_of(house).export(request):
         print(Path(item.target).parts[-3], item.state, item.done)
 """
 
@@ -406,11 +407,11 @@ def test_first_commands_at_once_have_one_self_test(
         async def three() -> None:
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
-                    tasks.start_soon(house.cells.status)
+                    tasks.start_soon(house.services.sandbox.status)
 
         if threads:
             with ThreadPoolExecutor(3) as pool:
-                list(pool.map(lambda _: anyio.run(house.cells.status), range(3)))
+                list(pool.map(lambda _: anyio.run(house.services.sandbox.status), range(3)))
         else:
             anyio.run(three)
         assert len(tests) == 1

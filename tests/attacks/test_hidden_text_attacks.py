@@ -225,9 +225,9 @@ def test_no_scope_is_too_trusted_to_be_asked_about(tmp_path: Path, scope: str) -
     person = Person([Answer.NO])
     with house_under(tmp_path, "default", person=person) as house:
         if scope == "project":
-            house.trusting.trust()
+            house.project_trust.trust()
             house.refresh()
-        assert house.skill("notes").scope == scope
+        assert house.index.get("notes").scope == scope
         assert house.call_sync("skill", {"name": "notes"}).status == "denied"
     assert "hidden text" in dict(person.asked[0].facts)
 

@@ -196,10 +196,10 @@ def test_a_skill_turns_nothing_on_for_itself(
     project.parent.mkdir(parents=True)
     recorder = Recorder(monkeypatch)
     with house_in(tmp_path, ALLOW_EXEC, on=ExtensionSettings()) as house:
-        wanted = house.skill("fix").frontmatter.fields["extensions"]
+        wanted = house.index.get("fix").frontmatter.fields["extensions"]
         # A host that takes options from what it loads:
         assert Extensions(**{key: value == "true" for key, value in wanted.items()}).commands
-        assert house.profile.extensions == Extensions()
+        assert house.policy.profile.extensions == Extensions()
         assert "!`touch proof` $ARGUMENTS" in invoke(house, "fix", "x").content
     assert recorder.commands == []
     assert directory.exists()
@@ -250,7 +250,7 @@ def test_a_model_does_not_read_what_is_for_people_as_a_file(tmp_path: Path) -> N
     # What a tool gives away that only asks whether the file lies in the workspace:
     assert "STEPS" in (tmp_path / "project" / path).read_text()
     with house_in(tmp_path) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         for way in (path, "link.md", str(place / "more.md")):
             result = house.call_sync("read", {"path": way})
             assert (result.status, "STEPS" in result.content) == ("denied", False)

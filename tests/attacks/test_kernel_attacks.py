@@ -207,7 +207,7 @@ def test_56_a_run_that_is_killed_is_an_error_and_is_not_repeated(tmp_path: Path)
     """Its processes are killed by somebody else, in the middle of the call."""
 
     async def call(house: Skillhouse) -> Any:
-        await house.cells.status()
+        await house.services.sandbox.status()
         results = []
 
         async def exec_() -> None:

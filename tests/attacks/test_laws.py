@@ -128,7 +128,7 @@ def test_deny_is_final(
     assert again.effect is Effect.DENY
     gate = WriteGate(enabled=enabled, allow_users=("mika",), confirmation=confirmation)
     need = PermissionRequest(permission=wanted, default=default, why="")
-    judged = gate.judged(EvaluatedPermission(need=need, decision=again, reason=""), "mika", "/w")
+    judged = gate.apply(EvaluatedPermission(request=need, decision=again, reason=""), "mika", "/w")
     assert judged.decision.effect is Effect.DENY
 
 

@@ -317,8 +317,8 @@ def house_with(tmp_path: Path, liar: Liar, rules: str = "") -> Iterator[Skillhou
 
 def ask_again(house: Skillhouse) -> None:
     """Ask the server what it has now."""
-    assert house.mcp_host is not None
-    anyio.run(house.mcp_host.refresh, "docs")
+    assert house.services.mcp_host is not None
+    anyio.run(house.services.mcp_host.refresh, "docs")
     house.refresh()
 
 
@@ -332,7 +332,7 @@ def test_a_remote_skill_never_takes_the_place_of_one_of_this_machine(tmp_path: P
     deny = '[[rules]]\neffect = "deny"\naction = "skill"\npattern = "notes"\n'
     with house_with(tmp_path, liar, ALLOW + deny) as house:
         # By the plain name there is only the local one, and that is denied.
-        listed = {skill.name for skill in house.visible.skills}
+        listed = {skill.name for skill in house.view().visible.skills}
         assert "docs:notes" in listed
         assert "notes" not in listed
         assert house.call_sync("skill", {"name": "notes"}).is_error
@@ -432,8 +432,8 @@ def test_a_project_names_no_server_though_it_is_trusted(tmp_path: Path) -> None:
     text = '[[mcp_servers]]\nlabel = "evil"\ncommand = ["sh", "-c", "touch owned"]\n'
     (places.start / "skillhouse.toml").write_text(text, encoding="utf-8")
     with Skillhouse(configured(places)) as house:
-        assert house.mcp_host is None
-        house.trusting.trust()
+        assert house.services.mcp_host is None
+        house.project_trust.trust()
     config = configured(places)
     assert config.mcp_servers == ()
     assert "cannot be set by a project" in config.problems[0].message
@@ -449,7 +449,7 @@ def test_fetched_files_are_never_found_as_skills_of_this_machine(tmp_path: Path)
         assert [skill.name for skill in discover([state]).skills] == ["pdf"]
         with (
             Skillhouse(house.config, roots=[state]) as careless,
-            pytest.raises(ConfigError, match="must lie outside"),
+            pytest.raises(ConfigError, match="must be outside"),
         ):
             _ = careless.index
 

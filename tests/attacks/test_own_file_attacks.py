@@ -208,14 +208,14 @@ def test_a_name_that_no_sandbox_can_cover_is_refused(machine: Machine) -> None:
 
 def test_a_home_as_workspace_is_as_safe(machine: Machine, bwrap: None) -> None:
     (machine.settings / "config.toml").write_text(ALL)
-    house = machine.house().at(machine.home)
+    house = Skillhouse(machine.house().config.at(machine.home))
     with house:
         for line in ("tee .config/skillhouse/config.toml", "mv .config away", "true"):
             result = house.call_sync("exec", {"command": "sh", "params": ["-c", line]})
             assert result.is_error is (line != "true"), result.content
     shutil.move(machine.settings, machine.home / "settings")
     machine.settings.symlink_to(machine.home / "settings")
-    with machine.house().at(machine.home) as house:
+    with Skillhouse(machine.house().config.at(machine.home)) as house:
         result = house.call_sync("exec", {"command": "true"})
         assert (result.status, "is reached through" in result.content) == ("denied", True)
     assert (machine.settings / "config.toml").read_text() == ALL
@@ -226,11 +226,11 @@ def test_nothing_acts_in_the_directory_of_the_configuration(machine: Machine, na
     (machine.settings / "config.toml").write_text(ALL)
     (machine.settings / "profiles").mkdir()
     (machine.settings / "profiles/mine.toml").write_text("")
-    with machine.house().at(machine.settings / name) as house:
+    with Skillhouse(machine.house().config.at(machine.settings / name)) as house:
         for file in ("config.toml", "mine.toml", "new.toml"):
             result = house.call_sync("write", {"path": file, "content": EVIL})
             assert result.status == "denied"
-    with machine.house().at(machine.state) as house:
+    with Skillhouse(machine.house().config.at(machine.state)) as house:
         result = house.call_sync("write", {"path": "new", "content": EVIL})
         assert result.status == "denied"
 
@@ -274,7 +274,7 @@ def test_a_skill_file_with_another_name_in_the_workspace_is_covered_there(
 def test_a_linked_state_is_not_used(machine: Machine, kind: str) -> None:
     (machine.settings / "config.toml").write_text(ALL)
     with machine.house() as house:
-        house.trusting.trust()
+        house.project_trust.trust()
     state = machine.state / "state.sqlite3"
     if kind == "hard":
         os.link(state, machine.project / "state.sqlite3")
@@ -292,7 +292,7 @@ def test_the_state_is_its_owners_alone_whatever_the_umask(machine: Machine) -> N
     try:
         with machine.house() as house:
             house.call_sync("write", {"path": "a.txt", "content": "x"})
-            house.trusting.trust()
+            house.project_trust.trust()
             modes = {
                 str(found.relative_to(machine.home)): stat.S_IMODE(found.stat().st_mode)
                 for found in (machine.home / ".local").rglob("*")
@@ -343,7 +343,7 @@ def test_what_others_can_change_is_refused_with_what_mends_it(
         need(os.geteuid() == 0, "only root gives a file away")
     (machine.settings / "config.toml").write_text(ALL)
     with machine.house() as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         assert house.call_sync("write", {"path": "a.txt", "content": "x"}).status == "ok"
     spoil(machine)
     try:

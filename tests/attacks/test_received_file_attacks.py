@@ -117,7 +117,7 @@ def test_a_policy_that_is_none_stops_effects_and_hangs_nothing(
     make(places.policy_file)
     (places.start / "a.txt").write_text("text")
     with Skillhouse(configured(places)) as house:
-        assert wrong in house.safeguards.policy.fault
+        assert wrong in house.services.enforcement.policy.fault
         assert house.call_sync("read", {"path": "a.txt"}).status == "ok"
         refused = house.call_sync("write", {"path": "a.txt", "content": "x"})
         assert refused.status != "ok"
@@ -134,7 +134,7 @@ def project_house(base: Path, make: Callable[[Path], object]) -> Skillhouse:
     (places.start / "secret.txt").write_text("secret")
     (places.start / "a.txt").write_text("text")
     with Skillhouse(configured(places)) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
     return Skillhouse(configured(places))
 
 

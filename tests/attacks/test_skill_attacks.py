@@ -96,7 +96,7 @@ def test_a_denied_skill_of_the_project_is_not_read_as_a_file_of_the_workspace(
     assert SECRET in naive.read_text()
     person = Person([Answer.ALWAYS] * 9)
     with house_at(tmp_path, rule("deny", "secret"), person=person) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         result = house.call_sync("read", {"path": path})
         assert (result.status, SECRET in result.content) == ("denied", False)
         edit = house.call_sync("edit", {"path": path, "old": SECRET, "new": "x"})
@@ -110,7 +110,7 @@ def test_a_denied_skill_of_the_project_is_not_read_as_a_file_of_the_workspace(
 def test_another_name_of_a_denied_skills_file_is_asked_about(tmp_path: Path, project: Path) -> None:
     path = hard_link(project)
     with house_at(tmp_path, rule("deny", "secret")) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         result = house.call_sync("read", {"path": path})
         assert (result.status, SECRET in result.content) == ("denied", False)
 
@@ -120,7 +120,7 @@ def test_a_denied_skills_directory_is_neither_listed_nor_shown(
 ) -> None:
     (project / "link").symlink_to(".agents/skills/secret")
     with house_at(tmp_path, rule("deny", "secret")) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         for path in (".agents/skills/secret", ".agents/skills/secret/references", "link"):
             assert house.call_sync("list", {"path": path}).status == "denied"
         assert house.call_sync("list", {"path": ".agents/skills"}).content == "open/"
@@ -129,7 +129,7 @@ def test_a_denied_skills_directory_is_neither_listed_nor_shown(
 def test_a_shadowed_skill_of_a_denied_name_is_kept_too(tmp_path: Path, project: Path) -> None:
     write_skill(project / ".claude/skills/secret", body=f"{SECRET}\n")
     with house_at(tmp_path, rule("deny", "secret")) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         assert [skill.name for skill in house.index.shadowed] == ["secret"]
         path = ".claude/skills/secret/SKILL.md"
         assert house.call_sync("read", {"path": path}).status == "denied"
@@ -137,7 +137,7 @@ def test_a_shadowed_skill_of_a_denied_name_is_kept_too(tmp_path: Path, project: 
 
 def test_a_skill_that_is_switched_off_is_kept_too(tmp_path: Path, project: Path) -> None:
     with house_at(tmp_path) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         house.management.set_enabled("project:secret", enabled=False)
         assert house.call_sync("read", {"path": relative(project)}).status == "denied"
         house.management.set_enabled("project:secret", enabled=True)
@@ -147,8 +147,8 @@ def test_a_skill_that_is_switched_off_is_kept_too(tmp_path: Path, project: Path)
 def test_a_skill_inside_a_denied_one_can_be_seen(tmp_path: Path, project: Path) -> None:
     inner = write_skill(project / ".agents/skills/secret/inner", body="Fine.\n")
     with house_at(tmp_path, rule("deny", "secret"), roots=[inner.parent]) as house:
-        house.trusting.trust()
-        assert "inner" in [skill.name for skill in house.visible.skills]
+        house.project_trust.trust()
+        assert "inner" in [skill.name for skill in house.view().visible.skills]
         assert house.call_sync("read", {"path": str(inner / "SKILL.md")}).status == "ok"
         path = ".agents/skills/secret/SKILL.md"
         assert house.call_sync("read", {"path": path}).status == "denied"
@@ -156,7 +156,7 @@ def test_a_skill_inside_a_denied_one_can_be_seen(tmp_path: Path, project: Path) 
 
 def test_where_nothing_is_denied_nothing_is_kept(tmp_path: Path, project: Path) -> None:
     with house_at(tmp_path) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         assert house.call_sync("read", {"path": relative(project)}).status == "ok"
 
 

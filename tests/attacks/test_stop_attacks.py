@@ -21,7 +21,7 @@ from anyio.abc import SocketStream
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.audit import read_records, verify_log
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.tiers.call_table import lines
+from skillhouse.tiers.emergency_stop import lines
 from skillhouse.tools import ToolResult
 from tests.cells.lab import until
 from tests.frontends.mcp_peer import MODERN, Peer, Pipe, http_client, up
@@ -184,9 +184,9 @@ def test_a_stop_ends_what_runs_in_every_process(peer: Peer, need: Any) -> None:
             begin(pipe, "touch BEGUN-1 && sleep 20 && touch LATE-1")
             await until(lambda: len(list(peer.project.glob("BEGUN*"))) == 2)
             said = await anyio.to_thread.run_sync(stop, peer)
-        await until(lambda: not house.skill_code.background.is_busy)  # type: ignore[union-attr]
+        await until(lambda: not house.services.skill_code.background.is_busy)  # type: ignore[union-attr]
         results["over MCP"] = await anyio.to_thread.run_sync(received, pipe)
-        await house.release_loop()
+        await house.services.release_loop()
         house.close()
         return said
 
@@ -250,16 +250,16 @@ def test_code_of_skills_runs_again_after_a_resume(peer: Peer) -> None:
     async def scene() -> list[str]:
         house = Skillhouse(configured(peer.places))
         found = [(await house.call("short:works", {})).content]
-        background = house.skill_code.background
+        background = house.services.skill_code.background
         assert background is not None
         assert background.is_busy
         await anyio.to_thread.run_sync(stop, peer)
         # No call runs, and the cell that waits for one is ended all the same.
         await until(lambda: not background.is_busy)
         found.append((await house.call("short:works", {})).status)
-        house.safeguards.resume("local", "terminal")
+        house.services.enforcement.resume("local", "terminal")
         found.append((await house.call("short:works", {})).content)
-        await house.release_loop()
+        await house.services.release_loop()
         house.close()
         return found
 

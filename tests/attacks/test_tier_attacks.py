@@ -115,7 +115,7 @@ def test_many_small_amounts_pass_no_more_than_a_large_one(desk: Desk) -> None:
     verdicts = []
     for _ in range(41):
         verdict = desk.judge("tip", arguments={"amount": 5})
-        desk.tiers.request_approval(verdict.reservation, TierOutcome.SUCCESS)
+        desk.tiers.settle(verdict.reservation, TierOutcome.SUCCESS)
         verdicts.append(verdict.reason)
     assert verdicts == [""] * 40 + ["daily-limit-exceeded"]
 
@@ -151,7 +151,7 @@ def test_a_restart_forgets_nothing(desk: Desk) -> None:
     assert [naive.use(REFUEL, 2) for _ in range(3)] == [True, True, False]
     assert NaivePolicy(desk.clock).use(REFUEL, 2)
     for _ in range(2):
-        desk.tiers.request_approval(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
+        desk.tiers.settle(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
     desk.tiers.close()
     desk.tiers = desk.opened()
     assert desk.judge(REFUEL).reason == "cooldown-hour"
@@ -162,7 +162,7 @@ def test_setting_the_clock_moves_no_window(desk: Desk, off_ms: int) -> None:
     naive = NaivePolicy(desk.clock)
     assert [naive.use(REFUEL, 2) for _ in range(3)] == [True, True, False]
     for _ in range(2):
-        desk.tiers.request_approval(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
+        desk.tiers.settle(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
     desk.clock.is_set(off_ms)
     assert naive.use(REFUEL, 2) is (off_ms > 0)
     assert desk.judge(REFUEL).reason == "cooldown-hour"
@@ -172,7 +172,7 @@ def test_setting_the_clock_moves_no_window(desk: Desk, off_ms: int) -> None:
 
 def test_a_clock_set_back_over_a_reboot_opens_nothing_and_locks_nothing(desk: Desk) -> None:
     for _ in range(2):
-        desk.tiers.request_approval(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
+        desk.tiers.settle(desk.judge(REFUEL).reservation, TierOutcome.SUCCESS)
     desk.clock.reboots(-30 * DAY_MS)
     assert desk.judge(REFUEL).reason == "cooldown-hour"
     desk.clock.passes(HOUR_MS)
@@ -187,7 +187,7 @@ def test_a_hostile_model_cannot_lock_its_owner_out(desk: Desk) -> None:
     # The model asks for what its owner denies, again and again, and after the halt goes on asking.
     for _ in range(50):
         verdict = desk.judge("exec")
-        desk.tiers.request_approval(verdict.reservation, TierOutcome.DENIED)
+        desk.tiers.settle(verdict.reservation, TierOutcome.DENIED)
     assert desk.judge("exec").reason == "consecutive-denials-halt"
     # Reads and other tools go on, other users' too, and silence is not a no.
     assert desk.judge("read", level=TierLevel.READ).effect is Effect.ALLOW
@@ -196,7 +196,7 @@ def test_a_hostile_model_cannot_lock_its_owner_out(desk: Desk) -> None:
     desk.clock.passes(15 * MINUTE_MS)
     for _ in range(50):
         verdict = desk.judge("exec")
-        desk.tiers.request_approval(verdict.reservation, TierOutcome.TIMEOUT)
+        desk.tiers.settle(verdict.reservation, TierOutcome.TIMEOUT)
         assert verdict.effect is Effect.ASK
     # Refusals by a cooldown do not halt.
     for _ in range(10):
@@ -292,8 +292,8 @@ def test_a_common_reader_takes_the_second_of_two_equal_keys() -> None:
 
 def test_a_settlement_that_is_made_up_changes_nothing(desk: Desk) -> None:
     verdict = desk.judge(SWAP, arguments={"amount": 40})
-    desk.tiers.request_approval(verdict.reservation, TierOutcome.SUCCESS, Decimal(-1_000))
+    desk.tiers.settle(verdict.reservation, TierOutcome.SUCCESS, Decimal(-1_000))
     for token in ("", "%", "' OR 1=1 --", "0" * 32):
-        assert not desk.tiers.request_approval(token, TierOutcome.WITHDRAWN)
+        assert not desk.tiers.settle(token, TierOutcome.WITHDRAWN)
     left = [desk.judge(SWAP, arguments={"amount": 40}).reason for _ in range(5)]
     assert left == ["", "", "", "", "daily-limit-exceeded"]

@@ -208,7 +208,7 @@ def session_of(house: Skillhouse) -> Session:
         agent="default",
         user="local",
         channel="test",
-        visible=house.visible,
+        visible=house.view().visible,
         skill_need=house.policy.skill_need,
     )
 
@@ -594,7 +594,7 @@ def test_many_odd_paths_leave_no_descriptor_open(tmp_path: Path, workspace: Path
 @pytest.mark.slow
 def test_a_cancelled_call_has_an_outcome(tmp_path: Path, sandboxed: None) -> None:
     async def cancelled(house: Skillhouse) -> None:
-        await house.cells.status()
+        await house.services.sandbox.status()
         with anyio.move_on_after(0.3):
             await house.call("exec", {"command": "sleep", "params": ["600"]})
 

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from skillhouse.cells import Capabilities, RpcClient, RpcError, RpcServer, core_methods
 from skillhouse.frontends.http.listener import header_timeout_protocol
 from tests.cells.lab import Core
-from tests.cells.test_rpc_server import TOKEN, ping, raw, request
+from tests.cells.test_rpc_http import TOKEN, ping, raw, request
 
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
 """The beginning of one: the end never comes."""
@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 0.3
 
 
 def test_strangers_do_not_keep_out_who_has_the_token(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("skillhouse.cells.rpc_server.CONNECTIONS", 3)
+    monkeypatch.setattr("skillhouse.cells.rpc_http.CONNECTIONS", 3)
 
     async def scene() -> tuple[int, int]:
         working, go_on = anyio.Event(), anyio.Event()

@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import anyio
 import pytest
@@ -24,6 +24,7 @@ from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingC
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime.caller import CallerFields
 from skillhouse.tools import ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_inside import Person, asked, retried
@@ -238,8 +239,10 @@ def test_two_programs_with_the_library_are_two_clients(peer: Peer) -> None:
     config = configured(peer.places)
     with Skillhouse(config) as origin_digest, Skillhouse(config) as other:
 
-        def call(house: Skillhouse, **who: str) -> ToolResult:
-            return house.call_sync("write", WRITE, **who)
+        def call(
+            house: Skillhouse, approval_id: str | None = None, **who: Unpack[CallerFields]
+        ) -> ToolResult:
+            return house.call_sync("write", WRITE, approval_id=approval_id, **who)
 
         asked = call(origin_digest)
         assert asked.approval_id is not None

@@ -9,7 +9,7 @@ import pytest
 from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit import chain as chaining
 from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, checkpoint_path, read_checkpoints
-from skillhouse.audit.keys import LogKeys, read_keys
+from skillhouse.audit.log_keys import LogKeys, read_keys
 from tests.audit.logs import intent, refusal
 
 

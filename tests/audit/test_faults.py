@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from skillhouse.audit import AuditError, AuditLog, verify_log
-from skillhouse.audit.head import LogHead, head_bytes, head_path
-from skillhouse.audit.keys import read_keys
-from skillhouse.audit.tail import torn_facts
+from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
+from skillhouse.audit.log_keys import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 
@@ -332,7 +331,9 @@ def test_a_side_file_far_behind_its_log_is_read_up_to(tmp_path: Path) -> None:
 
 def test_a_side_file_from_before_the_first_record_is_read_up_to(tmp_path: Path) -> None:
     log = small_log(tmp_path / "audit.jsonl")
-    head_path(log.path).write_bytes(head_bytes(LogHead(), read_keys(log.path, None)))
+    keys = read_keys(log.path, None)
+    assert keys is not None
+    head_path(log.path).write_bytes(head_bytes(LogHead(), keys))
     assert log.append(refusal(), durable=False).seq == 5
     assert verify_log(log.path).problems == ()
 

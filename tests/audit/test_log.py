@@ -27,7 +27,7 @@ from skillhouse.audit import (
     read_records,
     verify_log,
 )
-from skillhouse.audit.keys import key_path
+from skillhouse.audit.log_keys import key_path
 from skillhouse.audit.record import PUBLISHED
 from skillhouse.floor import canonical_json
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log

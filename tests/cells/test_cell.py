@@ -148,7 +148,7 @@ def test_nothing_is_a_result(lab: Lab, language: str):
 def test_a_result_that_is_no_json_is_an_error(lab: Lab, language: str):
     done = lab.call(skill(lab, language), "no_json")
     assert done.kind == "error"
-    assert done.error.startswith("the result is no JSON: TypeError")
+    assert done.error.startswith("the result is not JSON: TypeError")
 
 
 def test_a_process_that_leaves_has_crashed_and_the_next_call_runs(lab: Lab, language: str):

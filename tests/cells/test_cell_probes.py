@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import Executor, bubblewrap_cell, python_cell, self_test
+from skillhouse.cells import Executor, cell_process, python_cell, self_test
 from skillhouse.cells.cell_probes import installed
 from skillhouse.sandbox import (
     Completed,
@@ -167,7 +167,7 @@ def test_a_language_whose_cell_does_not_start_is_refused_and_the_level_stays(
 ):
     need(anyio.run(detect).level is SandboxLevel.CGROUP, "no control groups")
     need("javascript" in installed(), "no Node.js")
-    monkeypatch.setattr(bubblewrap_cell, "node_program", lambda: "/usr/bin/false")
+    monkeypatch.setattr(cell_process, "node_program", lambda: "/usr/bin/false")
     status = anyio.run(self_test)
     assert status.level is SandboxLevel.CGROUP
     assert [probe.name for probe in status.probes if not probe.passed] == ["javascript_cell_starts"]

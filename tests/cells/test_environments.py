@@ -16,8 +16,14 @@ import anyio
 import pytest
 
 from skillhouse.cells.environment_store import YOUNG_SECONDS, EnvironmentStore
-from skillhouse.cells.environment_tools import Ran, run_tool
-from skillhouse.cells.environments import Environment, EnvironmentRules, prepare, search_path
+from skillhouse.cells.environments import (
+    Environment,
+    EnvironmentRules,
+    Ran,
+    prepare,
+    run_tool,
+    search_path,
+)
 from skillhouse.sandbox import SandboxError
 from skillhouse.skill import SkillManifest
 from tests.cells.packages import npm_lock, npm_package, npm_registry, source_package, wheel

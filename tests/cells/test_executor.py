@@ -306,7 +306,7 @@ def test_after_closing_nothing_is_left(lab: Lab):
 
 
 def test_arguments_that_are_no_json_are_the_callers_error(lab: Lab):
-    with pytest.raises(RpcError, match="no JSON"):
+    with pytest.raises(RpcError, match="not JSON"):
         lab.call(make(lab.place, ECHO), arguments={"x": {1}})
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from skillhouse.discovery import discover
 from skillhouse.discovery.cached_scan import PART_FILES, PATCH_MAX
-from skillhouse.discovery.snapshot import CACHE_FILE
+from skillhouse.discovery.scan_snapshots import CACHE_FILE
 from skillhouse.skill import DEFAULT_POLICY, DEFAULT_PROFILE, Profile, SkillIndex
 from tests.discovery.trees import everything, names, probe, write_refused, write_skill
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.discovery.snapshot import CACHE_FILE
+from skillhouse.discovery.scan_snapshots import CACHE_FILE
 from tests.discovery.trees import Report, probe, probe_command, write_skill
 
 # Left out of the fast part: it starts processes or tries every byte.

@@ -1,4 +1,4 @@
-"""Tests of floor/errors.py and floor/diagnostic.py: what callers and authors read."""
+"""Tests of floor/errors.py and floor/errors.py: what callers and authors read."""
 
 from __future__ import annotations
 

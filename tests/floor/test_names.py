@@ -1,14 +1,16 @@
-"""Tests of floor/names.py: laws of wire names and of their way back, and the nearest known name."""
+"""Tests of floor/names.py: laws and vectors of wire names, and the nearest known name."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.floor import WireNameError, WireNames, nearest, wire_name
+from tests.vectorfile import vectors
 
 texts = st.one_of(
     st.text(max_size=70),
@@ -80,3 +82,23 @@ def test_no_more_near_names_than_asked_for() -> None:
         "skill8",
         "skill7",
     )
+
+
+@pytest.mark.parametrize(("given", "expect"), vectors("wire_names"))
+def test_a_pair_gets_the_name_its_vector_says(
+    given: dict[str, str], expect: dict[str, Any]
+) -> None:
+    assert wire_name(given["skill"], given["tool"]) == expect["wire"]
+    names = WireNames()
+    assert names.add(given["skill"], given["tool"]) == expect["wire"]
+    assert names.pair(expect["wire"]) == (given["skill"], given["tool"])
+
+
+def test_a_name_that_is_taken_is_refused_and_stays_with_the_first() -> None:
+    names = WireNames()
+    names.add("a_", "b")
+    assert names.add("a_", "b") == "a___b"
+    with pytest.raises(WireNameError, match="is taken by `a_:b`"):
+        names.add("a", "_b")
+    assert names.pair("a___b") == ("a_", "b")
+    assert names.pair("never") is None

@@ -20,6 +20,7 @@ from skillhouse.floor import (
     open_beneath,
     open_directory_beneath,
     read_beneath,
+    write_atomically,
 )
 from tests.vectorfile import vectors
 
@@ -274,3 +275,37 @@ def test_read_beneath_stops_one_byte_after_the_bound(tmp_path: Path) -> None:
     assert read_beneath(tmp_path, "a.txt", max_bytes=4) == b"01234"
     with no_descriptor_left_open(), pytest.raises(PathError, match="not-found"):
         read_beneath(tmp_path, "b.txt", max_bytes=4)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_written_file_replaces_the_old_one_with_its_mode(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with no_descriptor_left_open(), write_atomically(path, mode=0o400, durable=durable) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o400)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write_half() -> None:
+        with write_atomically(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["file"])
+
+
+def test_a_link_is_replaced_and_its_target_is_not_written(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"kept")
+    link.symlink_to(target)
+    with write_atomically(link) as file:
+        file.write(b"new")
+    assert (target.read_bytes(), link.is_symlink(), link.read_bytes()) == (b"kept", False, b"new")

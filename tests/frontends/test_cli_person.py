@@ -62,7 +62,9 @@ def test_a_coding_agent_approves_neither_at_a_terminal_nor_with_a_token(
 ) -> None:
     found = asked(run)
     with Skillhouse(configured(make_places(place))) as house:
-        token = house.safeguards.tokens.issue(house.approvals.get(found), Issuer(user="local"))
+        token = house.services.enforcement.tokens.issue(
+            house.approvals.get(found), Issuer(user="local")
+        )
     monkeypatch.setenv(variable, "1")
     for words in ((), ("--always",), ("--yes", "--token", token)):
         code, out, err = typing("approve", "approvals", "approve", found, *words)
@@ -173,7 +175,9 @@ def test_a_token_approves_its_question_once(run: Run, place: Path) -> None:
     found, other = asked(run), ""
     with Skillhouse(configured(make_places(place))) as house:
         other = house.approvals.open(question()).id
-        token = house.safeguards.tokens.issue(house.approvals.get(found), Issuer(user="local"))
+        token = house.services.enforcement.tokens.issue(
+            house.approvals.get(found), Issuer(user="local")
+        )
     code, _, err = run("approvals", "approve", other, "--yes", "--token", token)
     assert (code, "the token is wrong" in err) == (1, True)
     for words in (("--yes",), ("--token", token), ("--always", "--yes", "--token", token)):

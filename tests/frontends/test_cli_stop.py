@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import make_private
-from skillhouse.tiers.call_table import OwnLine
+from skillhouse.tiers.emergency_stop import OwnLine
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -44,7 +44,9 @@ def test_each_published_verdict_is_exported_in_its_own_word(
     assert write(LISTED)["status"] == "denied"
     yes = write(LISTED)["approval_id"]
     with Skillhouse(configured(make_places(place))) as house:
-        token = house.safeguards.tokens.issue(house.approvals.get(yes), Issuer(user="local"))
+        token = house.services.enforcement.tokens.issue(
+            house.approvals.get(yes), Issuer(user="local")
+        )
     assert run("approvals", "approve", yes, "--yes", "--token", token)[0] == 0
     assert write(LISTED)["status"] == "ok"
     # What no write gate judged is in the log, and not in its export.

@@ -75,7 +75,7 @@ def house(tmp_path: Path) -> Skillhouse:
     rule = Rule(effect=Effect.DENY, action="skill", pattern="secret-*", reason="not for models")
     layers = (Layer(name="user", rules=(rule,)),)
     house = Skillhouse(configured(places), layers=layers, cache_directory=None)
-    house.trusting.trust()
+    house.project_trust.trust()
     return house
 
 
@@ -124,7 +124,7 @@ def test_every_link_of_the_pages_leads_somewhere(client: TestClient):
 def test_a_project_that_is_not_trusted_is_not_read_and_the_page_says_how(
     house: Skillhouse, tmp_path: Path
 ):
-    house.trusting.revoke()
+    house.project_trust.revoke()
     page = Page(client_of(house).get("/").text)
     assert "This project is not trusted, so its skills are not read." in page.text
     assert f"skillhouse trust {tmp_path}/project" in page.text
@@ -290,7 +290,7 @@ def test_the_json_is_that_of_the_command_line(client: TestClient, house: Skillho
     roots = status.pop("roots")
     assert status == {
         "version": "0.1.0",
-        "project": str(house.project),
+        "project": str(house.services.project),
         "trusted": True,
         "profile": "default",
         "skills": 5,

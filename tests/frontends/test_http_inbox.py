@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer, ApprovalState, signed_headers
-from skillhouse.approval.signing import secret_bytes
+from skillhouse.approval.signatures import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured
@@ -196,7 +196,7 @@ def test_an_id_is_not_cut_and_a_body_is_bounded(house: Skillhouse, client: TestC
 
 
 def test_a_paired_device_answers_without_the_key(house: Skillhouse, client: TestClient) -> None:
-    device = house.safeguards.devices.pair("phone", user="local")
+    device = house.services.enforcement.devices.pair("phone", user="local")
     opened = house.approvals.open(question(level="sign"))
     body = json.dumps(
         {
@@ -235,7 +235,7 @@ def test_the_page_shows_a_one_time_token_once_and_no_listing_does(
     assert client.post(f"/approvals/{opened.id}", data=old, headers=OURS).status_code == 403
     evil = {**OURS, "origin": "http://evil.example"}
     assert client.post(f"/approvals/{opened.id}", data=form, headers=evil).status_code == 403
-    assert house.safeguards.tokens.take(opened, token).user == "local"
+    assert house.services.enforcement.tokens.take(opened, token).user == "local"
     signing = house.approvals.open(question(level="sign"))
     assert 'value="token"' not in client.get(f"/approvals/{signing.id}").text
     forged = {**form_of(client, signing.id, "once"), "answer": "token"}
@@ -268,7 +268,7 @@ def test_a_page_that_a_coding_agent_serves_approves_nothing(house: Skillhouse) -
 def test_a_device_gets_a_token_and_its_answers_are_shown_with_its_name(
     house: Skillhouse, client: TestClient
 ) -> None:
-    device = house.safeguards.devices.pair("robin's phone", user="local")
+    device = house.services.enforcement.devices.pair("robin's phone", user="local")
     opened = house.approvals.open(question())
     body = json.dumps(
         {
@@ -289,7 +289,7 @@ def test_a_device_gets_a_token_and_its_answers_are_shown_with_its_name(
 
     given = client.post("/approvals/device/token", content=body, headers=sent("m1"))
     assert given.status_code == 200
-    assert house.safeguards.tokens.take(opened, given.json()["token"]).device == device.id
+    assert house.services.enforcement.tokens.take(opened, given.json()["token"]).device == device.id
     again = client.post("/approvals/device/token", content=body, headers=sent("m1"))
     assert again.status_code == 401
     assert client.post("/approvals/device", content=body, headers=sent("m2")).status_code == 200

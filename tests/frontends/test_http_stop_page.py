@@ -53,7 +53,7 @@ def test_the_button_stops_everything_and_says_what_it_ended(
     asked = house.call_sync("write", {"path": "a.txt", "content": "text"}).approval_id or ""
     moved = client.post(STOP, data=form_on(client, path), headers=OURS)
     assert (moved.status_code, moved.headers["location"]) == (303, STOP)
-    assert house.safeguards.tiers.stopped_reason == "on the page (by local)"
+    assert house.services.enforcement.tiers.stopped_reason == "on the page (by local)"
     assert house.approvals.get(asked).state is not ApprovalState.OPEN
     page = client.get(STOP).text
     assert "0 calls ended." in page
@@ -88,10 +88,10 @@ def test_no_other_page_presses_it(
         fields["csrf_token"] = csrf_token
     client.cookies.clear()
     assert client.post(STOP, data=fields, headers=headers).status_code == status
-    assert not house.safeguards.tiers.is_stopped
+    assert not house.services.enforcement.tiers.is_stopped
 
 
 def test_a_body_that_is_no_form_stops_nothing(house: Skillhouse, client: TestClient) -> None:
     for body in (b"\xff", b"a=1&" * 20):
         assert client.post(STOP, content=body, headers=OURS).status_code == 400
-    assert not house.safeguards.tiers.is_stopped
+    assert not house.services.enforcement.tiers.is_stopped

@@ -319,7 +319,7 @@ tools:
 def test_a_prompt_that_needs_a_yes_is_asked_about_too(tmp_path: Path, mode: str) -> None:
     inside = Inside(tmp_path)
     skill = write_skill(inside.project / ".agents/skills/deploy", body="Deploy it.\n")
-    inside.house.trusting.trust()
+    inside.house.project_trust.trust()
     (skill / "SKILL.md").write_text("---\nname: deploy\ndescription: D.\n---\nChanged.\n")
     inside.house.refresh()
 
@@ -365,7 +365,7 @@ def test_two_servers_of_one_house_have_conversations_of_their_own(inside: Inside
             await two.call_tool("skill", {"name": "github"})
         loaded = [
             {path.name for path in session.loaded.values()}
-            for session in inside.house.sessions._sessions.values()  # noqa: SLF001
+            for session in inside.house.services.sessions._sessions.values()  # noqa: SLF001
         ]
         return loaded[0], loaded[1]
 

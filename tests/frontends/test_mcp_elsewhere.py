@@ -142,7 +142,7 @@ def test_without_the_executor_nothing_runs_here(tmp_path: Path, need: Any) -> No
                 result = await client.call_tool("crypto-price__get_price", {"coin": "bitcoin"})
             text, is_error = text_of(result)
             assert is_error
-            assert "nothing was run: nobody answers at 127.0.0.1" in text
+            assert "nothing was run: no server answers at 127.0.0.1" in text
             assert server.seen == []
 
     anyio.run(main)
@@ -167,4 +167,4 @@ def test_progress_stays_in_the_executor(tmp_path: Path, need: Any) -> None:
     # As docs/guides/containers.md says; once it is told, that page changes with this test.
     assert told == []
     guide = Path(__file__).parents[2] / "docs/guides/containers.md"
-    assert "`progress` is not told" in " ".join(guide.read_text(encoding="utf-8").split())
+    assert "`progress` is not reported" in " ".join(guide.read_text(encoding="utf-8").split())

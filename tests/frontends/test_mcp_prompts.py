@@ -154,7 +154,7 @@ def test_a_prompt_grants_no_more_than_the_persons_own_start(tmp_path: Path) -> N
 
 def test_a_skill_that_needs_a_yes_is_an_error_with_the_way_to_give_it(inside: Inside) -> None:
     changed = write_skill(inside.project / ".agents/skills/deploy")
-    inside.house.trusting.trust()
+    inside.house.project_trust.trust()
     (changed / "SKILL.md").write_text("---\nname: deploy\ndescription: D.\n---\nOther.\n")
     inside.house.refresh()
     error = refused(inside, "deploy", {})
@@ -166,7 +166,7 @@ def test_a_skill_that_needs_a_yes_is_an_error_with_the_way_to_give_it(inside: In
 
 def test_a_house_whose_state_is_lost_starts_nothing(inside: Inside) -> None:
     changed = write_skill(inside.project / ".agents/skills/deploy")
-    inside.house.trusting.trust()
+    inside.house.project_trust.trust()
     (changed / "SKILL.md").write_text("---\nname: deploy\ndescription: D.\n---\nOther.\n")
     inside.house.refresh()
     inside.house.approvals.open(question())

@@ -353,7 +353,7 @@ def test_a_skill_that_no_host_could_load_is_not_served_and_the_log_says_why(
     broken_skills(place)
     write_skill(place.skills / "good")
     house = place.house()
-    seen = {skill.directory.name for skill in house.visible.skills}
+    seen = {skill.directory.name for skill in house.view().visible.skills}
 
     async def work(ask: Asker) -> None:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Tests of net/client_hello.py against what OpenSSL says."""
+"""Tests of net/proxy.py against what OpenSSL says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.net import NetError
-from skillhouse.net.client_hello import HELLO_MAX, Hello, client_hello
+from skillhouse.net.proxy import HELLO_MAX, Hello, client_hello
 from tests.net.greetings import hello_with, named, record
 
 

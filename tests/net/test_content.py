@@ -1,4 +1,4 @@
-"""Tests of net/content.py."""
+"""Tests of net/client.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.net import NetError
-from skillhouse.net.content import Body
+from skillhouse.net.client import Body
 
 PACKED = {
     "": lambda data: data,

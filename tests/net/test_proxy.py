@@ -1,4 +1,4 @@
-"""Tests of net/proxy.py and net/server.py."""
+"""Tests of net/proxy.py and net/exchange.py."""
 
 from __future__ import annotations
 

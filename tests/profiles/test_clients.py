@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from skillhouse.runtime.lens import CAUSES, Lens, LensSkill, LensState, Verdict, look
-from skillhouse.runtime.lens.misplaced import TRAITS
+from skillhouse.clients import CAUSES, Lens, LensSkill, LensState, Verdict, compare
+from skillhouse.clients.simulation.misplaced import TRAITS
 from skillhouse.skill import Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 
@@ -25,7 +25,7 @@ CLIENTS = sorted(MEASURED)
 def seen_in(base: Path, name: str) -> Lens:
     build(base)
     profile = load_profile(name)
-    return look(
+    return compare(
         start=base / START, home=base / "home", environment={}, profiles=[profile], trusted=False
     )
 
@@ -121,7 +121,7 @@ def test_a_variable_moves_the_users_directory(
     skill = tmp_path / "moved" / place / "pdf"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: pdf\ndescription: Reads.\n---\n")
-    lens = look(
+    lens = compare(
         start=tmp_path,
         home=tmp_path / "home",
         environment={variable: str(tmp_path / "moved")},
@@ -142,7 +142,7 @@ def sixty(base: Path, name: str, count: int, characters: int) -> tuple[Profile, 
             (directory / "SKILL.md").write_text(text)
     profile = load_profile(name)
     home = base / "home"
-    return profile, look(start=base, home=home, environment={}, profiles=[profile])
+    return profile, compare(start=base, home=home, environment={}, profiles=[profile])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_codex_leaves_out_as_many_as_it_did(tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         text = f"---\nname: skill-{number:04}\ndescription: {'Useful. ' * 29}\n---\n"
         (directory / "SKILL.md").write_text(text)
-    lens = look(
+    lens = compare(
         start=tmp_path / "project",
         home=tmp_path / "home",
         environment={},

@@ -34,7 +34,7 @@ def test_initialisation_gives_the_skills_the_block_and_the_instruction(tmp_path:
     places = make_places(tmp_path)
     write_skill(places.home / ".owliabot/skills/notes", description="Takes notes.")
     with Skillhouse(configured(places), profile="owliabot") as house:
-        skills, block = house.visible.skills, house.catalog().text
+        skills, block = house.view().visible.skills, house.catalog().text
         prompt = house.system_prompt()
     assert "notes" in [skill.name for skill in skills]
     assert block.startswith("<available_skills>\n  <skill")
@@ -54,7 +54,7 @@ def test_a_markdown_skill_needs_no_program_no_sandbox_and_no_tool_of_its_own(
         assert [tool.name for tool in house.tools()] == before
         loaded = house.call_sync("skill", {"name": "notes"})
         assert "Write a file with `write`." in loaded.content
-        assert house.cells.tested is None
+        assert house.services.sandbox.tested is None
 
 
 @pytest.mark.req("S001-7")

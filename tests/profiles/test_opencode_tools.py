@@ -53,7 +53,7 @@ def test_an_unknown_and_a_denied_skill_get_the_same_answer(tmp_path: Path, place
     denied = rule("deny", "weather")
     with house_under(tmp_path, "opencode", ALLOW, denied, roots=[place]) as house:
         house.tools()
-        available = ", ".join(dict.fromkeys(skill.name for skill in house.visible.skills))
+        available = ", ".join(dict.fromkeys(skill.name for skill in house.view().visible.skills))
         assert "github" in available
         for name in ("weather", "wether", "explicit:weather"):
             with opened_files() as names:

@@ -318,5 +318,5 @@ def test_the_cache_must_lie_outside_every_root(tmp_path: Path) -> None:
     cache.refuse_roots([tmp_path / "skills"])
     os.symlink(tmp_path, tmp_path / "link")
     for root in (tmp_path, tmp_path / "link/state", tmp_path / "state/mcp/docs"):
-        with pytest.raises(ConfigError, match="must lie outside"):
+        with pytest.raises(ConfigError, match="must be outside"):
             cache.refuse_roots([root])

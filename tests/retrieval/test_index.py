@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import FIELDS, Document, Hit, SearchError, SearchIndex
-from skillhouse.retrieval.indexing import BODY_CHARS_MAX
+from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex
+from skillhouse.retrieval.documents import BODY_CHARS_MAX
+from skillhouse.retrieval.index import CANDIDATES_MAX
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, tokens
+from skillhouse.skill import Skill, SkillIndex
 from tests.retrieval.fts import WordTable
 
 LIBRARY: list[Document] = [
@@ -321,3 +323,35 @@ def test_every_skill_is_found_first_by_its_name(names, data):
     hits = index.search(name, limit=len(names))
     if hits:
         assert hits[0].exact
+
+
+HEAD_WORDS = (
+    "happy happily PDFs merging merge café 数据分析 天気 が国 useEffect relational data".split()
+)
+HEAD_TEXTS = st.lists(st.sampled_from(HEAD_WORDS), max_size=6).map(" ".join)
+
+
+def skill(name: str, description: str) -> Skill:
+    return Skill(
+        name=name,
+        description=description,
+        scope="user",
+        file=f"/s/{name}/SKILL.md",
+        root="/s",
+        packed_fields=b"",
+    )
+
+
+@given(st.lists(HEAD_TEXTS, max_size=6), HEAD_TEXTS)
+def test_skills_are_found_that_an_index_of_the_same_texts_finds(texts, query):
+    index = SkillIndex([skill(f"s{number}", text) for number, text in enumerate(texts)])
+    whole = SearchIndex.from_documents((s.id, s.name, s.description, "") for s in index.skills)
+    found, expected = (each.search(query, limit=9) for each in (HeadIndex(index), whole))
+    assert {hit.id for hit in found} == {hit.id for hit in expected}
+
+
+@pytest.mark.parametrize(("query", "first"), [("kite", "kite"), ("s7 words", "s7"), ("!?", None)])
+def test_the_best_of_very_many_are_ranked(query, first):
+    skills = [skill(f"s{number}", "common words") for number in range(CANDIDATES_MAX + 9)]
+    found = HeadIndex(SkillIndex([*skills, skill("kite", "Flies")])).search(query)
+    assert next((hit.name for hit in found), None) == first

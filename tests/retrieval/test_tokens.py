@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillhouse.retrieval import QUERY_TERMS_MAX, name_key, query_terms, tokens
-from skillhouse.retrieval.tokens import STOP_WORDS, name_keys
+from skillhouse.retrieval import QUERY_TERMS_MAX, name_key, query_terms
+from skillhouse.retrieval.tokens import STOP_WORDS, name_keys, tokens
 
 ANY_TEXT = st.text(st.characters())
 """Surrogates and NUL included."""

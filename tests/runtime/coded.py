@@ -129,7 +129,7 @@ def coded_house(
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
         **overrides,
     )
-    house.cells.tested = status
+    house.services.sandbox.tested = status
     return house
 
 
@@ -140,7 +140,7 @@ async def letting_go(house: Skillhouse) -> AsyncIterator[Skillhouse]:
         yield house
     finally:
         with anyio.CancelScope(shield=True):
-            await house.release_loop()
+            await house.services.release_loop()
         house.close()
 
 

@@ -68,7 +68,7 @@ def test_a_model_is_answered_by_names_and_descriptions_while_bodies_are_read(
     held.go.set()
     # Who needs the whole index waits for the one that is being made.
     assert names(house.search("zephyrs", limit=1)) == ["kite-0"]
-    assert len(held.read) == len(house.visible)
+    assert len(held.read) == len(house.view().visible)
     whole = house.call_sync("search_skills", {"query": "zephyrs", "limit": 1})
     assert (whole.content, whole.data) == (
         "kite-0: Does things.",
@@ -138,7 +138,7 @@ def test_the_bodies_of_an_untrusted_project_are_neither_read_nor_kept(
     assert "sly" not in held.read
     kept = b"".join(path.read_bytes() for path in (place.cache() / "words").iterdir())
     assert b"gravelston" not in kept
-    house.trusting.trust()
+    house.project_trust.trust()
     assert names(house.search("gravelstone")) == ["sly"]
 
 

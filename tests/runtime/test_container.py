@@ -139,9 +139,9 @@ def test_where_nobody_is_nothing_was_run() -> None:
     async def scene() -> None:
         executor = ContainerExecutor(settings(), {"WORD": TOKEN})
         try:
-            with pytest.raises(RpcError, match="nothing was run: nobody answers at"):
+            with pytest.raises(RpcError, match="nothing was run: no server answers at"):
                 await executor.execute(SPEC, "tool", {}, meta={}, timeout=1.0, host=Core())
-            with pytest.raises(RpcError, match="nobody answers"):
+            with pytest.raises(RpcError, match="no server answers"):
                 await executor.reload(None)
         finally:
             await executor.close()
@@ -168,5 +168,5 @@ def test_two_programs_of_a_house_listen_at_ports_of_their_own() -> None:
         return [said, str(caught.value)]
 
     first, second = anyio.run(scene)
-    assert "nobody answers" in first
+    assert "no server answers" in first
     assert "cannot listen on `192.0.2.1`, which `callback` names" in second

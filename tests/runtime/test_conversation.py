@@ -35,8 +35,8 @@ def house_in(base: Path, *rules: Any, **more: Any) -> Skillhouse:
     return house_under(base, "default", *rules, roots=[base / "skills"], **more)
 
 
-def load(house: Skillhouse, name: str, call_id: str, **who: str) -> ToolResult:
-    return house.call_sync("skill", {"name": name}, call_id=call_id, **who)
+def load(house: Skillhouse, name: str, call_id: str, session_id: str = "") -> ToolResult:
+    return house.call_sync("skill", {"name": name}, call_id=call_id, session_id=session_id)
 
 
 def again(house: Skillhouse, *call_ids: str, **bounds: int) -> Attachment:
@@ -187,7 +187,7 @@ def test_a_yes_of_this_conversation_holds_for_the_same_bytes_only(tmp_path: Path
         lost = again(house)
         assert shown(lost) == (False, False)
         assert lost.left_out == (
-            LeftOut(name="kestrel", reason="it needs a yes; load it when it is needed"),
+            LeftOut(name="kestrel", reason="it needs an approval; load it when it is needed"),
         )
         assert len(person.asked) == 1
 
@@ -230,7 +230,7 @@ def test_a_yes_to_a_start_holds_for_the_same_text_only(tmp_path: Path) -> None:
             assert shown(lost) == (not changes, False)
             assert "Glide." not in lost.text
             assert [one.reason for one in lost.left_out] == (
-                ["it has changed, and needs a yes again"] if changes else []
+                ["it has changed, and needs an approval again"] if changes else []
             )
 
 

@@ -15,7 +15,7 @@ from tests.runtime.test_config import write_user
 
 def extensions(base: Path, profile: str) -> Extensions:
     with Skillhouse(configured(make_places(base)), profile=profile) as house:
-        return house.profile.extensions
+        return house.policy.profile.extensions
 
 
 def test_they_are_off_unless_the_profile_or_the_user_turns_them_on(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def test_a_setting_that_is_no_secret_stays_readable(house: Skillhouse) -> None:
 
 def test_a_device_s_secret_is_hidden_as_soon_as_it_is_paired(house: Skillhouse) -> None:
     with house:
-        house.safeguards.devices.pair("first", user="local")
-        secret = house.safeguards.devices.pair("phone", user="local").secret
+        house.services.enforcement.devices.pair("first", user="local")
+        secret = house.services.enforcement.devices.pair("phone", user="local").secret
         assert secret not in house.audit_log.clean(f"sent {secret}")
 
 

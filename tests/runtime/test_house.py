@@ -33,17 +33,17 @@ def test_explicit_roots_come_before_the_environments_and_the_users(tmp_path: Pat
     for root in (tmp_path / "a", tmp_path / "b", places.home / ".agents/skills"):
         write_skill(root / "pdf", description=f"From {root.name}.")
     house = Skillhouse(configured(places), roots=[tmp_path / "a"])
-    assert house.skill("pdf").description == "From a."
+    assert house.index.get("pdf").description == "From a."
     assert [skill.description for skill in house.index.shadowed] == ["From b.", "From skills."]
-    assert house.skill("user:pdf").description == "From skills."
+    assert house.index.get("user:pdf").description == "From skills."
 
 
 def test_a_denied_skill_is_neither_listed_nor_found(tmp_path: Path) -> None:
     house = Skillhouse(configured(make_places(tmp_path)), layers=(deny("weather"),))
     assert "weather" not in house.catalog().text
     assert [hit.name for hit in house.search("weather in Tokyo")] != ["weather"]
-    assert [skill.name for skill in house.hidden] == ["weather"]
-    explained = house.policy.explain_skill(house.skill("weather"))
+    assert [skill.name for skill in house.view().hidden] == ["weather"]
+    explained = house.policy.explain_skill(house.index.get("weather"))
     assert explained.reason == "rule `skill weather` of user policy: not here"
 
 
@@ -61,7 +61,7 @@ def test_a_skill_that_is_added_is_found_after_a_refresh(tmp_path: Path) -> None:
     places = make_places(tmp_path)
     house = Skillhouse(configured(places))
     with pytest.raises(UnknownSkillError):
-        house.skill("notes")
+        house.index.get("notes")
     write_skill(places.home / ".claude/skills/notes", description="记笔记。")
     house.refresh()
     assert house.load("notes").body == "Body.\n"
@@ -73,9 +73,9 @@ def test_two_places_do_not_share_skills(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     one, two = (make_places(tmp_path / name) for name in ("one", "two"))
     write_skill(one.home / ".agents/skills/only-here")
-    assert Skillhouse(configured(one)).skill("only-here").scope == "user"
+    assert Skillhouse(configured(one)).index.get("only-here").scope == "user"
     with pytest.raises(UnknownSkillError):
-        Skillhouse(configured(two)).skill("only-here")
+        Skillhouse(configured(two)).index.get("only-here")
 
 
 def test_an_unknown_override_names_the_nearest(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_project_roots_are_found_from_a_subdirectory_up_to_the_git_root(tmp_path
     write_skill(below / ".agents/skills/near")
     write_skill(tmp_path / ".agents/skills/outside")
     house = Skillhouse(configured(replace(places, start=below)))
-    house.trusting.trust()
+    house.project_trust.trust()
     names = [skill.name for skill in house.index.skills if skill.scope == "project"]
     assert names == ["near", "top"]
 

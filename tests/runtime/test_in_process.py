@@ -11,7 +11,7 @@ import pytest
 
 from skillhouse.floor import ConfigError, tree_digest
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, load_config
-from skillhouse.runtime.code.loading import reload_code
+from skillhouse.runtime.code_reload import reload_code
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.net.servers import ok, serving
 from tests.runtime.coded import called, coded_house, letting_go, played, recorded, tool, write_code

@@ -81,7 +81,7 @@ def test_no_key_and_nothing_of_the_core_is_in_reach(
 
     house = opened(status=status)
     (house.config.places.home / "notes.txt").write_text(NOTES)
-    (house.project / ".env").write_text(f"PASSWORD={PASSWORD}\n")
+    (house.services.project / ".env").write_text(f"PASSWORD={PASSWORD}\n")
     sealed = (house.config.state_directory / KEYSTORE_FILE).read_text(encoding="utf-8")[-120:-60]
     secrets = sorted([TOKEN, NOTES, PASSWORD, sealed])
     arguments = {"backwards": [text[::-1] for text in secrets], "top": str(tmp_path)}

@@ -42,9 +42,9 @@ def test_a_created_skill_loads_back_equal(house: Skillhouse, description: str) -
 
 @pytest.mark.req("S004-75")
 def test_a_skill_of_the_project_is_made_in_the_project(house: Skillhouse) -> None:
-    house.trusting.trust()
+    house.project_trust.trust()
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
-    assert made.path == str(house.project / ".skillhouse/skills/deploy/SKILL.md")
+    assert made.path == str(house.services.project / ".skillhouse/skills/deploy/SKILL.md")
     assert made.id == "project:deploy"
 
 
@@ -52,7 +52,7 @@ def test_in_a_project_that_is_not_trusted_a_skill_is_made_and_not_read(house: Sk
     made = house.management.create("deploy", "Deploys.", "Go.", scope="project")
     assert Path(made.path).read_text().startswith("---\nname: deploy\n")
     assert "deploy" not in [found.name for found in house.management.get_all()]
-    house.trusting.trust()
+    house.project_trust.trust()
     assert made == house.management.get("deploy")
 
 
@@ -248,12 +248,12 @@ def test_preparing_makes_the_users_directories(house: Skillhouse) -> None:
 
 @pytest.mark.req("S004-70")
 def test_another_working_directory_gives_its_own_enabled_skills(house: Skillhouse) -> None:
-    below = house.project / "src"
+    below = house.services.project / "src"
     below.mkdir()
     write_skill(below / ".claude/skills/near")
-    house.trusting.trust()
+    house.project_trust.trust()
     house.management.set_enabled("notes", enabled=False)
-    names = [found.name for found in house.at(below).management.get_enabled()]
+    names = [found.name for found in Skillhouse(house.config.at(below)).management.get_enabled()]
     assert "near" in names
     assert "notes" not in names
     assert "near" not in [found.name for found in house.management.get_all()]

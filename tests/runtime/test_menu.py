@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Layer
 from skillhouse.runtime import ExtensionSettings, Invocable, Skillhouse
+from skillhouse.runtime.caller import CallerFields
 from skillhouse.tools import ToolResult
 from tests.profiles.houses import house_under, rule
 from tests.tools.houses import Person
@@ -34,8 +35,10 @@ def house_in(base: Path, *rules: Any, on: ExtensionSettings = ON, **more: Any) -
     return house_under(base, "default", *rules, roots=[base / "skills"], extensions=on, **more)
 
 
-def invoke(house: Skillhouse, name: str, arguments: str = "", **caller: str) -> ToolResult:
-    return anyio.run(lambda: house.invoke(name, arguments, **caller))
+def invoke(
+    house: Skillhouse, name: str, arguments: str = "", **who: Unpack[CallerFields]
+) -> ToolResult:
+    return anyio.run(lambda: house.invoke(name, arguments, **who))
 
 
 def names(house: Skillhouse, agent: str = "default") -> list[str]:
@@ -146,7 +149,7 @@ def test_a_project_skill_that_changed_since_it_was_trusted_is_asked_about(tmp_pa
     (place / "SKILL.md").write_text("---\nname: deploy\ndescription: x\n---\nOld.\n")
     person = Person([Answer.NO])
     with house_in(tmp_path, person=person) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         assert invoke(house, "deploy").status == "ok"
         (place / "SKILL.md").write_text("---\nname: deploy\ndescription: x\n---\nNew.\n")
         house.refresh()

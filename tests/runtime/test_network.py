@@ -32,7 +32,7 @@ def house_with(
     places.user_file.parent.mkdir(parents=True, exist_ok=True)
     places.user_file.write_text(text, encoding="utf-8")
     house = Skillhouse(configured(places), **more)
-    house.network = Network(house.config, route=Route(resolve=fixed(["127.0.0.1"])))
+    house.services.network = Network(house.config, route=Route(resolve=fixed(["127.0.0.1"])))
     return house
 
 
@@ -89,10 +89,10 @@ def test_a_variable_that_is_not_set_is_no_secret_and_no_key(tmp_path: Path) -> N
         assert (result.status, "no secret `KEY` is bound" in result.content) == ("denied", True)
         result = house.call_sync("web_search", {"query": "a"})
         assert "the variable `BRAVE_KEY`" in result.content
-        assert house.network.secret_values == ()
+        assert house.services.network.secret_values == ()
     with house_with(tmp_path, text, {"HOUSE_KEY": "short"}) as house:
         with pytest.raises(ConfigError, match="at least 8 printable characters in `KEY`") as caught:
-            _ = house.network.policy
+            _ = house.services.network.policy
         assert "short" not in str(caught.value)
 
 
@@ -101,8 +101,8 @@ def test_all_secrets_of_the_configuration_are_known_to_the_log(tmp_path: Path) -
     text = "[approvals]\nwebhook_url = 'https://a.test'\nwebhook_secret_env = 'C'\n"
     text += table(brave_key_env="B") + SECRET.format(name="KEY", env="A", host="a.test")
     with house_with(tmp_path, text, environment) as house:
-        assert house.network.secret_values == ("aaaaaaaa", "bbbbbbbb", WEBHOOK_SECRET)
-        for value in house.network.secret_values:
+        assert house.services.network.secret_values == ("aaaaaaaa", "bbbbbbbb", WEBHOOK_SECRET)
+        for value in house.services.network.secret_values:
             house.call_sync("read", {"path": f"x {value} y"})
             assert value not in house.audit_log.path.read_text()
 
@@ -236,7 +236,7 @@ def test_a_house_that_reaches_nothing_loads_no_network(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from skillhouse.runtime import Skillhouse\n"
         "house = Skillhouse(); house.call_sync('list', {'path': '.'}); house.close()\n"
         "print([m for m in ('ssrfguard', 'h11', 'skillhouse.net.policy',"
-        " 'skillhouse.remote.syncing') if m in sys.modules])"
+        " 'skillhouse.remote.cache_sync') if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -259,4 +259,4 @@ def test_the_examples_of_the_reference_are_a_configuration(tmp_path: Path) -> No
         assert house.config.net.secrets[0].env == "MY_API_KEY"
         assert house.config.approvals.webhook_secret_env == "HOOK_SECRET"
         assert [source.kind for source in house.config.remotes] == ["well-known", "opencode"]
-        assert len(house.network.policy.hosts) == 4
+        assert len(house.services.network.policy.hosts) == 4

@@ -13,8 +13,8 @@ import pytest
 from skillhouse.cells import Executor
 from skillhouse.floor import encode, tree_digest
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code.loading import load_code, reload_code
 from skillhouse.runtime.code.reloads import RELOADS_FILE, Lacking, Reloads
+from skillhouse.runtime.code_reload import load_code, reload_code
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.runtime.coded import (
@@ -141,7 +141,7 @@ def test_what_is_declared_and_not_exported_is_left_out_with_a_warning(
             with pytest.raises(UnknownToolError):
                 await one.call("one:absent", {})
             assert code_names(one) == ["one:tool"]
-            (problem,) = one.skill_code.problems
+            (problem,) = one.services.skill_code.problems
             assert (problem.code, problem.severity) == ("tool-not-exported", "warning")
             assert "`absent`" in problem.message
         # It is a word about this code alone.
@@ -150,7 +150,7 @@ def test_what_is_declared_and_not_exported_is_left_out_with_a_warning(
         for one in (house, other):
             one.refresh()
             assert code_names(one) == ["one:tool", "one:absent"]
-            assert one.skill_code.problems == []
+            assert one.services.skill_code.problems == []
 
     try:
         played(coded_house(tmp_path, tmp_path / "skills", status=status), scene)
@@ -242,13 +242,17 @@ def test_what_is_known_here_says_nothing_of_an_executor_elsewhere(tmp_path: Path
     config = configured(make_places(tmp_path, environment))
 
     async def scene(house: Skillhouse) -> list[str]:
-        house.skill_code.reloads.note({skill: Lacking(digest=tree_digest(skill), tools=())})
+        house.services.skill_code.reloads.note(
+            {skill: Lacking(digest=tree_digest(skill), tools=())}
+        )
         tools = [found for found in house.tools() if isinstance(found, SkillCodeTool)]
-        return [one.error for one in await load_code(tools, house.skill_code, agent="default")]
+        return [
+            one.error for one in await load_code(tools, house.services.skill_code, agent="default")
+        ]
 
     house = Skillhouse(config, roots=[tmp_path / "skills"], skill_code=settings)
     (error,) = played(house, scene)
-    assert "nobody answers at 127.0.0.1" in error
+    assert "no server answers at 127.0.0.1" in error
 
 
 @pytest.mark.slow
@@ -262,7 +266,7 @@ def test_reloads_leave_no_cell_and_no_copy_behind(status: SandboxStatus, tmp_pat
             write_code(root / "one", GIVES % number)
             await reload_code(house, agent="default")
             result = await house.call("one:tool", {})
-            executor = await house.skill_code.executor()
+            executor = await house.services.skill_code.executor()
             assert isinstance(executor, Executor)
             found.append((result.data, executor.health()["cells"]))
         return found

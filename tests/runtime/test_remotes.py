@@ -70,7 +70,7 @@ def test_a_remote_skill_takes_no_name_from_a_users(tmp_path: Path) -> None:
 def test_a_body_that_was_not_loaded_is_reached_by_no_other_tool(tmp_path: Path) -> None:
     config = filled(tmp_path, alpha="The-body-of-alpha.")
     with Skillhouse(config) as house:
-        skill = house.skill("alpha")
+        skill = house.index.get("alpha")
         calls: list[tuple[str, dict[str, Any]]] = [
             ("skill", {"name": "alpha"}),
             ("search_skills", {"query": "The-body-of-alpha"}),
@@ -99,7 +99,7 @@ def test_a_cache_in_a_scanned_place_is_refused_also_when_no_remote_is_left(tmp_p
         with pytest.raises(ConfigError, match="lies below"):
             _ = Skillhouse(inside).index
     # Without the check it would be one of the user's own, which nobody is asked about.
-    found = Skillhouse(dataclasses.replace(config, remotes=())).profile.scope(naive.scope)
+    found = Skillhouse(dataclasses.replace(config, remotes=())).policy.profile.scope(naive.scope)
     assert found.default_effect == "allow"
     link = tmp_path / "link"
     link.symlink_to(above)
@@ -125,7 +125,7 @@ def test_one_server_that_fails_costs_no_other(tmp_path: Path) -> None:
         raise OSError("no such name")
 
     with Skillhouse(config) as house:
-        house.network = Network(config, route=Route(resolve=nowhere))
+        house.services.network = Network(config, route=Route(resolve=nowhere))
         done = anyio.run(house.remotes.sync)
         assert [(found.source, found.is_whole) for found in done] == [
             (SOURCE, False),

@@ -135,9 +135,9 @@ def test_a_tool_has_its_skills_name_before_its_own(tmp_path: Path) -> None:
     house = coded_house(tmp_path, root)
     # What declares another skill's prefix is refused whole, and takes nobody's place.
     assert code_names(house) == ["one:tool", "one:read", "two:tool", "two:read"]
-    assert [found.path.parent.name for found in house.skill_code.problems if found.path] == [
-        "three"
-    ]
+    assert [
+        found.path.parent.name for found in house.services.skill_code.problems if found.path
+    ] == ["three"]
     on_the_wire = [found.name for found in house.tools() if getattr(found, "full_name", "")]
     assert on_the_wire == ["one__tool", "one__read", "two__tool", "two__read"]
     (read,) = [found for found in house.tools() if found.name == "read"]
@@ -151,7 +151,7 @@ def test_a_skill_that_cannot_be_used_is_reported_and_the_others_stay(tmp_path: P
     write_code(root / "bad", GIVES % "bad", tool(level="root"))
     house = coded_house(tmp_path, root)
     assert code_names(house) == ["good:tool"]
-    (found,) = house.skill_code.problems
+    (found,) = house.services.skill_code.problems
     assert (found.path is not None, found.severity) == (True, "error")
     assert found.path == root / "bad/pyproject.toml"
 
@@ -182,15 +182,15 @@ def test_a_skill_that_is_switched_off_or_denied_as_guidance_has_no_tools(tmp_pat
 
 def test_a_project_that_is_not_trusted_gives_no_tools(tmp_path: Path) -> None:
     house = coded_house(tmp_path)
-    write_code(house.project / ".agents/skills/local", GIVES % "local")
+    write_code(house.services.project / ".agents/skills/local", GIVES % "local")
     house.refresh()
     assert code_names(house) == []
-    house.trusting.trust()
+    house.project_trust.trust()
     assert code_names(house) == ["local:tool"]
     # Its code may be new since it was trusted, so even reads are asked about.
     result = anyio.run(house.call, "local:tool", {})
     assert result.status == "pending"
-    house.trusting.revoke()
+    house.project_trust.revoke()
     assert code_names(house) == []
 
 
@@ -218,7 +218,7 @@ def test_a_refresh_shows_what_was_edited_added_and_removed(
         write_code(root / "added", GIVES % "added")
         shutil.rmtree(root / "removed")
         house.refresh()
-        await house.skill_code.reload()
+        await house.services.skill_code.reload()
         assert code_names(house) == ["added:tool", "edited:tool"]
         assert (await house.call("edited:tool", {})).data == give("new")
         assert (await house.call("added:tool", {})).data == give("added")
@@ -271,7 +271,7 @@ def test_a_call_under_way_ends_with_the_code_that_it_began_with(
                 await asked.wait()
                 write_code(root / "edited", GIVES % "new")
                 house.refresh()
-                await house.skill_code.reload()
+                await house.services.skill_code.reload()
                 results["after"] = await house.call("edited:tool", {})
                 go.set()
 
@@ -290,7 +290,7 @@ def test_first_calls_at_once_share_one_executor(status: SandboxStatus, tmp_path:
         found = []
 
         async def call() -> None:
-            found.append(await house.skill_code.executor())
+            found.append(await house.services.skill_code.executor())
 
         async with anyio.create_task_group() as tasks:
             for _ in range(3):

@@ -1,4 +1,4 @@
-"""Laws of signer/counters.py and signer/clock.py."""
+"""Laws of signer/counters.py and signer/counters.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.signer import STATE_FILE, KeyInfo, KeyKind, SignerError, terms_from
-from skillhouse.signer.clock import TOLERANCE_MS, accept_clock, trusted_now
-from skillhouse.signer.counters import count, gather_future, spent_in_window
+from skillhouse.signer.counters import (
+    TOLERANCE_MS,
+    accept_clock,
+    count,
+    gather_future,
+    spent_in_window,
+    trusted_now,
+)
 from skillhouse.store import STATE, Store
 from tests.signer.places import DAY_MS, NOW_MS, FakeClock
 

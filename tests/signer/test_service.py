@@ -399,7 +399,7 @@ def test_session_keys_keep_a_limit_and_only_they_rotate(bench: Bench) -> None:
 
 def test_without_a_password_nothing_opens(bench: Bench) -> None:
     bench.key()
-    with pytest.raises(SignerError, match="no password came"):
+    with pytest.raises(SignerError, match="no password was given"):
         Service().open(bench.opening())
     with pytest.raises(SignerError, match="out of bounds"):
         Service().open(replace(bench.opening(), cost=30))

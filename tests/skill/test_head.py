@@ -1,4 +1,4 @@
-"""Tests of skill/head.py: a head says what the whole file would, and no more is read."""
+"""Tests of skill/skill_file.py: a head says what the whole file would, and no more is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of skill/writing.py."""
+"""Tests of skill/skill_file.py."""
 
 from __future__ import annotations
 

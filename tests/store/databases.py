@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.store import Schema
@@ -18,22 +19,17 @@ NOTES = Schema(
         "CREATE INDEX note_stars ON note (stars)",
     ),
 )
-"""A schema with a history, which the real ones do not have yet."""
+"""A small schema with a history."""
 
 
 def at_version(version: int, schema: Schema = NOTES) -> Schema:
     """Return `schema` as a program knew it when it had `version` steps."""
-    return Schema(
-        name=schema.name,
-        mark=schema.mark,
-        disposable=schema.disposable,
-        steps=schema.steps[:version],
-    )
+    return replace(schema, steps=schema.steps[:version])
 
 
 def disposable(schema: Schema = NOTES) -> Schema:
     """Return `schema` for a file that may be thrown away."""
-    return Schema(name=schema.name, mark=schema.mark, disposable=True, steps=schema.steps)
+    return replace(schema, disposable=True)
 
 
 def execute(path: Path, *statements: str) -> None:

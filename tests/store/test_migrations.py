@@ -32,8 +32,29 @@ def test_a_new_file_has_the_newest_version_and_the_mark_of_its_schema(
 ) -> None:
     path = tmp_path / "new.sqlite3"
     Store(path, schema).close()
-    assert number(path, "PRAGMA user_version") == len(schema.steps)
+    assert number(path, "PRAGMA user_version") == schema.version
     assert number(path, "PRAGMA application_id") == schema.mark
+
+
+def test_a_state_of_version_0_1_0_moves_forward_and_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    grant = ("0a", "exec", "git status", "/home/mika", "", "local", "default", 1, 2)
+    with Store(path, at_version(0, STATE)) as store, store.transaction() as connection:
+        connection.execute("INSERT INTO lasting_grant VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", grant)
+    assert number(path, "PRAGMA user_version") == 24
+    with Store(path, STATE) as store:
+        assert store.rows("SELECT * FROM lasting_grant") == [(*grant, "", "")]
+    assert number(path, "PRAGMA user_version") == STATE.version
+
+
+def test_a_state_that_no_release_wrote_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    Store(path, STATE).close()
+    execute(path, "PRAGMA user_version = 23")
+    before = files_of(path)
+    with pytest.raises(StateError, match="version 23, which no release wrote"):
+        Store(path, STATE)
+    assert files_of(path) == before
 
 
 def test_no_two_schemas_share_a_mark() -> None:

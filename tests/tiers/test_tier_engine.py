@@ -46,7 +46,7 @@ def use(
     verdict = desk.judge(tool, **values)  # type: ignore[arg-type]
     if verdict.reservation:
         assert desk.tiers.begin(verdict.reservation) == ""
-        assert desk.tiers.request_approval(verdict.reservation, outcome)
+        assert desk.tiers.settle(verdict.reservation, outcome)
     return verdict
 
 
@@ -85,7 +85,7 @@ def test_what_was_spent_today_counts_for_its_user_whoever_opens_the_state(tmp_pa
     desk.tiers = desk.opened()
     over = desk.judge(SWAP, arguments={"amount": "0.01"})
     assert (over.effect, over.reason) == (Effect.ASK, "daily-limit-exceeded")
-    desk.tiers.request_approval(over.reservation, TierOutcome.TIMEOUT)
+    desk.tiers.settle(over.reservation, TierOutcome.TIMEOUT)
     assert desk.judge(SWAP, "noa", arguments={"amount": 40}).effect is Effect.ALLOW
     desk.clock.passes(DAY_MS)
     assert desk.judge(SWAP, arguments={"amount": 40}).effect is Effect.ALLOW
@@ -113,10 +113,10 @@ def test_a_settlement_says_what_was_really_spent(
     desk = Desk(tmp_path, policy_of(text))
     token = desk.judge("pay", arguments={"amount": 40}).reservation
     desk.tiers.begin(token)
-    desk.tiers.request_approval(token, outcome, amount)
+    desk.tiers.settle(token, outcome, amount)
     over = desk.judge("pay", arguments={"amount": left + 1 if left < 200 else "200.01"})
     assert over.effective_tier is Tier.ONE
-    desk.tiers.request_approval(over.reservation, TierOutcome.WITHDRAWN)
+    desk.tiers.settle(over.reservation, TierOutcome.WITHDRAWN)
     assert desk.judge("pay", arguments={"amount": left}).effect is Effect.ALLOW
 
 
@@ -124,10 +124,10 @@ def test_a_reservation_is_begun_and_settled_once(desk: Desk) -> None:
     token = desk.judge(REFUEL).reservation
     assert desk.tiers.begin(token) == ""
     assert "not waiting to run" in desk.tiers.begin(token)
-    assert desk.tiers.request_approval(token, TierOutcome.SUCCESS)
-    assert not desk.tiers.request_approval(token, TierOutcome.DENIED)
-    assert not desk.tiers.request_approval("0" * 32, TierOutcome.SUCCESS)
-    assert not desk.tiers.request_approval("", TierOutcome.DENIED)
+    assert desk.tiers.settle(token, TierOutcome.SUCCESS)
+    assert not desk.tiers.settle(token, TierOutcome.DENIED)
+    assert not desk.tiers.settle("0" * 32, TierOutcome.SUCCESS)
+    assert not desk.tiers.settle("", TierOutcome.DENIED)
     assert desk.tiers.begin("") == ""
 
 
@@ -349,7 +349,7 @@ def test_a_fault_of_the_open_state_refuses_and_passes_when_it_is_mended(desk: De
     assert (waiting.effect, waiting.reason) == (Effect.DENY, "state-unreadable")
     assert "cannot be used" in desk.tiers.begin("0" * 32)
     with pytest.raises(StateError):
-        desk.tiers.request_approval("0" * 32, TierOutcome.SUCCESS)
+        desk.tiers.settle("0" * 32, TierOutcome.SUCCESS)
     with sqlite3.connect(desk.path) as connection:
         connection.execute("ALTER TABLE gone RENAME TO tier_use")
     connection.close()
@@ -400,7 +400,7 @@ def test_no_hour_and_no_day_has_more_successes_than_the_cooldown_allows(
         succeeded: list[int] = []
         for outcome, wait_ms in steps:
             verdict = desk.judge(REFUEL)
-            settled = desk.tiers.request_approval(verdict.reservation, outcome)
+            settled = desk.tiers.settle(verdict.reservation, outcome)
             if settled and outcome is TierOutcome.SUCCESS:
                 succeeded.append(desk.clock.now.wall_ms)
             desk.clock.passes(wait_ms)

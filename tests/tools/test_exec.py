@@ -132,7 +132,7 @@ def test_only_declared_variables_are_given(tmp_path: Path) -> None:
 
 def test_the_log_says_what_held_the_command(house: Skillhouse) -> None:
     house.call_sync("exec", {"command": "false"})
-    level = anyio.run(house.cells.status).level
+    level = anyio.run(house.services.sandbox.status).level
     assert newest_detail(house) == {
         "exit_code": 1,
         "limit": "",
@@ -263,8 +263,8 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("echo x > .git/config", "`.git/config` is protected"),
-        ("echo x > ../out.txt", "lies outside the workspace"),
-        ("echo x > /tmp/out.txt", "lies outside the workspace"),
+        ("echo x > ../out.txt", "is outside the workspace"),
+        ("echo x > /tmp/out.txt", "is outside the workspace"),
         ("ls; rm -rf /", "no rule allows this: `rm` of `/`"),
         ("echo $(sudo id)", "`sudo` changes who runs it"),
         ("ls | ./tool", "name a program, not a path"),

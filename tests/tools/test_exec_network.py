@@ -105,7 +105,7 @@ def net_house(tmp_path: Path, port: int, *rules: Rule, **net: Any) -> Skillhouse
         layers=(Layer(name="user", rules=(ALLOW_EXEC, *rules)),),
         net=NetSettings(**settings),
     )
-    house.network = Network(house.config, route=Route(resolve=resolve))
+    house.services.network = Network(house.config, route=Route(resolve=resolve))
     return house
 
 
@@ -156,7 +156,9 @@ def test_each_request_of_a_command_is_in_the_log_before_it_is_sent(
     secret = SecretSettings(name="KEY", env="HOUSE_KEY", hosts=("api.test",))
     places = make_places(tmp_path, {"HOUSE_KEY": "s3cr3t-value"})
     with net_house(tmp_path, port, network_rule("*"), secrets=(secret,)) as house:
-        house.network = Network(replace(house.config, places=places), route=house.network.route)
+        house.services.network = Network(
+            replace(house.config, places=places), route=house.services.network.route
+        )
         assert get(house, port) == "you asked for /a"
         assert get(house, port, "/s3cr3t-value").startswith("403 skillhouse: the request to")
         records = [r.record for r in read_records(house.audit_log.path, limit=9)]

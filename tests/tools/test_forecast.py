@@ -134,7 +134,7 @@ def test_a_forecast_is_what_the_gate_then_answers(
         # The gate notes a changed tier policy when it is first opened.
         house.tools()
         if stopped:
-            house.safeguards.stop("local", "a test")
+            house.services.enforcement.stop("local", "a test")
         for name, arguments in calls:
             if name not in {tool.name for tool in house.tools()}:
                 # Every skill is denied, so neither of the two knows the tool.
@@ -195,13 +195,13 @@ def test_adapters_ask_where_a_tier_does(tmp_path: Path) -> None:
         assert anyio.run(desk.may_ask, *write)
         assert desk.call_sync(*write).status == "pending"
         assert not anyio.run(desk.may_ask, "list", {"path": "."})
-        house.safeguards.stop("local", "a test")
+        house.services.enforcement.stop("local", "a test")
         assert anyio.run(desk.may_ask, "list", {"path": "."})
 
 
 def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: Path) -> None:
     with house_at(tmp_path, (), TIERS[4], WriteGate()) as house:
-        skill = house.skill("plain")
+        skill = house.index.get("plain")
         found = explain_loading(house, skill)
         assert (found.decision.effect, found.decision.layer) == (Effect.ASK, "tiers")
         rehearsal = rehearse(house, "plain")
@@ -212,7 +212,7 @@ def test_a_page_and_a_rehearsal_show_what_loading_a_skill_would_meet(tmp_path: P
         ]
         assert (line.effect, line.reason) == (Effect.ASK, found.reason)
         assert house.call_sync("skill", {"name": "plain"}).status == "pending"
-        house.safeguards.stop("local", "a test")
+        house.services.enforcement.stop("local", "a test")
         assert explain_loading(house, skill).decision.effect is Effect.DENY
 
 

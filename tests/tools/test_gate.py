@@ -157,7 +157,7 @@ def test_a_loaded_skill_gives_its_body_its_directory_and_its_files(tmp_path: Pat
 def test_every_listed_location_can_be_read_whole(tmp_path: Path) -> None:
     write_skill(tmp_path / "skills/pdf")
     with house_at(tmp_path, roots=[tmp_path / "skills"]) as house:
-        for skill in house.visible.skills:
+        for skill in house.view().visible.skills:
             result = house.call_sync("read", {"path": skill.file})
             assert (result.status, result.content) == ("ok", skill.location.read_text())
 
@@ -167,7 +167,7 @@ def test_a_skill_of_the_workspace_is_that_skill_however_its_path_is_written(
 ) -> None:
     directory = write_skill(tmp_path / "project/.agents/skills/pdf", body="OLD\n")
     with house_at(tmp_path) as house:
-        house.trusting.trust()
+        house.project_trust.trust()
         write_skill(directory, body="NEW BODY\n")
         (tmp_path / "project/link").symlink_to(directory)
         for path in (

@@ -1,4 +1,4 @@
-"""Tests of tools/gate.py and tools/approving.py: calls that a person is asked about."""
+"""Tests of tools/gate.py and tools/question.py: calls that a person is asked about."""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ from skillhouse.approval import (
 from skillhouse.audit import read_records
 from skillhouse.permission import Decision, Effect, Layer, Permission, Rule
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
+from skillhouse.tools import (
+    Gate,
+    Output,
+    PermissionRequest,
+    Plan,
+    Session,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from skillhouse.tools.call import object_schema
 from skillhouse.tools.command_inputs import CommandInputs
 from tests.runtime.places import make_places, write_skill
@@ -172,7 +181,7 @@ def test_what_is_asked_is_made_from_the_bytes_that_are_bound(tmp_path: Path) -> 
     )
 
 
-class Transfer:
+class Transfer(Tool):
     """A tool that signs, or depends on a file, as its plan says."""
 
     name = "transfer"
@@ -210,7 +219,7 @@ def caller_of(house: Skillhouse, tool: Transfer) -> Callable[..., ToolResult]:
         agent="default",
         user="local",
         channel="library",
-        visible=house.visible,
+        visible=house.view().visible,
         skill_need=house.policy.skill_need,
     )
 
@@ -279,7 +288,7 @@ def test_a_question_about_a_skill_has_the_published_title_pattern_and_ids(tmp_pa
     ask = Rule(effect=Effect.ASK, action="skill", pattern="pdf")
     with unattended(tmp_path, ask, profile="claude-desktop") as house:
         ids: dict[str, Any] = {"session_id": "s1", "message_id": "m2", "call_id": "c3"}
-        (skill,) = [skill for skill in house.visible.skills if skill.name == "pdf"]
+        (skill,) = [skill for skill in house.view().visible.skills if skill.name == "pdf"]
         asked = house.call_sync("skill", {"skill": skill.id}, **ids)
         assert asked.status == "pending"
         request = house.approvals.get(asked.approval_id or "").request

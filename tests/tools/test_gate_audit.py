@@ -1,4 +1,4 @@
-"""Tests of tools/recording.py: what the log says of calls, and what holds while it is down."""
+"""Tests of tools/recorder.py: what the log says of calls, and what holds while it is down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
-from skillhouse.audit.export import write_gate_lines
+from skillhouse.audit.reports import write_gate_lines
 from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse

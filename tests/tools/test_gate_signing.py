@@ -69,7 +69,7 @@ def test_a_signature_waits_for_the_page_and_is_made_once(tmp_path: Path) -> None
         asked = house.call_sync("sign", call)
         assert asked.status == "pending"
         # Nothing was started for a question.
-        assert house.safeguards.signer.pid is None
+        assert house.services.enforcement.signer.pid is None
         request = house.approvals.get(asked.approval_id or "").request
         assert dict(request.facts)["to"] == ALICE
         assert request.always == ()
@@ -84,7 +84,7 @@ def test_a_signature_waits_for_the_page_and_is_made_once(tmp_path: Path) -> None
         sender: str = Account.recover_transaction(signed.data["transaction"])
         assert sender.lower() == signed.data["key"]
         assert house.call_sync("sign", call).status == "pending"
-        signer = house.safeguards.signer
+        signer = house.services.enforcement.signer
         assert signer.pid is not None
     assert signer.pid is None
 
@@ -104,10 +104,10 @@ def test_a_stop_ends_the_session_keys_and_then_a_person_signs(tmp_path: Path) ->
     policy(tmp_path, "sign: {tier: 2, escalateAbove: {eth: 1}}")
     with house_with_keys(tmp_path, ALLOW) as house:
         assert house.call_sync("sign", message("bot")).status == "ok"
-        report = house.safeguards.stop("local", "a test")
+        report = house.services.enforcement.stop("local", "a test")
         assert (report.done[0], report.failed) == ("end the session keys", ())
         assert house.call_sync("sign", message("bot")).status == "denied"
-        house.safeguards.resume("local", "terminal")
+        house.services.enforcement.resume("local", "terminal")
         ended = house.call_sync("sign", message("bot"))
         assert "sign with a key that a person confirms" in ended.content
         risen = house.call_sync("sign", message("main"))

@@ -80,7 +80,7 @@ def test_a_command_meets_the_list_of_commands_and_a_confirmation_in_place(tmp_pa
         reasons = [request.reasons for request in person.asked]
     assert reasons == [
         ("`tools.exec` of the tier policy asks",),
-        ("no rule speaks, and commands are asked about",),
+        ("no rule matches; commands ask by default",),
     ]
 
 
@@ -126,7 +126,7 @@ def test_a_companion_app_that_nobody_paired_is_a_denial(tmp_path: Path) -> None:
         assert (told.status, "cannot be reached now" in told.content) == ("denied", True)
         assert person.asked == []
         assert records(house)[-1][2].detail["tier_reason"] == "companion-app-unreachable"
-        house.safeguards.devices.pair("phone", user="local")
+        house.services.enforcement.devices.pair("phone", user="local")
         asked = house.call_sync(*WRITE)
         assert asked.status == "pending"
         answer(house, asked.approval_id, Answer.ONCE, channel="device")
@@ -228,7 +228,7 @@ def test_after_a_stop_every_tool_is_refused_in_every_process(tmp_path: Path) -> 
     ]
     with house_at(tmp_path, ALLOW) as house, house_at(tmp_path, ALLOW) as other:
         names = {tool.name for tool in house.tools()}
-        other.safeguards.stop("local", "a test")
+        other.services.enforcement.stop("local", "a test")
         for name, arguments in calls:
             if name not in names:
                 continue
@@ -240,7 +240,7 @@ def test_after_a_stop_every_tool_is_refused_in_every_process(tmp_path: Path) -> 
         assert {status for kind, status, _ in records(house) if kind == "refusal"} == {
             "emergency-stopped"
         }
-        house.safeguards.resume("local", "terminal")
+        house.services.enforcement.resume("local", "terminal")
         assert other.call_sync(*WRITE).status == "ok"
     events = [r.tool for kind, _, r in records(house) if kind == "event"]
     assert events == ["system:emergency-stop", "system:emergency-resume"]
@@ -250,8 +250,8 @@ def test_a_yes_from_before_a_stop_is_none_after_it(tmp_path: Path) -> None:
     with unattended(tmp_path) as house:
         asked = house.call_sync(*WRITE)
         answer(house, asked.approval_id, Answer.ONCE)
-        house.safeguards.stop("local", "a test")
-        house.safeguards.resume("local", "terminal")
+        house.services.enforcement.stop("local", "a test")
+        house.services.enforcement.resume("local", "terminal")
         told = house.call_sync(*WRITE, approval_id=asked.approval_id or "")
         assert (told.status, "everything was stopped" in told.content) == ("denied", True)
         assert house.call_sync(*WRITE).approval_id != asked.approval_id
@@ -285,7 +285,7 @@ def test_a_stop_that_comes_after_the_yes_was_used_is_seen(tmp_path: Path, has_po
 
         def and_then_stopped(*given: str) -> Approval:
             used = redeem(*given)
-            house.safeguards.stop("local", "a test")
+            house.services.enforcement.stop("local", "a test")
             return used
 
         house.approvals.redeem = and_then_stopped  # type: ignore[method-assign, assignment]
@@ -298,7 +298,7 @@ def test_a_stop_that_comes_after_the_yes_was_used_is_seen(tmp_path: Path, has_po
 def test_a_stop_ends_the_question_that_a_person_thinks_about(tmp_path: Path) -> None:
     class Thinking(Person):
         async def ask(self, request: ApprovalRequest) -> Answer:
-            house.safeguards.stop("local", "a test")
+            house.services.enforcement.stop("local", "a test")
             return Answer.ONCE
 
     with house_at(tmp_path, person=Thinking()) as house:

@@ -151,9 +151,9 @@ def test_what_signs_passes_the_same_gate_and_is_never_unasked(
         level="sign",
     )
     asked = EvaluatedPermission(
-        need=need, decision=Decision(effect=Effect.ASK, layer="default"), reason="signing"
+        request=need, decision=Decision(effect=Effect.ASK, layer="default"), reason="signing"
     )
-    assert gate.judged(asked, user).decision.effect.value == effect
+    assert gate.apply(asked, user).decision.effect.value == effect
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def house_with(base: Path, liar: Liar, profile: str = "default") -> Iterator[Ski
     with serving(liar) as server:
         named = McpServerSettings(label=server.label, url=server.url, allow_private=True)
         with Skillhouse(configured(places), mcp_servers=(named,), profile=profile) as house:
-            assert house.mcp_host is not None
-            anyio.run(house.mcp_host.refresh, "docs")
+            assert house.services.mcp_host is not None
+            anyio.run(house.services.mcp_host.refresh, "docs")
             house.refresh()
             yield house
 
@@ -50,11 +50,11 @@ def test_a_remote_skill_stands_where_the_others_stand(tmp_path: Path) -> None:
         assert house.index.shadowed == ()
         assert "[from MCP server docs] Does things." in house.catalog().text
         assert "remote:docs:pdf" in [hit.id for hit in house.search("docs pdf things")]
-        assert house.skill("remote:docs:pdf").name == "docs:pdf"
-        assert house.skill("pdf").description == "My own."
+        assert house.index.get("remote:docs:pdf").name == "docs:pdf"
+        assert house.index.get("pdf").description == "My own."
         house.management.set_enabled("remote:docs:pdf", enabled=False)
         house.refresh()
-        assert "docs:pdf" not in [skill.name for skill in house.visible.skills]
+        assert "docs:pdf" not in [skill.name for skill in house.view().visible.skills]
         assert liar.reads == []
 
 
@@ -63,8 +63,8 @@ def test_the_tool_for_its_files_is_offered_only_with_such_skills(tmp_path: Path)
     with house_with(tmp_path, liar) as house:
         assert "skill_resource" not in [tool.name for tool in house.tools()]
         liar.offer("skill://pdf", FILES)
-        assert house.mcp_host is not None
-        anyio.run(house.mcp_host.refresh, "docs")
+        assert house.services.mcp_host is not None
+        anyio.run(house.services.mcp_host.refresh, "docs")
         house.refresh()
         assert "skill_resource" in [tool.name for tool in house.tools()]
         house.call_sync("skill", {"name": "docs:pdf"})
@@ -76,7 +76,7 @@ def test_the_asset_tools_of_a_profile_fetch_as_well(tmp_path: Path) -> None:
     liar = Liar()
     liar.offer("skill://pdf", FILES)
     with house_with(tmp_path, liar, "openseed") as house:
-        kinds = {rule.kind: rule for rule in house.profile.tools}
+        kinds = {rule.kind: rule for rule in house.policy.profile.tools}
         name = kinds["asset"].parameters.get("name", "name")
         path = kinds["asset"].parameters.get("path", "path")
         listed = house.call_sync(kinds["assets"].name, {name: "docs:pdf"})

@@ -224,7 +224,7 @@ def test_an_unlimited_allowance_is_shown_as_one(tmp_path: Path) -> None:
         assert (facts["to"], facts["does"]) == (
             MALLORY,
             (
-                "lets somebody take tokens later (ERC-20 approve; "
+                "allows another account to take tokens later (ERC-20 approve; "
                 "of a contract for single pieces, the number says which piece)"
             ),
         )

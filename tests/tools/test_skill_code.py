@@ -194,7 +194,7 @@ def test_a_question_that_nobody_answers_runs_nothing(tmp_path: Path) -> None:
     house = coded_house(tmp_path, tmp_path / "skills")
     assert called(house, "one:tool").status == "pending"
     # Nothing was started, not even the sandbox's test.
-    assert house.cells.tested is None
+    assert house.services.sandbox.tested is None
     assert [entry.record.kind for entry in recorded(house)] == ["refusal"]
 
 
@@ -252,10 +252,10 @@ def test_the_operator_raises_a_level_and_lowers_none(tmp_path: Path) -> None:
     assert {name: one.level for name, one in found.items()} == {
         "low:look": "write", "low:send": "sign", "high:look": "sign", "high:send": "sign",
     }  # fmt: skip
-    assert [(one.code, one.severity) for one in house.skill_code.problems] == [
+    assert [(one.code, one.severity) for one in house.services.skill_code.problems] == [
         ("level-of-nothing", "warning")
     ]
-    assert "`hihg:look`" in house.skill_code.problems[0].message
+    assert "`hihg:look`" in house.services.skill_code.problems[0].message
 
     async def scene(house: Skillhouse) -> list[tuple[str, bool]]:
         asked = [await house.call(f"{name}:look", {}) for name in ("low", "high")]
@@ -381,9 +381,9 @@ def test_a_file_is_read_through_the_gate_and_of_the_workspace_only(
     """
     write_code(tmp_path / "skills/one", source)
     house = coded_house(tmp_path, tmp_path / "skills", status=status)
-    (house.project / "inside.txt").write_text("inside\n")
+    (house.services.project / "inside.txt").write_text("inside\n")
     (tmp_path / "outside.txt").write_text("outside\n")
-    (house.project / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (house.services.project / "link.txt").symlink_to(tmp_path / "outside.txt")
 
     async def scene(house: Skillhouse) -> list[Any]:
         paths = ("inside.txt", "../outside.txt", str(tmp_path / "outside.txt"), "link.txt")

@@ -1,4 +1,4 @@
-"""Tests of tools/skills.py and tools/skill_gate.py under our own profile."""
+"""Tests of tools/skills.py under our own profile."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_the_tool_says_what_it_is_for_lists_the_skills_and_takes_a_name(
     with house_at(tmp_path, roots=[skills]) as house:
         found = tool(house, "skill")
         assert "which guide through a task step by step" in found.description
-        for skill in house.visible.skills:
+        for skill in house.view().visible.skills:
             first_sentence = skill.description.partition(". ")[0].rstrip(".")
             assert f"\n{skill.name}: {first_sentence}." in found.description
         assert found.schema["required"] == ["name"]
         assert found.schema["properties"]["name"]["enum"] == [
-            skill.name for skill in house.visible.skills
+            skill.name for skill in house.view().visible.skills
         ]
         assert house.call_sync("skill", {"name": "slides"}).status == "ok"
 

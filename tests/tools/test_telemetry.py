@@ -92,7 +92,7 @@ def house_at(
         layers=(Layer(name="user", rules=RULES),),
         net=NetSettings(hosts=hosts, private=("127.0.0.1/32",)),
     )
-    house.cells = FixedCells(FixedLauncher(*answers))
+    house.services.sandbox = FixedCells(FixedLauncher(*answers))
     return house
 
 
@@ -121,7 +121,7 @@ def test_the_spans_of_a_conversation_are_these(tmp_path: Path, heard: Listener):
             for number, (name, arguments) in enumerate(calls, 1):
                 ids: dict[str, Any] = {"call_id": f"call-{number}", "session_id": "talk-1"}
                 await house.call(name, arguments, **ids)
-            await house.release_loop()
+            await house.services.release_loop()
             house.close()
 
     anyio.run(main)
@@ -251,7 +251,7 @@ def test_a_cancelled_call_is_told_as_such(tmp_path: Path, heard: Listener):
 
     async def main() -> None:
         house = house_at(tmp_path)
-        house.cells = FixedCells(Waiting())
+        house.services.sandbox = FixedCells(Waiting())
         with anyio.move_on_after(0.05):
             await house.call("exec", {"command": "true"})
         house.close()
@@ -305,7 +305,7 @@ def test_reading_a_skills_file_names_it_once_it_was_read(tmp_path: Path, heard: 
     (skill / "references/FORMS.md").write_text("# Forms\n")
     roots = [tmp_path / "skills"]
     with Skillhouse(configured(make_places(tmp_path)), profile="openseed", roots=roots) as house:
-        rule = next(rule for rule in house.profile.tools if rule.kind == "asset")
+        rule = next(rule for rule in house.policy.profile.tools if rule.kind == "asset")
         name, path = (rule.parameters.get(word, word) for word in ("name", "path"))
         assert not house.call_sync(rule.name, {name: "pdf", path: "references/FORMS.md"}).is_error
         assert house.call_sync(rule.name, {name: "pdf", path: f"references/{SECRET}"}).is_error

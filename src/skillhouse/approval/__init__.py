@@ -6,7 +6,6 @@ The face loads each name when it is first used, because most commands of a house
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.approval.answer_policy import allowed_answers as allowed_answers
     from skillhouse.approval.broker import ApprovalBroker as ApprovalBroker
     from skillhouse.approval.broker import ApprovalEvent as ApprovalEvent
     from skillhouse.approval.connections import Connections as Connections
@@ -15,32 +14,33 @@ if TYPE_CHECKING:
     from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
     from skillhouse.approval.devices import Devices as Devices
     from skillhouse.approval.devices import Unpaired as Unpaired
-    from skillhouse.approval.grants import OWNER as OWNER
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import grant_patterns as grant_patterns
     from skillhouse.approval.grants import may_last as may_last
-    from skillhouse.approval.record import Approval as Approval
-    from skillhouse.approval.record import ApprovalState as ApprovalState
+    from skillhouse.approval.request import OWNER as OWNER
     from skillhouse.approval.request import Answer as Answer
+    from skillhouse.approval.request import Approval as Approval
     from skillhouse.approval.request import ApprovalError as ApprovalError
     from skillhouse.approval.request import ApprovalRequest as ApprovalRequest
+    from skillhouse.approval.request import ApprovalSettings as ApprovalSettings
+    from skillhouse.approval.request import ApprovalState as ApprovalState
     from skillhouse.approval.request import Asked as Asked
     from skillhouse.approval.request import Channel as Channel
     from skillhouse.approval.request import Level as Level
     from skillhouse.approval.request import Pattern as Pattern
     from skillhouse.approval.request import Reply as Reply
     from skillhouse.approval.request import Unattended as Unattended
+    from skillhouse.approval.request import allowed_answers as allowed_answers
     from skillhouse.approval.request import canonical as canonical
     from skillhouse.approval.request import content_digest as content_digest
     from skillhouse.approval.request import session_key as session_key
-    from skillhouse.approval.settings import ApprovalSettings as ApprovalSettings
-    from skillhouse.approval.signing import SignatureError as SignatureError
-    from skillhouse.approval.signing import signed_headers as signed_headers
-    from skillhouse.approval.signing import verified_id as verified_id
+    from skillhouse.approval.signatures import SignatureError as SignatureError
+    from skillhouse.approval.signatures import signed_headers as signed_headers
+    from skillhouse.approval.signatures import verified_id as verified_id
     from skillhouse.approval.tokens import Issuer as Issuer
     from skillhouse.approval.tokens import Tokens as Tokens
-    from skillhouse.approval.waiting import ApprovalOutcome as ApprovalOutcome
+    from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
     from skillhouse.approval.webhook import checked_url as checked_url
 else:

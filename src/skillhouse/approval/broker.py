@@ -12,22 +12,27 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from skillhouse.approval.answer_policy import allowed_answers, rejection
 from skillhouse.approval.connections import Connections
 from skillhouse.approval.grants import Grant, GrantStore
 from skillhouse.approval.ledger import Ledger
-from skillhouse.approval.record import Approval, ApprovalState, another_client, closed
 from skillhouse.approval.request import (
+    DENIAL_COOLDOWN_SECONDS,
     LASTING,
     Answer,
+    Approval,
     ApprovalError,
     ApprovalRequest,
+    ApprovalSettings,
+    ApprovalState,
     Channel,
     Reply,
+    allowed_answers,
+    another_client,
+    closed,
+    rejection,
     session_key,
 )
-from skillhouse.approval.settings import DENIAL_COOLDOWN_SECONDS, ApprovalSettings
-from skillhouse.approval.waiting import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
+from skillhouse.approval.wait import ApprovalOutcome, SessionLocks, outcome_of, wait_for_answer
 from skillhouse.floor.threads import in_thread
 
 MESSAGE_MAX = 2_000
@@ -249,7 +254,12 @@ class ApprovalBroker:
                     self._tell("asked", found)
                 if found.state is ApprovalState.OPEN and not given:
                     found = await wait_for_answer(
-                        self, self._ledger, found, waits=bool(self._subscribers)
+                        found,
+                        self.channels,
+                        self.answer,
+                        self._ledger,
+                        wait_seconds=request.wait_seconds or self.settings.wait_seconds,
+                        waits=bool(self._subscribers) or self.settings.unattended == "deny",
                     )
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.grants import OWNER, STATE_FILE, file_stamp
-from skillhouse.approval.record import Approval
-from skillhouse.approval.request import Answer, ApprovalError
-from skillhouse.approval.signing import (
+from skillhouse.approval.grants import file_stamp
+from skillhouse.approval.request import OWNER, Answer, Approval, ApprovalError
+from skillhouse.approval.signatures import (
     WINDOW_SECONDS,
     SignatureError,
     secret_bytes,
@@ -25,7 +24,7 @@ from skillhouse.approval.signing import (
 )
 from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 BODY_MAX = 16_384
 """Bytes of an answer."""

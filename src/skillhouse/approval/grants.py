@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
-from skillhouse.approval.settings import CLOCK_BACK_SECONDS
+from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
 from skillhouse.floor import ONE_TIME
-from skillhouse.store import STATE, pooled
-
-STATE_FILE = "state.sqlite3"
-
-OWNER = "local"
-"""The user to whom the state directory belongs: who can read it could change it as well."""
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs whose second word says what they do, so that a yes can cover one such word."""
@@ -205,9 +202,51 @@ def file_stamp(path: Path) -> tuple[int, ...]:
         except FileNotFoundError:
             continue
         found += [info.st_ino, info.st_size, info.st_mtime_ns]
-    with suppress(FileNotFoundError), open(f"{path}-shm", "rb", buffering=0) as index:
-        found.append(int.from_bytes(index.read(_INDEX_HEADER_BYTES), "big"))
+    with suppress(FileNotFoundError):
+        index = _OpenIndexes.of(f"{path}-shm")
+        found.append(int.from_bytes(os.pread(index, _INDEX_HEADER_BYTES, 0), "big"))
     return tuple(found)
+
+
+class _OpenIndexes:
+    """The index files of databases that this process reads, each opened once.
+
+    INVARIANT: the descriptor of an index is not closed while SQLite may have it open. Closing any
+    descriptor of a file ends all POSIX locks of the process on it (fcntl(2), "Record locks").
+    SQLite would lose its own, and another process that opens the database would truncate the index
+    under our connections: SIGBUS, or damage (sqlite.org/howtocorrupt.html, section 2.2).
+    """
+
+    _lock = threading.Lock()
+    _kept: ClassVar[dict[str, tuple[tuple[int, int], int]]] = {}
+    """Path to the identity and the descriptor."""
+
+    @classmethod
+    def of(cls, path: str) -> int:
+        """Return a descriptor of the file that is at the path now.
+
+        Raises:
+            FileNotFoundError: no process has the database open.
+        """
+        with cls._lock:
+            identity, handle = cls._kept.get(path, ((0, 0), -1))
+            if _identity(path) == identity:
+                return handle
+            opened = os.open(path, os.O_RDONLY)
+            for old in [old for old, (known, _) in cls._kept.items() if _identity(old) != known]:
+                # SQLite removes an index with its last connection, so this one has none.
+                os.close(cls._kept.pop(old)[1])
+            info = os.fstat(opened)
+            cls._kept[path] = (info.st_dev, info.st_ino), opened
+            return opened
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 _INDEX_HEADER_BYTES = 48

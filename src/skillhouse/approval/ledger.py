@@ -9,10 +9,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.approval.grants import STATE_FILE, Grant, file_stamp, insert_grants
-from skillhouse.approval.record import Approval, ApprovalState
-from skillhouse.approval.request import Answer, ApprovalError, ApprovalRequest, Reply
-from skillhouse.approval.settings import (
+from skillhouse.approval.grants import Grant, file_stamp, insert_grants
+from skillhouse.approval.request import (
     CLOCK_BACK_SECONDS,
     CONTENT_SECONDS,
     DENIAL_COOLDOWN_AFTER,
@@ -20,10 +18,16 @@ from skillhouse.approval.settings import (
     KEPT_SECONDS,
     RATE_SECONDS,
     YES_SECONDS,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalRequest,
     ApprovalSettings,
+    ApprovalState,
+    Reply,
 )
 from skillhouse.floor import shaped
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 _COLUMNS = (
     "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms, "

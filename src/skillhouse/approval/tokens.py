@@ -9,11 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.approval.grants import STATE_FILE
-from skillhouse.approval.record import Approval, ApprovalState
-from skillhouse.approval.request import ApprovalError
-from skillhouse.approval.settings import CLOCK_BACK_SECONDS
-from skillhouse.store import STATE, pooled
+from skillhouse.approval.request import CLOCK_BACK_SECONDS, Approval, ApprovalError, ApprovalState
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 TOKEN_SECONDS = 600
 """How long a token holds: long enough to carry it to another window (NIST SP 800-63B, 5.1.3.2)."""

@@ -9,9 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
-from skillhouse.approval.answer_policy import allowed_answers
-from skillhouse.approval.request import ApprovalRequest
-from skillhouse.approval.signing import secret_bytes, signed_headers
+from skillhouse.approval.request import ApprovalRequest, allowed_answers
+from skillhouse.approval.signatures import secret_bytes, signed_headers
 from skillhouse.floor import ConfigError, SkillhouseError
 
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]

@@ -1,11 +1,9 @@
 """Remembers what was decided and what came of it, so that a change shows."""
 
-from skillhouse.audit.export import csv_lines, json_lines, write_gate_lines
-from skillhouse.audit.health import Trouble, stuck, troubles
-from skillhouse.audit.keys import checkpoint_key
-from skillhouse.audit.known import KnownSecrets
+from skillhouse.audit.entries import AuditEntry, Query, entries_of, find_record, read_records
+from skillhouse.audit.health import Degraded, Trouble, stuck, troubles
 from skillhouse.audit.log import AuditLog
-from skillhouse.audit.reading import AuditEntry, Query, entries_of, find_record, read_records
+from skillhouse.audit.log_keys import checkpoint_key
 from skillhouse.audit.record import (
     AuditDraft,
     AuditError,
@@ -13,14 +11,12 @@ from skillhouse.audit.record import (
     Confirmation,
     DecidedPermission,
     TransactionEntry,
+    timestamp,
 )
-from skillhouse.audit.redaction import is_secret_name, redacted, without_secrets
+from skillhouse.audit.redaction import KnownSecrets, is_secret_name, redacted, without_secrets
+from skillhouse.audit.reports import Stats, csv_lines, json_lines, stats_of, write_gate_lines
 from skillhouse.audit.retention import Retention
-from skillhouse.audit.stats import Stats, stats_of
-from skillhouse.audit.timestamps import timestamp
-from skillhouse.audit.verify import Verification, verify_log
-from skillhouse.audit.waiting import Degraded
-from skillhouse.audit.walk import LogProblem
+from skillhouse.audit.verify import LogProblem, Verification, verify_log
 
 __all__ = [
     "AuditDraft",

@@ -1,7 +1,8 @@
-"""The closed files of a log: where they stand, what they are called, and how they are packed."""
+"""The closed files of a log: their names, their content, and all files of a log at one moment."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import deque
@@ -10,10 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skillhouse.audit.files import open_file, stat_at, sync_directory
-from skillhouse.audit.lines import lines_of, open_lines, pack
+from skillhouse.audit.log_end import HEAD_BYTES, head_path
+from skillhouse.audit.log_files import (
+    identity,
+    lines_of,
+    open_file,
+    open_lines,
+    pack,
+    read_at,
+    stat_at,
+    sync_directory,
+)
+from skillhouse.audit.log_keys import LogKeys
 from skillhouse.audit.record import AuditError
-from skillhouse.floor.lock import try_lock
+from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor.lock import lock, try_lock, unlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,5 +184,116 @@ def tidying(log: Path) -> Iterator[bool]:
     handle = open_file(archive_directory(log) / "lock", os.O_RDWR | os.O_CREAT)
     try:
         yield try_lock(handle)
+    finally:
+        os.close(handle)
+
+
+_REMOVED = b'{"removed":'
+SEAL_LINE = b'{"reduced":{"stage":"%b"},"mac":"%b"}\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What stands in place of records that were removed."""
+
+    first: int
+    last: int
+    prev: str
+    """Hash of the record before the first."""
+    hash: str
+    """Hash of the last."""
+
+
+def archive_lines(archive: Archive, keys: LogKeys | None) -> tuple[Archive, Iterator[bytes]]:
+    """Return an archive as it is now, and its lines but the seal of one that was shortened.
+
+    Raises:
+        AuditError: `archive-changed`, after the lines, or `key-missing`.
+        OSError: it cannot be opened.
+    """
+    archive, handle = open_archive(archive)
+    lines = lines_of(handle, archive.path)
+    if archive.stage and keys is None:
+        os.close(handle)
+        raise AuditError("key-missing", "the log's key is gone", archive.path)
+    return archive, _unsealed(archive, keys, lines) if archive.stage and keys else lines
+
+
+def _unsealed(archive: Archive, keys: LogKeys, lines: Iterator[bytes]) -> Iterator[bytes]:
+    mac = keys.archives.copy()
+    held = b""
+    for line in lines:
+        if held:
+            mac.update(held)
+            yield held
+        held = line
+    if held != SEAL_LINE % (archive.stage.encode(), mac.hexdigest().encode()):
+        raise AuditError("archive-changed", "the archive does not fit its seal", archive.path)
+
+
+def gap_of(line: bytes) -> Gap | None:
+    """Return the gap that a line (without its newline) stands for, or None."""
+    if not line.startswith(_REMOVED):
+        return None
+    try:
+        return shaped(json.loads(line)["removed"], Gap)
+    except (ValueError, KeyError, RecursionError, DecodeError):
+        return None
+
+
+_SNAPSHOT_TRIES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSnapshot:
+    """What belongs together; who takes it closes the descriptor."""
+
+    handle: int
+    """Of the active file, -1 where there is none."""
+    size: int
+    """Its bytes at that moment; what comes later is not looked at."""
+    head: bytes | None
+    """Content of the side file, None where there is none."""
+    archives: tuple[Archive, ...]
+
+
+def take_snapshot(path: Path) -> LogSnapshot:
+    """Return the files of a log, none of them missed or twice because of a rotation.
+
+    Raises:
+        AuditError: a file is a link; `log-replaced`.
+        OSError: a file cannot be opened, locked or read.
+    """
+    for _ in range(_SNAPSHOT_TRIES):
+        try:
+            handle = open_file(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return LogSnapshot(handle=-1, size=0, head=_head(path), archives=archives_of(path))
+        try:
+            lock(handle, shared=True)
+            try:
+                there, here = stat_at(path), os.fstat(handle)
+                # A file that was archived since it was opened would be met twice.
+                if there is not None and identity(there) == identity(here):
+                    found = archives_of(path)
+                    return LogSnapshot(
+                        handle=handle, size=here.st_size, head=_head(path), archives=found
+                    )
+            finally:
+                unlock(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise AuditError("log-replaced", "the audit log is replaced all the time", path)
+
+
+def _head(path: Path) -> bytes | None:
+    try:
+        handle = open_file(head_path(path), os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return read_at(handle, 0, HEAD_BYTES + 1)
     finally:
         os.close(handle)

@@ -11,16 +11,29 @@ from pathlib import Path
 
 from skillhouse.audit.archives import archives_of, last_lines, next_archive
 from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, CheckpointFile
-from skillhouse.audit.files import identity, open_file, read_at, stat_at, sync_directory, write_all
-from skillhouse.audit.head import HeadFile, LogHead, head_of
-from skillhouse.audit.keys import KEY_BYTES, LogKeys, make_keys, read_keys
-from skillhouse.audit.known import KnownSecrets
-from skillhouse.audit.line import EncodedRecord, encode_record, opened, sealed
-from skillhouse.audit.lines import chunks, split
-from skillhouse.audit.record import AuditDraft, AuditError
-from skillhouse.audit.tail import Tail, read_tail
-from skillhouse.audit.timestamps import DAY_MILLISECONDS, day_number, day_of, timestamp, ulid
-from skillhouse.audit.unreadable import LineError
+from skillhouse.audit.line import EncodedRecord, LineError, encode_record, opened, sealed
+from skillhouse.audit.log_end import HeadFile, LogHead, Tail, head_of, read_tail
+from skillhouse.audit.log_files import (
+    chunks,
+    identity,
+    open_file,
+    read_at,
+    split,
+    stat_at,
+    sync_directory,
+    write_all,
+)
+from skillhouse.audit.log_keys import KEY_BYTES, LogKeys, make_keys, read_keys
+from skillhouse.audit.record import (
+    DAY_MILLISECONDS,
+    AuditDraft,
+    AuditError,
+    day_number,
+    day_of,
+    timestamp,
+    ulid,
+)
+from skillhouse.audit.redaction import KnownSecrets
 from skillhouse.floor import make_private, opened_problem
 from skillhouse.floor.lock import try_lock, unlock
 
@@ -223,8 +236,6 @@ class ChainFile:
         """
         tail, checked = self._known_tail(), self._checked or 0
         due = tail.seq - checked >= CHECKPOINT_EVERY or (now and self._durable)
-        # A log from before there were keys is bound to its key at once.
-        due = due or (checked == 0 and self.keys.since > 0)
         if not due or tail.seq == checked or (not now and time.monotonic() < self._retry_at):
             return
         try:
@@ -299,42 +310,34 @@ class ChainFile:
             self._keys = read_keys(self.path, self._given)
         is_new = size == 0 and not archives and not data
         if self._keys is None:
-            self._keys = self._made_keys(b"" if is_new else data)
+            if not is_new:
+                raise self._key_missing(data)
+            self._keys = make_keys(self.path, self._random_bytes(KEY_BYTES))
         if is_new:
             return self._head.begin(self._keys)
         head = head_of(data, self._keys)
         if head is None:
-            old = head_of(data, None)
-            if old is not None and not old.mac:
-                message = "the log is older than its key; move it aside to start a new one"
-                raise AuditError("log-unkeyed", message, self.path)
             message = "the log's side file was changed, or belongs to another key"
             raise AuditError("head-unreadable", message, self._head.path)
         # What is written on a failure is this head.
         self._head.write(head, self._keys)
         return self._head.known()
 
-    def _made_keys(self, data: bytes) -> LogKeys:
-        """Make the key of a log that never had one."""
-        head = LogHead() if not data else head_of(data, None)
-        if head is None:
-            raise AuditError("head-unreadable", "the log's side file was changed", self._head.path)
-        if head.mac:
-            message = "the log was written with a key, which is gone; put it back, or move the log"
-            raise AuditError("key-missing", f"{message} aside to start a new one", self.path)
-        old = read_tail(self._handle, head, self.path, None)
-        return make_keys(
-            self.path, self._random_bytes(KEY_BYTES), since=old.seq, last_hash=old.hash
-        )
+    def _key_missing(self, data: bytes) -> AuditError:
+        """Return why a log without a key, which has this side file, is not written."""
+        if head_of(data, None) is None:
+            return AuditError("head-unreadable", "the log's side file was changed", self._head.path)
+        message = "the log was written with a key, which is gone; put it back, or move the log"
+        return AuditError("key-missing", f"{message} aside to start a new one", self.path)
 
     def _read_tail(self, head: LogHead) -> Tail:
         try:
-            return read_tail(self._handle, head, self.path, self._keys)
+            return read_tail(self._handle, head, self.path, self.keys)
         except AuditError:
             # After a crash in the middle of a rotation the side file speaks of the newest archive.
             if not self._is_archived(head):
                 raise
-            return read_tail(self._handle, replace(head, size=0), self.path, self._keys)
+            return read_tail(self._handle, replace(head, size=0), self.path, self.keys)
 
     def _is_archived(self, head: LogHead) -> bool:
         archives = archives_of(self.path)

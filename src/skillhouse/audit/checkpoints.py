@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.audit.files import open_file, read_at, sync_directory, write_all
-from skillhouse.audit.keys import LogKeys, seal
+from skillhouse.audit.log_files import open_file, read_at, sync_directory, write_all
+from skillhouse.audit.log_keys import LogKeys, seal
 from skillhouse.audit.record import ZEROS, AuditError
 from skillhouse.floor import DecodeError, make_private, shaped
 

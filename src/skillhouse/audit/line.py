@@ -1,8 +1,8 @@
-"""A record as a line of bytes, sealed with the hash of what it says.
+"""A record as a line of bytes, sealed with the hash of its content.
 
-A line is a JSON object whose bytes have three parts: what is hashed, the hash, and the preview of
-the arguments and the detail. The hash covers the preview by its digest, so that a preview can be
-taken out after its time and the chain still be checked.
+A line is a JSON object whose bytes have three parts: the hashed members, the hash, and the preview
+of the arguments and the detail. The hash covers the preview by its digest, so that a preview can be
+removed after its time and the chain still be checked.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from skillhouse.audit.keys import LogKeys, seal
-from skillhouse.audit.known import KnownSecrets
-from skillhouse.audit.legacy import opened_version_1
+from skillhouse.audit.log_keys import LogKeys, seal
 from skillhouse.audit.record import (
     GATE_VERDICTS,
     LEVELS,
+    MAX_LINE,
     TIERS,
     VERSION,
     AuditDraft,
     AuditRecord,
     DecidedPermission,
 )
-from skillhouse.audit.redaction import CUT, clean_text, clean_word, redacted
-from skillhouse.audit.unreadable import LineError
-from skillhouse.floor import canonical_json
+from skillhouse.audit.redaction import CUT, KnownSecrets, clean_text, clean_word, redacted
+from skillhouse.floor import DecodeError, canonical_json
 
-MAX_LINE = 64 * 1024
-"""Bytes of a line with its newline; longer values are cut before it is written."""
 MAX_REASON = 1_000
 """Characters of a reason, an error, or the resource of a permission."""
 MAX_ID = 128
@@ -152,7 +148,7 @@ def unsealed(told: EncodedRecord, *, record_id: str, ts: str) -> AuditRecord:
 
 
 def id_of(line: bytes) -> str:
-    """Return the id that a line of this version carries."""
+    """Return the id of the record on a line."""
     return line[7:33].decode()
 
 
@@ -161,18 +157,16 @@ def opened(line: bytes, keys: LogKeys | None, *, summaries: bool = False) -> Aud
 
     Args:
         line: The bytes.
-        keys: The keys of the log, or None where it has none.
+        keys: The keys of the log, or None where they are missing.
         summaries: Whether a preview may have been taken out. Elsewhere, that is a change.
 
     Raises:
-        LineError: `record-unreadable`; `record-changed` where the hash does not fit; `key-missing`
-            for a record with a key where there is none.
+        LineError: `record-unreadable`; `record-changed` where the hash does not fit; `key-missing`.
     """
     if len(line) >= MAX_LINE:
         raise LineError("record-unreadable", f"expected at most {MAX_LINE} bytes")
     if not line.startswith(b'{"id":"'):
-        # The keys of the version before were sorted, so it began with `agent`.
-        return opened_version_1(line)
+        raise LineError("record-unreadable", "expected a record")
     if keys is None:
         raise LineError("key-missing", "the log was written with a key, which is gone")
     place = line.find(HASH)
@@ -198,7 +192,7 @@ def opened(line: bytes, keys: LogKeys | None, *, summaries: bool = False) -> Aud
 
 
 def summary_of(line: bytes) -> bytes:
-    """Return the line of a record of this version without its arguments and detail."""
+    """Return the line of a record without its arguments and detail."""
     record = record_of(line)
     if record.is_summary:
         return line
@@ -340,3 +334,11 @@ def _plain_key(key: object) -> str:
     if text.isascii() and "\\" not in text:
         return text
     return text.encode("unicode_escape").decode()
+
+
+class LineError(DecodeError):
+    """A line is no record; `code` is that of the problem which `verify_log` reports."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

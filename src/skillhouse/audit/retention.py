@@ -1,25 +1,29 @@
-"""Packs archives and shortens the old ones."""
+"""Packs archives and shortens the old ones, on a thread beside the log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillhouse.audit.archives import (
+    SEAL_LINE,
     STAGES,
     Archive,
+    Gap,
+    archive_directory,
+    archive_lines,
     archives_of,
+    gap_of,
     pack_archive,
     replace_packed,
     tidying,
 )
-from skillhouse.audit.keys import LogKeys
-from skillhouse.audit.line import opened
-from skillhouse.audit.record import AuditDraft, AuditError
-from skillhouse.audit.redacted_archive import archive_lines, is_permanent, reduced_lines
-from skillhouse.audit.timestamps import day_number, day_of
-from skillhouse.audit.unreadable import LineError
+from skillhouse.audit.line import LineError, opened, summary_of
+from skillhouse.audit.log_keys import LogKeys
+from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
 from skillhouse.audit.verify import archive_problem
 
 
@@ -115,3 +119,129 @@ def _said(archive: Archive, stage: str) -> AuditDraft:
     }[stage]
     detail = {"event": stage, "archive": archive.path.name}
     return AuditDraft(kind="rotation", tool="audit", reason=reason, detail=detail)
+
+
+WAIT_SECONDS = 60.0
+"""Time that the end of a process gives to it; what is left is done another time."""
+
+
+class ArchiveCompactor:
+    """One thread at a time, which may be stopped at any moment."""
+
+    def __init__(
+        self,
+        log: Path,
+        retention: Retention,
+        clock: Callable[[], float],
+        record: Callable[[AuditDraft], object],
+    ) -> None:
+        """Take the log, how long what is kept, a clock in seconds, and what records the work."""
+        self.error = ""
+        """Why archives are not as they should be; empty when they are."""
+        self._log = log
+        self._retention = retention
+        self._clock = clock
+        self._record = record
+        self._thread: threading.Thread | None = None
+
+    def start(self, keys: LogKeys) -> None:
+        """Begin, where there are archives and nobody is at it."""
+        if not archive_directory(self._log).is_dir():
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._tidy, args=(keys,), daemon=True)
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until it is done, but not for ever."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(WAIT_SECONDS)
+
+    def _tidy(self, keys: LogKeys) -> None:
+        try:
+            done = tidy(self._log, keys, self._retention, now=round(self._clock() * 1_000))
+            for each in done:
+                self._record(each)
+            self.error = ""
+        except (OSError, AuditError) as error:
+            self.error = f"the archives cannot be packed or shortened: {error}"
+
+
+def reduced_lines(
+    lines: Iterable[bytes], stage: str, keys: LogKeys, *, kept_ids: frozenset[str]
+) -> Iterator[bytes]:
+    """Yield the lines of an archive without what its stage has no room for, and a seal.
+
+    Args:
+        lines: Those of the archive before, which were verified.
+        stage: summary or kept.
+        keys: The keys of the log.
+        kept_ids: Ids of permanent records and of their intents.
+    """
+    if stage not in STAGES[1:]:
+        raise ValueError(f"expected summary or kept, got {stage}")
+    mac = keys.archives.copy()
+    for line in _reduced(lines, stage, keys, kept_ids):
+        mac.update(line)
+        yield line
+    yield SEAL_LINE % (stage.encode(), mac.hexdigest().encode())
+
+
+def _reduced(
+    lines: Iterable[bytes], stage: str, keys: LogKeys, kept_ids: frozenset[str]
+) -> Iterator[bytes]:
+    gap: Gap | None = None
+    for line in lines:
+        found = gap_of(line[:-1])
+        if found is None:
+            try:
+                record = opened(line[:-1], keys, summaries=True)
+            except LineError:
+                record = None
+            if record is not None and stage == "kept" and not _is_kept(record, kept_ids):
+                found = Gap(first=record.seq, last=record.seq, prev=record.prev, hash=record.hash)
+        if found is not None:
+            gap = found if gap is None else _joined(gap, found)
+            continue
+        if gap is not None:
+            yield _gap_line(gap)
+            gap = None
+        if record is None or _is_kept(record, kept_ids):
+            # Torn bytes stay as they are: the record behind them has their digest.
+            yield line
+        else:
+            yield summary_of(line[:-1]) + b"\n"
+    if gap is not None:
+        yield _gap_line(gap)
+
+
+def _is_kept(record: AuditRecord, kept_ids: frozenset[str]) -> bool:
+    return is_permanent(record) or record.id in kept_ids or record.intent in kept_ids
+
+
+def is_permanent(record: AuditRecord) -> bool:
+    """Return whether a record is kept whole for good (S000-126).
+
+    Tier 1 in any form, denials of tier 2, whatever signs or was to sign, what has a transaction,
+    emergency stops, and the events and marks of the log itself: policy, trust, keys, repairs.
+    """
+    tiers = (record.tier, record.effective_tier)
+    return (
+        record.kind in ("event", "repair", "rotation")
+        or "1" in tiers
+        or (record.status == "denied" and "2" in tiers)
+        or record.status in ("emergency-stopped", "stopped")
+        or record.security_level == "sign"
+        or record.tool == "sign"
+        or any(each.action == "sign" for each in record.permissions)
+        or (record.transaction is not None and record.transaction.tx_hash != "")
+    )
+
+
+def _joined(first: Gap, second: Gap) -> Gap:
+    return Gap(first=first.first, last=second.last, prev=first.prev, hash=second.hash)
+
+
+def _gap_line(gap: Gap) -> bytes:
+    said = {"first": gap.first, "last": gap.last, "prev": gap.prev, "hash": gap.hash}
+    return json.dumps({"removed": said}, separators=(",", ":")).encode() + b"\n"

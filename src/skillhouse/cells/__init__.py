@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell import HostCalls as HostCalls
     from skillhouse.cells.cell import wrap_failure as wrap_failure
     from skillhouse.cells.cell import wrap_result as wrap_result
+    from skillhouse.cells.cell_probes import contained_test as contained_test
     from skillhouse.cells.cell_probes import self_test as self_test
-    from skillhouse.cells.contained_testing import contained_test as contained_test
     from skillhouse.cells.directory_source import DirectorySource as DirectorySource
-    from skillhouse.cells.environment_tools import installer_variables as installer_variables
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules
+    from skillhouse.cells.environments import installer_variables as installer_variables
     from skillhouse.cells.environments import prepare as prepare
     from skillhouse.cells.executor import Executor as Executor
     from skillhouse.cells.in_process import InProcessRunner as InProcessRunner
     from skillhouse.cells.rpc import FRAME_BYTES as FRAME_BYTES
+    from skillhouse.cells.rpc import Method as Method
     from skillhouse.cells.rpc import RpcError as RpcError
-    from skillhouse.cells.rpc_client import NoAnswerError as NoAnswerError
-    from skillhouse.cells.rpc_client import RemoteExecutor as RemoteExecutor
-    from skillhouse.cells.rpc_client import RemoteHost as RemoteHost
-    from skillhouse.cells.rpc_client import RpcClient as RpcClient
-    from skillhouse.cells.rpc_server import RpcServer as RpcServer
-    from skillhouse.cells.rpc_server import check_token as check_token
-    from skillhouse.cells.rpc_server import is_loopback as is_loopback
+    from skillhouse.cells.rpc import respond as respond
+    from skillhouse.cells.rpc_http import NoAnswerError as NoAnswerError
+    from skillhouse.cells.rpc_http import RpcClient as RpcClient
+    from skillhouse.cells.rpc_http import RpcServer as RpcServer
+    from skillhouse.cells.rpc_http import check_token as check_token
+    from skillhouse.cells.rpc_http import is_loopback as is_loopback
+    from skillhouse.cells.service import RemoteExecutor as RemoteExecutor
+    from skillhouse.cells.service import RemoteHost as RemoteHost
     from skillhouse.cells.service import ServedCall as ServedCall
     from skillhouse.cells.service import ServedTool as ServedTool
     from skillhouse.cells.service import SkillSource as SkillSource
     from skillhouse.cells.service import core_methods as core_methods
     from skillhouse.cells.service import executor_methods as executor_methods
-    from skillhouse.cells.serving import Method as Method
-    from skillhouse.cells.serving import respond as respond
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -1,4 +1,4 @@
-"""One call's conversation with the code that runs it, over a socket of its own."""
+"""Exchanges the messages of one call with the code that runs it, over its own socket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import math
 import os
 import socket
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
-from skillhouse.cells.cell import Capabilities, HostCalls
+from skillhouse.cells.cell import Capabilities, HostCalls, Kind, timeout_text
 from skillhouse.cells.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -35,31 +36,31 @@ from skillhouse.sandbox.profile import OUTPUT_BYTES
 
 CHUNK = 65_536
 MESSAGES = 10_000
-"""Most messages of one call: each costs the core some 50 µs."""
+"""Most messages of one call; the core spends about 50 µs on each."""
 BURST = 256
-"""Messages and pieces of them that are taken as fast as they come; more wait for other work."""
+"""Reads of one call that are done without a pause; later ones yield to other work."""
 TURN = 16
-"""Messages and pieces that are taken in one go, in about a millisecond."""
+"""Reads between two pauses, about a millisecond."""
 PAUSE_SECONDS = 0.004
-"""Pause after each TURN beyond the BURST: a call that floods gets a quarter of the core's time."""
+"""Pause after each TURN beyond the BURST, so that a flood takes a quarter of the core's time."""
 ASKED_AT_ONCE = 16
-"""Most requests of one call that the core works on at one time."""
+"""Most concurrent requests of one call."""
 
 
 class GoneError(SkillhouseError):
-    """The other end is closed before it answered."""
+    """The cell closed the connection before it answered."""
 
 
 class CallChannel:
-    """A request to the cell, its answer, and what the skill asks meanwhile."""
+    """One request to a cell, its answer, and the skill's own requests in between."""
 
     def __init__(
         self, link: socket.socket, *, capabilities: Capabilities, token: str, number: str
     ) -> None:
-        """Hold the conversation over `link`, which does not block and which the caller closes.
+        """Use `link`, a non-blocking socket that the caller closes.
 
         Args:
-            number: The id of our request, which no other call has.
+            number: The id of our request, unique among all calls.
         """
         self._link = link
         self._capabilities = capabilities
@@ -74,10 +75,10 @@ class CallChannel:
         self._rest = b""
 
     def begin(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send what the socket takes at once of our request, so that it is there from the start.
+        """Send as much of our request as the socket takes without waiting.
 
         Raises:
-            RpcError: INTERNAL_ERROR, the parameters are no JSON or too long.
+            RpcError: INTERNAL_ERROR, the parameters are not JSON or too long.
         """
         data = framed(request_value(method, params, id=self._number))
         sent = 0
@@ -89,15 +90,15 @@ class CallChannel:
         """Return the answer to our request.
 
         Raises:
-            GoneError: there will be none.
-            RpcError: what came is no JSON-RPC, or more than a call may send.
+            GoneError: the cell closed the connection.
+            RpcError: the cell sent something else than JSON-RPC, or more than a call may send.
         """
         try:
             if self._rest:
                 self._do(self._send(self._rest))
             return await self._attend()
         finally:
-            # What it still asks for is asked by a call that has ended.
+            # The call has ended, so its open requests have too.
             tasks = tuple(self._tasks)
             for task in tasks:
                 task.cancel()
@@ -126,7 +127,7 @@ class CallChannel:
             self._take(got)
 
     async def _give_way(self) -> None:
-        """Let others come to a turn: what is there already is read without waiting."""
+        # Reading what has already arrived never waits, so other tasks would starve.
         self._steps += 1
         if self._steps % TURN == 0:
             await asyncio.sleep(PAUSE_SECONDS if self._steps > BURST else 0)
@@ -151,11 +152,11 @@ class CallChannel:
 
     def _take(self, asked: RpcRequest) -> None:
         if asked.is_notification:
-            # Nobody hears of errors in notifications (JSON-RPC 2.0, 4.1).
+            # A notification has no reply, so its errors are dropped (JSON-RPC 2.0, 4.1).
             with contextlib.suppress(RpcError):
                 tell(self._host(asked), asked)
         elif len(self._tasks) >= ASKED_AT_ONCE:
-            # Not one more task: it does not read our answers, or asks faster than it may.
+            # No further task: the cell does not read our answers, or sends requests too fast.
             raise RpcError(RESOURCE_LIMIT, f"expected at most {ASKED_AT_ONCE} requests at once")
         else:
             self._do(self._answer(asked))
@@ -170,29 +171,29 @@ class CallChannel:
             data = framed(result_value(asked.id, await answered(self._host(asked), asked)))
         except RpcError as error:
             data = framed(error_value(asked.id, error))
-        except Exception:  # noqa: BLE001 - a process edge; the text could tell about the host.
+        except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
             failure = RpcError(INTERNAL_ERROR, "the core could not do it")
             data = framed(error_value(asked.id, failure))
         await self._send(data)
 
     async def _send(self, data: bytes) -> None:
-        """Send; that the other end is gone is met where its answer is awaited."""
+        # A closed connection is noticed where the answer is awaited.
         async with self._lock:
             with contextlib.suppress(OSError):
                 await self._loop.sock_sendall(self._link, data)
 
 
 async def answered(host: HostCalls, asked: RpcRequest) -> Any:
-    """Return what the core answers to a request of a skill.
+    """Return the core's answer to a request of a skill.
 
     Raises:
-        RpcError: there is no such method, or its parameters are none.
+        RpcError: the method is unknown, or its parameters are invalid.
     """
     params = {name: value for name, value in asked.params.items() if name != "capability"}
     if asked.method == "core.fetch":
         return dict(await host.fetch(_fetch_params(params)))
     if asked.method == "core.sign":
-        # As the seed sends it, {type, data}; or the whole request in one.
+        # {type, data} as in the published design, or the whole request in one.
         request = params.get("request", params)
         if not isinstance(request, dict):
             raise RpcError(INVALID_PARAMS, "expected an object as request")
@@ -220,7 +221,7 @@ def _fetch_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tell(host: HostCalls, asked: RpcRequest) -> None:
-    """Pass on a notification of a skill; one that is none of ours is passed over."""
+    """Pass on a notification of a skill; an unknown one is ignored."""
     text, fraction = asked.params.get("text", ""), asked.params.get("fraction")
     if not isinstance(text, str):
         return
@@ -235,7 +236,7 @@ def tell(host: HostCalls, asked: RpcRequest) -> None:
 
 
 class CellOutput:
-    """The end of what a call prints, read from a pipe; too much of it ends the conversation."""
+    """The end of a call's output, read from a pipe; too much of it closes the connection."""
 
     def __init__(
         self, descriptor: int, link: socket.socket, *, max_bytes: int = OUTPUT_BYTES
@@ -250,7 +251,6 @@ class CellOutput:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether there was too much."""
         return self._left <= 0
 
     def _read(self) -> None:
@@ -267,10 +267,39 @@ class CellOutput:
                 self._link.shutdown(socket.SHUT_RDWR)
 
     def tail(self, max_bytes: int) -> str:
-        """Return the end of it, with what can be read at once."""
         self._read()
         return bytes(self._kept[-max_bytes:]).decode("utf-8", "replace")
 
     def close(self) -> None:
         self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOutcome:
+    """How a call ended, as far as its messages show."""
+
+    kind: Kind
+    value: Any = None
+    error: str = ""
+
+
+async def attempt(channel: CallChannel, *, seconds: float) -> CallOutcome:
+    """Wait for the answer and return how the call ended; it raises nothing."""
+    with anyio.move_on_after(seconds):
+        return await _answered(channel)
+    return CallOutcome(kind="timeout", error=timeout_text(seconds))
+
+
+async def _answered(channel: CallChannel) -> CallOutcome:
+    try:
+        answer = await channel.answer()
+    except GoneError:
+        return CallOutcome(kind="crashed")
+    except RpcError as error:
+        kind: Kind = "resource-limit" if error.code == RESOURCE_LIMIT else "protocol"
+        return CallOutcome(kind=kind, error=f"the skill broke the protocol: {error}")
+    if answer.error is None:
+        return CallOutcome(kind="ok", value=answer.result)
+    kind = "resource-limit" if answer.error.code == RESOURCE_LIMIT else "error"
+    return CallOutcome(kind=kind, error=str(answer.error))

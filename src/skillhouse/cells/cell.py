@@ -1,31 +1,33 @@
-"""What a cell is asked, and what comes of a call in it."""
+"""The specification of a cell, the result of a call in it, and what the call may request."""
 
 from __future__ import annotations
 
 import contextlib
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import anyio
 
-from skillhouse.cells.rpc import STALE_CAPABILITY, RpcError
+from skillhouse.cells.rpc import STALE_CAPABILITY, UNAVAILABLE, RpcError
 from skillhouse.sandbox.profile import FILE_BYTES, MIB, Limits
 
 TOOL_SECONDS = 30.0
-"""Time of one call (DESIGN, bounds: skill tool 30 s by default; S002-73)."""
+"""Default time of one call (DESIGN, bounds; S002-73)."""
 CELL_LIMITS = Limits(memory_bytes=512 * MIB, processes=96, file_bytes=FILE_BYTES)
-"""Of a cell with all its calls: memory is the design's `mem_limit: 512m` (S002-90)."""
+"""Of a cell with all its calls; the memory is the design's `mem_limit: 512m` (S002-90)."""
 CALLS_PER_CELL = 8
-"""Calls of one cell at one time; more wait for their turn."""
+"""Concurrent calls of one cell; more of them wait."""
 TAIL_BYTES = 8_192
-"""How much of what a call printed is kept, from its end."""
+"""How much of a call's output is kept, from its end."""
 
 SHARED_MAX = 2
-"""Directories of packages beside the skill's own (S002-63: skills-level and host)."""
+"""Directories of packages besides the skill's own (S002-63: skills-level and host)."""
 
 EXECUTE = "tool.execute"
 """The method that calls a tool; any other only loads the code."""
@@ -35,23 +37,23 @@ Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellSpec:
-    """Whose code runs, and for whom: what differs here never shares a cell."""
+    """Whose code runs, and for whom. Calls share a cell only if all of this is equal."""
 
     skill: str
     """The skill's id."""
     digest: str
-    """Of the tree (`floor.tree_digest`); other bytes are not run."""
+    """Of the tree (`floor.tree_digest`); a tree with another digest is not run."""
     directory: Path
     language: Literal["python", "javascript"]
     entry: str
     """The file with `tools`, relative to the directory."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """The declared variables and their values; a call is told them, the cell never."""
+    """The declared variables and their values; each call gets them, the cell itself never."""
     dependencies: Path | None = None
     """Directory of installed packages: what `site-packages` or `node_modules` would hold."""
     shared: tuple[Path, ...] = ()
-    """Such directories of the place and of the host, nearest first, at most `SHARED_MAX`: what is
-    in none before is looked for there (S002-63)."""
+    """Such directories of the place and of the host, nearest first, at most `SHARED_MAX`; they are
+    searched after `dependencies` (S002-63)."""
     permissions: str = ""
     """Any text that changes with what the skill is permitted."""
     user: str = ""
@@ -59,44 +61,63 @@ class CellSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """What came of a call."""
-
     value: Any = None
     """The tool's result as plain JSON values; of kind "ok" only."""
     error: str = ""
     kind: Kind
     stdout_tail: str = ""
-    """The end of what the code printed, both streams together."""
+    """The end of the code's output, both streams together."""
     seconds: float
     """From the start of the call in its cell; waiting for a cell does not count."""
 
 
 class HostCalls(Protocol):
-    """What one call may ask of the core. Each may raise `RpcError`, which the skill then meets."""
+    """What one call may request of the core. An `RpcError` is passed to the skill."""
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take url, method, headers and body; give status, headers and body."""
         ...
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take what is to be signed; give what the signer answers."""
+        """Take what to sign; give the signer's answer."""
         ...
 
     async def read_file(self, path: str) -> str:
         """Take a path relative to the workspace; give its text."""
         ...
 
-    def log(self, text: str) -> None:
-        """Take a line for the log."""
-        ...
+    def log(self, text: str) -> None: ...
 
     def progress(self, fraction: float, text: str) -> None:
-        """Take how much is done, from 0 to 1, and a word about it."""
+        """Take the completed fraction, from 0 to 1, and a short text."""
         ...
+
+
+class NoHost:
+    """The host of code that is only loaded or probed: it refuses every request."""
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise _no_call()
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise _no_call()
+
+    async def read_file(self, path: str) -> str:
+        raise _no_call()
+
+    def log(self, text: str) -> None:
+        """Drop the line."""
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Drop the report."""
+
+
+def _no_call() -> RpcError:
+    return RpcError(UNAVAILABLE, "expected a call of a tool for this")
 
 
 class Capabilities:
-    """The tokens of calls that are under way: what is asked with another one is refused."""
+    """The tokens of running calls; requests with any other token are refused."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, HostCalls] = {}
@@ -104,7 +125,7 @@ class Capabilities:
 
     @contextlib.contextmanager
     def of(self, host: HostCalls) -> Iterator[str]:
-        """Yield the token of one call, good until it has ended."""
+        """Yield the token of one call, valid until the call has ended."""
         token = secrets.token_hex(16)
         self._tokens[token] = host
         try:
@@ -116,13 +137,13 @@ class Capabilities:
 
     @contextlib.contextmanager
     def asking(self, token: object) -> Iterator[HostCalls]:
-        """Yield what the token's call may ask, for as long as that call goes on.
+        """Yield what the token's call may request, and cancel the request when that call ends.
 
-        What is asked for from elsewhere could otherwise have its effect, or wait for a person,
-        when its call has long had its outcome.
+        A request from another process could otherwise take effect, or wait for a person, after
+        its call has ended.
 
         Raises:
-            RpcError: STALE_CAPABILITY, the call has ended, before this or meanwhile.
+            RpcError: STALE_CAPABILITY, the call has ended, before or during the request.
         """
         host = self.host(token)
         scope = anyio.CancelScope()
@@ -137,10 +158,10 @@ class Capabilities:
         raise _stale()
 
     def host(self, token: object, *, expected: str | None = None) -> HostCalls:
-        """Return what the token's call may ask.
+        """Return what the token's call may request.
 
         Args:
-            expected: The token of the call that asks, where the way it came tells.
+            expected: The token of the requesting call, where its channel identifies it.
 
         Raises:
             RpcError: STALE_CAPABILITY, the call has ended, or is another one.
@@ -158,9 +179,9 @@ def _stale() -> RpcError:
 
 
 def wrap_result(value: Any) -> dict[str, Any]:
-    """Return a tool's result as a ToolResult of the design (S002-76, 77, 80, 81).
+    """Return a tool's result as a ToolResult (S002-76, 77, 80, 81).
 
-    An object that has `success` passes as it is; everything else becomes `data`.
+    An object that has `success` is passed on unchanged; everything else becomes `data`.
 
     >>> wrap_result({"balance": "1.5"})
     {'success': True, 'data': {'balance': '1.5'}}
@@ -173,14 +194,47 @@ def wrap_result(value: Any) -> dict[str, Any]:
 
 
 def wrap_failure(result: CellResult) -> dict[str, Any]:
-    """Return a call that did not end well as a ToolResult of the design (S002-75, 78)."""
+    """Return a failed call as a ToolResult (S002-75, 78)."""
     return {"success": False, "error": result.error}
 
 
 def timeout_text(seconds: float) -> str:
-    """Return the design's words for a call that took too long (S002-75).
+    """Return the published message for a call that took too long (S002-75).
 
     >>> timeout_text(30.0)
     'Skill execution timeout (30000ms)'
     """
     return f"Skill execution timeout ({round(seconds * 1_000)}ms)"
+
+
+QUEUE_MAX = 500
+"""Calls that may wait for one cell, so that one skill cannot fill the core with calls."""
+
+
+class CallQueue:
+    """Bounds the waiting and running calls of each cell."""
+
+    def __init__(self, *, most: int = QUEUE_MAX) -> None:
+        """Let at most `most` calls wait, besides those that run."""
+        self._most = most
+        self._calls: Counter[Hashable] = Counter()
+
+    @contextmanager
+    def place(self, key: Hashable, skill: str) -> Iterator[None]:
+        """Hold a place for one call.
+
+        Raises:
+            RpcError: UNAVAILABLE, the queue is full.
+        """
+        if self._calls[key] >= CALLS_PER_CELL + self._most:
+            message = (
+                f"{self._most} calls of `{skill}` wait already: repeat it when some have ended"
+            )
+            raise RpcError(UNAVAILABLE, message, reason="too_many_calls")
+        self._calls[key] += 1
+        try:
+            yield
+        finally:
+            self._calls[key] -= 1
+            if not self._calls[key]:
+                del self._calls[key]

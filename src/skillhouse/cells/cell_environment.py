@@ -1,4 +1,4 @@
-"""What cells are built from on this machine."""
+"""What cells are built from on this machine: programs, limits and filters."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ import anyio
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
-from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
+from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.seccomp_alone import alone_program
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, surroundings
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
 
 PYTHON_CELL = Path(__file__).with_name("cell_python.py")
 NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
-"""Where a cell sees the script that it runs."""
+"""Path of the script inside the cell."""
 IDLE_WATCH_SECONDS = 0.5
-"""Pause between two looks at a cell without control group in which no call runs."""
+"""Interval of checks of an idle cell without control group."""
 CONTAINED_BYTES = 320 * MIB
-"""Memory of a cell in a container of its own, whose 512 MiB hold what runs it as well (S002-90)."""
+"""Memory of a cell in a container, whose 512 MiB include the executor (S002-90)."""
 CONTAINED_FILE_BYTES = 32 * MIB
-"""Of all files of such a cell: its /tmp is memory too."""
+"""Of all files of such a cell; its /tmp is memory too."""
 OWN_OPEN_FILES = 8 * OPEN_FILES
-"""Open files of the process that runs cells, where the system lets it have them."""
+"""Open files of the process that runs cells, as far as the hard limit allows."""
 _PR_SET_DUMPABLE = 4
 CPU_WEIGHT = 50
 """A cell's share of contended processors, all its processes together; the core's is 100 or more."""
@@ -45,16 +44,16 @@ CPU_WEIGHT = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEnvironment:
-    """The means of this machine; made once for all cells."""
+    """Made once for all cells."""
 
     program: Path
-    """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter of what confines itself."""
+    """bubblewrap; for `SandboxLevel.CONTAINER` the interpreter that runs confine.py."""
     place: CgroupPlace | None
     limits: Limits
     call_filter: bytes
     """For the code of skills."""
     cell_filter: bytes
-    """For the process that gives each call its own namespaces."""
+    """For the process that makes each call's namespaces."""
     is_contained: bool = False
     """True: the container is the outer boundary, and there are no namespaces."""
 
@@ -65,10 +64,10 @@ class CellEnvironment:
 
 
 def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironment:
-    """Return the means of the level that `detect` or `self_test` found.
+    """Return what cells are built from at the level that `detect` or `self_test` found.
 
     Raises:
-        SandboxUnavailableError: there is none; it carries the reasons and the hint.
+        SandboxUnavailableError: no level works; it carries the reasons and the hint.
     """
     make_room_for_descriptors()
     if status.level is SandboxLevel.CONTAINER:
@@ -102,11 +101,11 @@ def _contained(limits: Limits) -> CellEnvironment:
 
 
 def make_room_for_descriptors() -> None:
-    """Let this process hand descriptors over whatever calls do.
+    """Raise our limit of open files, so that calls cannot keep us from passing descriptors.
 
-    Those on their way between processes are counted for the user, and nobody hands any over while
-    there are more than they may have open themselves (unix(7), ETOOMANYREFS). So a call, which may
-    have OPEN_FILES, must not be able to reach what holds for us.
+    The kernel counts descriptors in flight for each user, and a process cannot send any while
+    there are more than its own limit of open files (unix(7), ETOOMANYREFS). A call, which may have
+    OPEN_FILES, must not be able to reach our limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OWN_OPEN_FILES:
@@ -115,7 +114,7 @@ def make_room_for_descriptors() -> None:
 
 
 def protect_self() -> None:
-    """Let nobody of the same user read this process's memory, variables and descriptors.
+    """Keep processes of the same user from reading our memory, variables and descriptors.
 
     Raises:
         OSError: the kernel refuses.
@@ -125,10 +124,10 @@ def protect_self() -> None:
 
 
 def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
-    """Return where a cell sees its skill, and its packages with the place of each, nearest first.
+    """Return the skill's path in the cell, and each package directory with its path there.
 
-    Python is told the places; Node looks by itself in `node_modules` beside each directory above
-    the skill, so the skill lies as deep as there are packages of others.
+    The nearest directory comes first. Python gets the paths; Node searches `node_modules` in each
+    directory above the skill, so the skill is nested as deep as there are shared packages.
     """
     found = [path.resolve() for path in (spec.dependencies, *spec.shared) if path is not None]
     if len(spec.shared) > SHARED_MAX:
@@ -142,18 +141,18 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
 
 
 class CellGuard(ProcessGuard):
-    """A guard of what lives long: it looks less often while nothing happens."""
+    """A guard of a long-lived process, which checks less often while no call runs."""
 
     active: int = 0
-    """Calls that are running."""
+    """Number of running calls."""
 
 
 class CgroupCellGuard(CgroupGuard, CellGuard):
-    """The kernel counts; nothing is looked at."""
+    """The kernel enforces the limits."""
 
 
 class RlimitCellGuard(RlimitGuard, CellGuard):
-    """Looks often while calls run."""
+    """Checks often while calls run."""
 
     async def pause(self) -> None:
         await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
@@ -163,7 +162,7 @@ def node_program() -> str:
     """Return the path of Node.
 
     Raises:
-        SandboxError: there is none.
+        SandboxError: Node is not installed.
     """
     node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
     if node is None:

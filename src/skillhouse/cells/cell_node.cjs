@@ -179,7 +179,7 @@ async function serve(request) {
   try {
     data = framed({ jsonrpc: '2.0', result, id: request.id });
   } catch (error) {
-    answer(request.id, error, 'the result is no JSON: ');
+    answer(request.id, error, 'the result is not JSON: ');
     return;
   }
   finish(data);

@@ -1,37 +1,64 @@
-"""Tries in earnest what cells promise: one cell of each language that is installed here."""
+"""Tries in earnest what cells promise, before anything relies on it.
+
+`self_test` makes a cell of each language that is installed here; `contained_test` one in the
+container that is the outer boundary. What runs inside is probe_cell.py and probe_cell.cjs.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import secrets
 import socket
+import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 
-from skillhouse.cells.cell import CellResult, CellSpec
+from skillhouse.cells.cell import CellResult, CellSpec, NoHost
 from skillhouse.cells.cell_environment import node_program
-from skillhouse.cells.executor import Executor, NoHost
+from skillhouse.cells.container_cell import CONFINE
+from skillhouse.cells.executor import Executor
+from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.launcher import Launcher
-from skillhouse.sandbox.level_probes import running
-from skillhouse.sandbox.status import CELL_STARTS, SandboxLevel, SandboxStatus
+from skillhouse.sandbox.level_probes import probe_results, running
+from skillhouse.sandbox.plans import interpreter
+from skillhouse.sandbox.seccomp import ARCHITECTURES
+from skillhouse.sandbox.status import (
+    CELL_STARTS,
+    LINUX_HINT,
+    MACHINE_HINT,
+    ProbeResult,
+    SandboxLevel,
+    SandboxStatus,
+)
+from skillhouse.sandbox.status import surroundings as surroundings_here
 
 Language = Literal["python", "javascript"]
 
 CALL_SECONDS = 20.0
 GONE_SECONDS = 2.0
 """Longest wait for what a call left running to be gone; it takes a millisecond."""
-ENTRIES: Mapping[Language, tuple[str, str]] = {
-    # The skill's file, and the one beside this file that it is made from.
+SCRIPTS: Mapping[Language, tuple[str, str]] = {
+    # The skill's file, and the file in this directory that it is a copy of.
     "python": ("main.py", "probe_cell.py"),
     "javascript": ("index.cjs", "probe_cell.cjs"),
 }
+ABI_MIN = 3
+"""As confine.py wants it."""
+LANDLOCK_HINT = (
+    "run the container on Linux 6.2 or later with `landlock` among the kernel's security modules, "
+    "and with a seccomp profile that allows its calls (docker 23 or later)"
+)
+SUPERUSER_HINT = "run the container as a user that is not the superuser, as `user: 65534:65534`"
 
 
 def installed() -> tuple[Language, ...]:
@@ -49,54 +76,107 @@ async def self_test(*, most: SandboxLevel = SandboxLevel.CGROUP) -> SandboxStatu
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
     """
-    further = [functools.partial(_probed, language) for language in installed()]
+    further = [functools.partial(_probe_language, language) for language in installed()]
     return await level_probes.self_test(most=most, further=further)
 
 
-async def _probed(language: Language, launcher: Launcher, place: Path) -> Mapping[str, str]:
-    return await probe_cell(language, launcher.level, place)
+async def contained_test() -> SandboxStatus:
+    """Return `SandboxLevel.CONTAINER` if all that it promises holds, else `SandboxLevel.NONE`.
+
+    Whether this is a container cannot be detected: that is the operator's claim.
+    """
+    around = surroundings_here()
+    if around.system != "linux":
+        return _none(f"expected Linux, got {around.system}", hint=LINUX_HINT)
+    if around.machine not in ARCHITECTURES:
+        return _none(f"no system call filter for {around.machine}", hint=MACHINE_HINT)
+    if around.superuser:
+        # Its files are its own whatever their modes, and so would be the calls'.
+        return _none("expected another user than the superuser", hint=SUPERUSER_HINT)
+    version = _landlock()
+    if version < ABI_MIN:
+        return _none(f"expected Landlock {ABI_MIN} or later, got {version}")
+    try:
+        probes = await _probe_container()
+    except (SandboxError, RpcError, OSError) as error:
+        return _none(str(error))
+    if failed := tuple(f"{one.name}: {one.detail}" for one in probes if not one.passed):
+        return _none(*failed, probes=probes)
+    reasons = ("no namespaces: the container is the outer boundary, as its operator says",)
+    return SandboxStatus(level=SandboxLevel.CONTAINER, reasons=reasons, probes=probes)
 
 
-async def probe_cell(language: Language, level: SandboxLevel, place: Path) -> Mapping[str, str]:
-    """Make two calls in a cell; return the name of each probe with what went wrong, "" for nothing.
+def _none(
+    *reasons: str, hint: str = LANDLOCK_HINT, probes: tuple[ProbeResult, ...] = ()
+) -> SandboxStatus:
+    return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=hint, probes=probes)
+
+
+def _landlock() -> int:
+    argv = (interpreter()[0], "-I", "-S", str(CONFINE), '{"abi": true}')
+    done = subprocess.run(argv, capture_output=True, text=True, env={}, timeout=10, check=False)
+    return int(done.stdout) if done.stdout.strip().isdigit() else 0
+
+
+async def _probe_language(language: Language, launcher: Launcher, place: Path) -> Mapping[str, str]:
+    """Make two calls in a cell; return the name of each probe with its failure, "" for none.
 
     Args:
-        place: An empty directory, which stands for the host.
+        place: An empty directory, as the part of the host that the cell must not reach.
 
     Raises:
         SandboxError: cells cannot be made at this level.
     """
     spec = _skill(place, language)
-    canary = place / f"canary-{secrets.token_hex(8)}"
-    canary.write_text("secret")
-    outside = place / "outside"
     mark = f"600.{secrets.randbelow(10**12):012}"
-    executor = Executor(SandboxStatus(level=level), state=place / "state")
+    executor = Executor(SandboxStatus(level=launcher.level), state=place / "state")
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            told = {
-                "canary": str(canary),
-                "outside": str(outside),
-                "tcp": server.getsockname()[1],
-                "process": ["sleep", mark],
-            }
-            looked = await _call(executor, spec, "look", told)
+        with _bait(place) as bait:
+            looked = await _call(executor, spec, "look", {**bait, "process": ["sleep", mark]})
             if looked.kind != "ok":
                 return {language + CELL_STARTS: f"{looked.kind}: {looked.error[:200]}"}
             left = await _call(executor, spec, "left", {})
-        found = {"starts": "", **_texts(looked), **_texts(left)}
-        if outside.exists() or tree_digest(spec.directory) != spec.digest:
-            found["outside_unwritable"] = "a file of the host was written"
+        failures = {"starts": "", **_failures(looked), **_failures(left)}
+        if _was_written(bait) or tree_digest(spec.directory) != spec.digest:
+            failures["outside_unwritable"] = "a file of the host was written"
         if count := await _running(mark):
-            found["nothing_left"] = f"{count} processes outlived their call"
+            failures["nothing_left"] = f"{count} processes outlived their call"
     finally:
         with anyio.CancelScope(shield=True):
             await executor.close()
-    return {f"{language}_cell_{name}": text for name, text in found.items()}
+    return {f"{language}_cell_{name}": text for name, text in failures.items()}
 
 
-def _skill(place: Path, language: Language) -> CellSpec:
-    entry, source = ENTRIES[language]
+async def _probe_container() -> tuple[ProbeResult, ...]:
+    with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as made:
+        place = Path(os.path.realpath(made))  # noqa: ASYNC240 - one look.
+        spec = _skill(place, "python", env={"SKILLHOUSE_PROBE": "declared"})
+        executor = Executor(SandboxStatus(level=SandboxLevel.CONTAINER), state=place / "state")
+        failures: dict[str, str] = {}
+        try:
+            with _bait(place) as bait:
+                more = {**bait, "skill": str(spec.directory), "executor": os.getpid()}
+                for tool, arguments in (("look_contained", more), ("left_contained", {})):
+                    done = await _call(executor, spec, tool, arguments)
+                    if done.kind != "ok":
+                        raise SandboxError("sandbox-failed", f"no answer of a probe: {done.error}")
+                    failures |= _failures(done)
+            for tool, name, expected, seconds in (
+                ("memory", "memory_limited", "resource-limit", CALL_SECONDS),
+                ("spin", "time_limited", "timeout", 0.3),
+            ):
+                done = await _call(executor, spec, tool, {}, seconds=seconds)
+                failures[name] = "" if done.kind == expected else f"the call was {done.kind}"
+        finally:
+            with anyio.CancelScope(shield=True):
+                await executor.close()
+        if _was_written(bait):
+            failures["outside_unwritable"] = "a file arrived beside the skill"
+    return probe_results(failures)
+
+
+def _skill(place: Path, language: Language, **options: Any) -> CellSpec:
+    entry, source = SCRIPTS[language]
     directory = place / "skill"
     directory.mkdir()
     (directory / entry).write_bytes(Path(__file__).with_name(source).read_bytes())
@@ -106,19 +186,37 @@ def _skill(place: Path, language: Language) -> CellSpec:
         directory=directory,
         language=language,
         entry=entry,
+        **options,
     )
+
+
+@contextlib.contextmanager
+def _bait(place: Path) -> Iterator[dict[str, Any]]:
+    """Yield what a probe must not reach: a secret file, a path to write and a listening port."""
+    canary = place / f"canary-{secrets.token_hex(8)}"
+    canary.write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        yield {"canary": str(canary), "outside": str(place / "outside"), "tcp": port}
+
+
+def _was_written(bait: Mapping[str, Any]) -> bool:
+    return Path(bait["outside"]).exists()
 
 
 async def _call(
-    executor: Executor, spec: CellSpec, tool: str, arguments: Mapping[str, Any]
+    executor: Executor,
+    spec: CellSpec,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    seconds: float = CALL_SECONDS,
 ) -> CellResult:
-    return await executor.execute(
-        spec, tool, arguments, meta={}, timeout=CALL_SECONDS, host=NoHost()
-    )
+    return await executor.execute(spec, tool, arguments, meta={}, timeout=seconds, host=NoHost())
 
 
-def _texts(result: CellResult) -> dict[str, str]:
-    """Return what a call said; a call that said something else is told as a probe that failed."""
+def _failures(result: CellResult) -> dict[str, str]:
+    """Return what a call reported; any other answer counts as a failed probe."""
     value = result.value
     if isinstance(value, dict) and all(isinstance(text, str) for text in value.values()):
         return value
@@ -128,7 +226,7 @@ def _texts(result: CellResult) -> dict[str, str]:
 async def _running(mark: str) -> int:
     """Return how many processes with `mark` there are once they had time to go."""
     until = time.monotonic() + GONE_SECONDS
-    # Nothing tells when a process of somebody else's is gone.
+    # No event reports the end of a process that is not our child.
     while (count := running(mark)) and time.monotonic() < until:  # noqa: ASYNC110
         await anyio.sleep(0.005)
     return count

@@ -1,4 +1,4 @@
-"""What runs in a cell for Python skills: a process that forks once for each call.
+"""The process inside a cell for Python skills, which forks once for each call.
 
 Run as a script by `python -I -S`, with the standard library only; its argument is the descriptor
 of the socket to the core. It never imports anything of the skill and never reads what a call
@@ -53,10 +53,10 @@ def main() -> None:
     control = _socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - it has no name.
     settings = json.loads(control.recv(65536))
-    # Nobody reads or writes this process's memory, nor that of its forks.
+    # No other process reads or writes our memory, nor that of our forks.
     checked(libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl")
     if settings["namespaces"]:
-        # Process namespaces of calls can be left again only from one that is ours to rule.
+        # We can leave a call's process namespace only if we own the one we return to.
         checked(libc.unshare(CLONE_NEWPID | CLONE_NEWNS), "unshare")
         inner = os.fork()
         if inner:
@@ -155,15 +155,17 @@ class Cell:
         os.dup2(output, 1)
         os.dup2(output, 2)
         if link != LINK:
-            # `link` may itself be where another one is to go.
+            # `link` may itself be one of the numbers that are overwritten.
             os.dup2(link, LINK)
         os.closerange(LINK + 1, 65536)
         os.set_inheritable(LINK, False)  # noqa: FBT003 - likewise.
         if self.settings["namespaces"]:
             checked(libc.unshare(CLONE_NEWNS), "unshare")
             for place, size in self.settings["writable"]:
-                told = b"mode=1777,size=%d" % size
-                checked(libc.mount(b"call", place.encode(), b"tmpfs", MOUNT_FLAGS, told), "mount")
+                options = b"mode=1777,size=%d" % size
+                checked(
+                    libc.mount(b"call", place.encode(), b"tmpfs", MOUNT_FLAGS, options), "mount"
+                )
         for kind, value in order["limits"]:
             resource.setrlimit(kind, (value, value))
         drop_capabilities()
@@ -174,7 +176,7 @@ class Cell:
 
 def drop_capabilities() -> None:
     for number in CAPABILITIES:
-        # Already without it in a place that gave none.
+        # Fails in a container, where we had none to begin with.
         libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
@@ -194,7 +196,7 @@ class Link:
         while len(found) < size:
             chunk = self.socket.recv(min(size - len(found), 1 << 20))
             if not chunk:
-                os._exit(0)  # Nobody waits for this call any more.
+                os._exit(0)  # The core no longer waits for this call.
             found += chunk
         return bytes(found)
 
@@ -228,7 +230,7 @@ class Link:
 
 
 class CapabilityError(Exception):
-    """The core refused what was asked of it, or could not do it."""
+    """The core refused a request, or failed."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(error.get("message", ""))
@@ -238,7 +240,7 @@ class CapabilityError(Exception):
 
 
 class Done:
-    """What is there already, and may be awaited all the same."""
+    """A finished value that can also be awaited."""
 
     def __await__(self) -> Generator[Any, None, Any]:
         yield from ()
@@ -254,7 +256,7 @@ class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it
 
 
 class Answer(Done):
-    """What came of a fetch: status, headers (a dict with names in lower case) and body."""
+    """The response of a fetch: status, headers (by lower-case name) and body."""
 
     def __init__(self, value: Any) -> None:
         self.status = value["status"]
@@ -273,12 +275,12 @@ class Answer(Done):
 
 
 class Context:
-    """What a skill's tool may use; each capability may be called plainly or be awaited."""
+    """What a skill's tool may use; each capability can be called with or without `await`."""
 
-    def __init__(self, link: Link, told: Any) -> None:
+    def __init__(self, link: Link, context: Any) -> None:
         self._link = link
-        self.env = dict(told["env"])
-        self.meta = dict(told["meta"])
+        self.env = dict(context["env"])
+        self.meta = dict(context["meta"])
 
     def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
         found = {**(options or {}), **more}
@@ -326,13 +328,13 @@ def run_call(settings: Any) -> int:
         link.send(answer)
     except (TypeError, ValueError, RecursionError) as error:
         found = failure(error)
-        found["message"] = f"the result is no JSON: {found['message']}"
+        found["message"] = f"the result is not JSON: {found['message']}"
         link.send({"jsonrpc": "2.0", "id": number, "error": found})
     return 0
 
 
 class CallRefusedError(Exception):
-    """The skill has not what was asked for."""
+    """The skill does not offer the requested tool."""
 
 
 def failure(error: BaseException) -> dict[str, Any]:
@@ -344,7 +346,6 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def load(settings: Any) -> Any:
-    """Return the tools that the skill exports."""
     sys.dont_write_bytecode = True
     place = settings["skill"]
     sys.argv = [path := os.path.join(place, settings["entry"])]
@@ -374,7 +375,7 @@ def loaded(name: str, path: str) -> Any:
 
 def call(tools: Any, params: Any, context: Context) -> Any:
     name = params["tool"]
-    if name not in tools.keys():  # noqa: SIM118 - what the skill made may be any class.
+    if name not in tools.keys():  # noqa: SIM118 - the skill's mapping may be of any class.
         raise CallRefusedError(f"the skill exports no tool {name!r}")
     result = tools[name](params["args"], context)
     if not hasattr(result, "__await__") or isinstance(result, Done):
@@ -386,7 +387,7 @@ def call(tools: Any, params: Any, context: Context) -> Any:
             return await result
 
         return asyncio.run(awaited())
-    # Without a loop: what the context offers never waits for one.
+    # Without a loop: nothing of the context ever waits.
     steps = result.__await__()
     try:
         while True:

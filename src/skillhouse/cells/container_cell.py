@@ -1,6 +1,6 @@
-"""The life of a cell in a container of its own, where no namespaces can be made.
+"""The process of a cell in a container, where no namespaces can be made.
 
-What holds the code there: the container itself, and in it `contained_inside.py`.
+The container itself confines the code, and inside it `confine.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 
 from skillhouse.cells import scratch_cleanup
-from skillhouse.cells.bubblewrap_cell import BubblewrapCell
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.cell_environment import (
     IDLE_WATCH_SECONDS,
@@ -31,50 +30,42 @@ from skillhouse.cells.cell_environment import (
     CellEnvironment,
     node_program,
 )
-from skillhouse.cells.cell_process import CellProcess
+from skillhouse.cells.cell_process import BubblewrapCell, CellProcess
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import Completed
 
-INSIDE = Path(__file__).with_name("contained_inside.py")
+CONFINE = Path(__file__).with_name("confine.py")
 LEFTOVERS = Path(scratch_cleanup.__file__)
 FILES_EVERY = 20
-"""Looks at memory for each look at files."""
+"""Checks of memory for each check of files."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
-"""Nothing of it is secret; Node ends where it may not read how OpenSSL is set up."""
+"""Nothing of it is secret; Node exits if it cannot read OpenSSL's configuration."""
 _DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
 
 
-def habitat_for(
-    housing: CellEnvironment, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
+def cell_process_for(
+    environment: CellEnvironment, spec: CellSpec, *, tree: Path, forks: bool, is_spare: bool = False
 ) -> CellProcess:
-    """Return what a cell lives in; see `CellProcess`."""
-    kind = ContainerCell if housing.is_contained else BubblewrapCell
-    return kind(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
+    kind = ContainerCell if environment.is_contained else BubblewrapCell
+    return kind(environment, spec, tree=tree, forks=forks, is_spare=is_spare)
 
 
 class ContainerCell(CellProcess):
-    """One process that has confined itself, with its forks, from its start to its end."""
+    """A process that has confined itself, with its forks."""
 
-    def __init__(
-        self,
-        housing: CellEnvironment,
-        spec: CellSpec,
-        *,
-        tree: Path,
-        forks: bool,
-        is_spare: bool = False,
-    ) -> None:
-        super().__init__(housing, spec, tree=tree, forks=forks, is_spare=is_spare)
-        self._base = Path(tempfile.mkdtemp(prefix="call-", dir=tree.parent))
+    def _prepare(self) -> None:
+        self._base = Path(tempfile.mkdtemp(prefix="call-", dir=self._tree.parent))
         self._place = self._base / "tmp"
         self._place.mkdir(mode=0o700)
-        self._packages = [p.resolve() for p in (spec.dependencies, *spec.shared) if p is not None]
-        self._skill = tree if forks else self._linked()
-        self._argv = () if forks else (node_program(), *NODE_FLAGS)
+        self._packages = [
+            p.resolve() for p in (self._spec.dependencies, *self._spec.shared) if p is not None
+        ]
+        self._skill = self._tree if self._forks else self._linked()
+        self._argv = () if self._forks else (node_program(), *NODE_FLAGS)
         self._process: subprocess.Popen[bytes] | None = None
         self._task: asyncio.Task[None] | None = None
         self._output = bytearray()
@@ -83,7 +74,7 @@ class ContainerCell(CellProcess):
         self._limit = ""
 
     def _linked(self) -> Path:
-        """Return where Node sees the skill: as deep as there are packages of others above it."""
+        """Return where Node sees the skill, nested as deep as there are shared packages."""
         places = [self._base / "view"]
         places += [places[0].joinpath(*["skills"] * n) for n in range(1, len(self._packages))]
         places[-1].mkdir(parents=True)
@@ -102,7 +93,13 @@ class ContainerCell(CellProcess):
         ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        argv = (str(self._housing.program), "-I", "-S", str(INSIDE), self._told(theirs.fileno()))
+        argv = (
+            str(self._environment.program),
+            "-I",
+            "-S",
+            str(CONFINE),
+            self._settings_for(theirs.fileno()),
+        )
         loop = asyncio.get_running_loop()
         try:
             self._process = subprocess.Popen(
@@ -129,19 +126,20 @@ class ContainerCell(CellProcess):
         self._task = loop.create_task(self._live(self._process))
         return ours
 
-    def _told(self, descriptor: int) -> str:
-        limits, housing = self._housing.limits, self._housing
+    def _settings_for(self, descriptor: int) -> str:
+        """Return what confine.py gets, as JSON."""
+        limits, environment = self._environment.limits, self._environment
         skill = str(self._skill)
         readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
         readable += map(str, interpreter()[1])
-        told: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "parent": os.getpid(),
             "descriptor": descriptor,
             "place": str(self._place),
             "skill": skill,
             "path": bubblewrap.PROGRAM_PATH,
             "devices": _DEVICES,
-            "alone": housing.cell_filter.hex(),
+            "alone": environment.cell_filter.hex(),
             "limits": [
                 (resource.RLIMIT_CORE, 0),
                 (resource.RLIMIT_NOFILE, OPEN_FILES),
@@ -150,22 +148,16 @@ class ContainerCell(CellProcess):
             ],
         }
         if self._forks:
-            return json.dumps(
-                {
-                    **told,
-                    "readable": readable,
-                    "script": str(PYTHON_CELL),
-                    "leftovers": str(LEFTOVERS),
-                }
-            )
-        # What is linked is seen where the link is, or its packages would look elsewhere for theirs.
+            settings |= {"script": str(PYTHON_CELL), "leftovers": str(LEFTOVERS)}
+            return json.dumps({**settings, "readable": readable})
+        # Otherwise Node would resolve the links, and search other directories for packages.
         flags = ("--preserve-symlinks", "--preserve-symlinks-main")
         entry = f"{skill}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
         argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
         readable += [str(self._base / "view"), str(NODE_CELL)]
-        filters = {"seccomp": housing.call_filter.hex()}
-        return json.dumps({**told, **filters, "readable": readable, "argv": argv})
+        filters = {"seccomp": environment.call_filter.hex()}
+        return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
 
     async def _live(self, process: subprocess.Popen[bytes]) -> None:
         handle = os.pidfd_open(process.pid)
@@ -175,7 +167,7 @@ class ContainerCell(CellProcess):
         finally:
             watch.cancel()
             with anyio.CancelScope(shield=True):
-                # Its forks end with it: PR_SET_PDEATHSIG, which their filter keeps as it is.
+                # Its forks end with it, as their filter keeps PR_SET_PDEATHSIG unchanged.
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                 await anyio.wait_readable(handle)
@@ -184,7 +176,7 @@ class ContainerCell(CellProcess):
                 try:
                     await anyio.to_thread.run_sync(self._clear)
                 finally:
-                    # INVARIANT: whatever a call left, who waits for its end goes on.
+                    # INVARIANT: set whatever a call left, so that waiters continue.
                     self.gone.set()
 
     def _clear(self) -> None:
@@ -203,16 +195,16 @@ class ContainerCell(CellProcess):
         )
 
     async def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Look at its memory and files again and again, since the kernel counts neither for us."""
+        """Poll its memory and files, since the kernel counts neither for us."""
         looks = 0
         while True:
-            # The files lie in memory too: the container's /tmp is a tmpfs.
-            _, memory = usage(process.pid, stop_at=self._housing.limits.processes)
+            # The files are in memory too: the container's /tmp is a tmpfs.
+            _, memory = usage(process.pid, stop_at=self._environment.limits.processes)
             if looks % FILES_EVERY == 0:
                 count, size = scratch_cleanup.files_of(str(self._place))
-                if count > scratch_cleanup.FILES_MAX or size > self._housing.limits.file_bytes:
+                if count > scratch_cleanup.FILES_MAX or size > self._environment.limits.file_bytes:
                     self._stop("files")
-            if memory > self._housing.limits.memory_bytes:
+            if memory > self._environment.limits.memory_bytes:
                 self._stop("memory")
             looks += 1
             await asyncio.sleep(WATCH_SECONDS if self._active else IDLE_WATCH_SECONDS)
@@ -232,7 +224,7 @@ class ContainerCell(CellProcess):
                 self._stop_reading()
                 return
         self._output += chunk
-        if len(self._output) > self._housing.limits.output_bytes:
+        if len(self._output) > self._environment.limits.output_bytes:
             self._stop_reading()
             self._stop("output")
 
@@ -250,7 +242,7 @@ class ContainerCell(CellProcess):
             self._process.kill()
         await self.gone.wait()
 
-    def said(self, max_bytes: int) -> bytes:
+    def output_tail(self, max_bytes: int) -> bytes:
         self._read()
         return bytes(self._output[-max_bytes:])
 
@@ -264,7 +256,7 @@ class ContainerCell(CellProcess):
         return self._limit
 
     def how(self) -> str:
-        """Add what it said, if it ended by itself: why it could not confine itself, for example."""
+        """Add its output if it exited by itself, for example when it cannot confine itself."""
         how, done = super().how(), self.completed
         if self.failure is not None or done is None or done.signal is not None:
             return how

@@ -1,4 +1,4 @@
-"""The skills that an executor serves: those below directories that its operator names."""
+"""The skills that an executor serves, from directories that its operator names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
 
 class DirectorySource:
-    """Reads manifests, and runs nothing; the first directory's skill of a name is in force."""
+    """Reads manifests and runs nothing; of skills with one name the first directory's is used."""
 
     def __init__(self, roots: Sequence[Path], *, shared: Mapping[str, tuple[Path, ...]]) -> None:
-        """Serve what lies directly below `roots`.
+        """Serve the skills directly below `roots`.
 
         Args:
             shared: The operator's directories of packages, nearest first, by language.
@@ -30,7 +30,7 @@ class DirectorySource:
         return self._tools
 
     async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-        """Read the skills anew; what they were is in force until all have been read."""
+        """Read the skills again; the old ones are served until all have been read."""
         tools, loaded, failed = await anyio.to_thread.run_sync(self._read)
         self._tools = tools
         return loaded, failed

@@ -1,4 +1,4 @@
-"""Lock files of skills, read strictly and written anew, so that installers see only what we saw.
+"""Lock files of skills, parsed strictly and rewritten, so that installers see only what we saw.
 
 A lock file comes from a skill. As it is, it could name servers, local files, repositories and
 options (`--index-url`, `file:`, `git+https:`, a `.npmrc` beside it), and an installer would obey.
@@ -19,7 +19,7 @@ from skillhouse.sandbox.errors import SandboxError
 LOCK_MAX = 4_194_304
 """Bytes of a lock file."""
 PACKAGES_MAX = 2_000
-"""Packages that one skill may need, all levels together."""
+"""Packages that one skill may need, transitive ones included."""
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 _SPECIFIER = r"(?:===?|[<>!~]=|<|>)[ ]?[A-Za-z0-9.+!_*-]{1,64}"
@@ -102,7 +102,7 @@ def clean_npm(package: str, lock: str) -> tuple[str, str]:
         SandboxError: one of them is no such file, or has a package from elsewhere, a link, a
             workspace or no SHA-2 digest; the message names the package.
     """
-    told, locked = _table(package, "package.json"), _table(lock, "package-lock.json")
+    manifest, locked = _table(package, "package.json"), _table(lock, "package-lock.json")
     places = locked.get("packages")
     if locked.get("lockfileVersion") not in (2, 3) or not isinstance(places, dict):
         message = "expected a package-lock.json of version 2 or 3 (npm 7 or later)"
@@ -113,8 +113,8 @@ def clean_npm(package: str, lock: str) -> tuple[str, str]:
     clean = {place: _entry(place, entry) for place, entry in places.items() if place}
     first = places.get("")
     clean = {"": {**root, **_ranges("", first if isinstance(first, dict) else {})}, **clean}
-    head = {**root, **_ranges("package.json", told)}
-    if isinstance(told.get("overrides"), dict):
+    head = {**root, **_ranges("package.json", manifest)}
+    if isinstance(manifest.get("overrides"), dict):
         message = "`overrides` in package.json are not taken; pin the versions instead"
         raise SandboxError("dependencies-overrides", message)
     written = {**root, "lockfileVersion": 3, "requires": True, "packages": clean}
@@ -132,7 +132,7 @@ def _table(text: str, file: str) -> dict[str, Any]:
 
 
 def _entry(place: str, entry: Any) -> dict[str, Any]:
-    """Return what is taken of one package's entry."""
+    """Return the accepted fields of one package."""
     if not _PACKAGE_PLACE.fullmatch(place) or not isinstance(entry, dict) or entry.get("link"):
         message = f"expected a package from a registry, got {place[:120]!r}"
         raise SandboxError("dependencies-source", message)
@@ -143,7 +143,7 @@ def _entry(place: str, entry: Any) -> dict[str, Any]:
     integrity = entry.get("integrity")
     is_inside = entry.get("inBundle") is True
     if not is_inside and not (isinstance(integrity, str) and _INTEGRITY.fullmatch(integrity)):
-        # SHA-1 of old lock files can be forged; npm writes SHA-512 when it locks anew.
+        # SHA-1 of old lock files can be forged; npm writes SHA-512 when it locks again.
         message = f"expected `{place}` to have a SHA-2 digest (`integrity`)"
         raise SandboxError("dependencies-unhashed", message)
     version = entry.get("version")

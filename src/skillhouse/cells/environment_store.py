@@ -1,11 +1,11 @@
-"""Where installed dependencies lie: by digest, whole or not at all, read-only, bounded in size.
+"""The store of installed dependencies: by digest, atomic, read-only, bounded in size.
 
 ```
 CACHE/<key>/packages/   what was installed; no link, nothing that can be written
 CACHE/<key>/size        its bytes
 CACHE/<key>/used        its time is that of the last use
-CACHE/locks/<key>       held alone by who installs or removes, shared by who uses
-CACHE/staging-<key>-*   an installation under way, or what a crash left of one
+CACHE/locks/<key>       held exclusively to install or remove, shared to use
+CACHE/staging-<key>-*   an installation in progress, or the rest of a crashed one
 ```
 """
 
@@ -30,9 +30,9 @@ from skillhouse.sandbox.errors import SandboxError
 FILES_MAX = 50_000
 """Files of one environment."""
 WAIT_SECONDS = 0.05
-"""Pause between two tries to get a lock; an installation takes seconds."""
+"""Pause between two attempts to get a lock; an installation takes seconds."""
 YOUNG_SECONDS = 60.0
-"""An environment used that lately is not removed: whoever asked for it may not hold it yet."""
+"""An environment used within this time is not removed: its user may not hold the lease yet."""
 
 _READ_ONLY = 0o555
 _LOCKS = "locks"
@@ -49,7 +49,7 @@ class EnvironmentStore:
     """Seconds since 1970."""
 
     def packages(self, key: str) -> Path | None:
-        """Return what was installed under a key, noting the use; None when nothing was."""
+        """Return the packages installed under a key, and record the use; None without any."""
         try:
             os.utime(self.cache / key / "used", (self.clock(), self.clock()))
         except FileNotFoundError:
@@ -58,14 +58,14 @@ class EnvironmentStore:
 
     @contextlib.asynccontextmanager
     async def alone(self, key: str, *, seconds: float) -> AsyncIterator[None]:
-        """Hold a key against all other processes.
+        """Hold a key exclusively.
 
         Raises:
-            SandboxError: somebody else held it all the time.
+            SandboxError: another process held it all the time.
         """
         with self._lock_file(key) as handle:
             with anyio.move_on_after(seconds) as waiting:
-                # Another process holds it, which sets no event of ours.
+                # Another process holds it, so there is no event to wait for.
                 while not try_lock(handle):  # noqa: ASYNC110
                     await anyio.sleep(WAIT_SECONDS)
             if waiting.cancelled_caught:
@@ -75,7 +75,7 @@ class EnvironmentStore:
 
     @contextlib.contextmanager
     def lease(self, key: str) -> Iterator[Path]:
-        """Keep what was installed from being removed as long as it is used.
+        """Keep the packages from being removed while they are used.
 
         Raises:
             SandboxError: it has been removed; prepare it again.
@@ -89,10 +89,7 @@ class EnvironmentStore:
 
     @contextlib.contextmanager
     def staging(self, key: str) -> Iterator[Path]:
-        """Give an empty directory of one's own; nothing is left of it, whatever happens.
-
-        Only whoever holds the key `alone` may.
-        """
+        """Yield an empty directory, removed at the end; the caller holds the key `alone`."""
         for left in self.cache.glob(f"{_STAGING}{key}-*"):
             _remove(left)
         place = self.cache / f"{_STAGING}{key}-{secrets.token_hex(8)}"
@@ -103,15 +100,15 @@ class EnvironmentStore:
             _remove(place)
 
     def publish(self, installed: Path, staging: Path, key: str, *, max_bytes: int) -> Path:
-        """Make what was installed below `staging` the content of a key, in one step.
+        """Make `installed`, a directory in `staging`, the content of a key, atomically.
 
         Raises:
-            SandboxError: it holds a link or a device, or is too large.
+            SandboxError: it contains a link or a device, or is too large.
         """
         whole = staging / "whole"
         whole.mkdir(mode=0o700)
         size = _sealed(installed, max_bytes)
-        # A directory that nobody may write to cannot be moved.
+        # A read-only directory cannot be moved.
         installed.chmod(0o700)
         installed.rename(whole / _PACKAGES)
         (whole / _PACKAGES).chmod(_READ_ONLY)
@@ -125,9 +122,9 @@ class EnvironmentStore:
         return self.cache / key / _PACKAGES
 
     def collect(self, max_bytes: int) -> tuple[str, ...]:
-        """Remove what was not used for longest until `max_bytes` are kept; return the keys.
+        """Remove the least recently used until `max_bytes` are left; return the removed keys.
 
-        What is in use, or was a moment ago, stays, even if that is too much.
+        Environments in use, or used a moment ago, stay even beyond the bound.
         """
         kept: list[tuple[float, str, int]] = []
         for entry in os.scandir(self.cache):
@@ -151,7 +148,7 @@ class EnvironmentStore:
         with self._lock_file(key) as handle:
             if not try_lock(handle):
                 return False
-            # Out of reach in one step; a crash leaves what the next sweep takes.
+            # Renamed first, so that after a crash the next sweep removes the rest.
             gone = self.cache / f"{_STAGING}{key}-{secrets.token_hex(8)}"
             (self.cache / key).rename(gone)
             _remove(gone)
@@ -165,7 +162,7 @@ class EnvironmentStore:
 
     @contextlib.contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:
-        # Never removed: a lock on a file that has lost its name holds nobody off.
+        # Never removed: a lock on an unlinked file excludes no other process.
         locks = self.cache / _LOCKS
         make_private(locks)
         handle = os.open(locks / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -176,7 +173,7 @@ class EnvironmentStore:
 
 
 def _sealed(directory: Path, max_bytes: int) -> int:
-    """Make a tree read-only and durable and return its bytes; refuse what is no plain file."""
+    """Make a tree read-only and durable and return its bytes; refuse links and devices."""
     size = count = 0
     for place, directories, files in os.walk(directory):
         for name in (*directories, *files):

@@ -1,54 +1,132 @@
 """Dependencies of executable skills: installed once for each lock, outside of every cell.
 
 No code of a package runs while it is installed: wheels only, and npm without scripts. The result
-is a directory that cells see read-only, shared by all skills whose lock says the same.
+is a directory that cells see read-only, shared by all skills with an equal lock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
+import shutil
+import signal
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+import anyio
+import anyio.abc
 import anyio.to_thread
 
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
-from skillhouse.cells.environment_tools import (
-    RunTool,
-    check,
-    export_argv,
-    find_tool,
-    npm_argv,
-    pip_argv,
-    run_tool,
-    uv_argv,
-)
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.skill import SkillManifest
 
 INSTALL_SECONDS = 300.0
-"""Time of one installation."""
 ENVIRONMENT_BYTES = 512 * 1024 * 1024
-"""Size of one environment."""
 CACHE_BYTES = 4 * 1024 * 1024 * 1024
-"""Size of all of them, from which on the least recently used one is removed."""
+"""Size of all environments; beyond it the least recently used ones are removed."""
 
-_WHERE_PYTHON = (
+OUTPUT_MAX = 65_536
+"""Bytes of an installer's output that are kept, the last ones: they say what went wrong."""
+SHOWN_MAX = 600
+"""Characters of it that an error shows."""
+
+_PRINT_PLATFORM = (
     "import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform())"
 )
-_PYTHON_FILES = ("uv.lock", "requirements.txt")
-_JAVASCRIPT_FILES = ("package-lock.json",)
+_LOCKS = {
+    # By language: each lock, and the manifest that belongs to it.
+    "python": (("uv.lock", "pyproject.toml"), ("requirements.txt", "")),
+    "javascript": (("package-lock.json", "package.json"),),
+}
+_PASSED = ("PATH", "HOME", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+_PREFIXES = ("uv_", "pip_", "npm_config_")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The exit of an installer."""
+
+    code: int
+    """Exit code; negative for a signal."""
+    output: str
+    """Both streams, the end of them."""
+
+
+class RunTool(Protocol):
+    async def __call__(
+        self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
+    ) -> Ran:
+        """Run `argv` in `cwd` with just these variables; nothing of it is left afterwards.
+
+        Raises:
+            SandboxError: it cannot be started, or took longer.
+        """
+        ...
+
+
+def installer_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that installers need: paths, proxies and the operator's own settings.
+
+    >>> installer_variables({"PATH": "/bin", "ALCHEMY_API_KEY": "x", "UV_INDEX_URL": "https://u"})
+    {'PATH': '/bin', 'UV_INDEX_URL': 'https://u'}
+    """
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in _PASSED or name.lower() in _PROXIES or name.lower().startswith(_PREFIXES)
+    }
+
+
+async def run_tool(
+    argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
+) -> Ran:
+    """See `RunTool`. The installer runs on the host: it needs the network and the cache."""
+    output = bytearray()
+    try:
+        process = await anyio.open_process(
+            argv,
+            cwd=cwd,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        message = f"cannot start `{argv[0]}`: {error.strerror}"
+        raise SandboxError("dependencies-tool", message) from error
+    try:
+        with anyio.move_on_after(seconds) as limit:
+            if process.stdout is not None:
+                async for chunk in process.stdout:
+                    output += chunk
+                    del output[:-OUTPUT_MAX]
+            await process.wait()
+    finally:
+        # Whatever is left of the installer's session.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with anyio.CancelScope(shield=True):
+            await process.wait()
+            await process.aclose()
+    if limit.cancelled_caught:
+        raise SandboxError("dependencies-time", f"installing took longer than {seconds:g} s")
+    code = -1 if process.returncode is None else process.returncode
+    return Ran(code, output.decode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRules:
-    """What the operator allows, and where the tools are; no skill sets any of it."""
+    """The operator's settings for installations; a skill sets none of them."""
 
     python: Path = Path(sys.executable)
     """The interpreter that cells run, for which wheels are chosen."""
@@ -60,7 +138,7 @@ class EnvironmentRules:
     builds: bool = False
     """Take source distributions: building one runs its code on the host, outside of any cell."""
     shared: Path | None = None
-    """Packages for all skills of a place: what `site-packages` or `node_modules` would hold."""
+    """Packages for all skills of a place, laid out like `site-packages` or `node_modules`."""
     host: Path | None = None
     """Packages of the host that skills may import, likewise (S002-64)."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -75,13 +153,13 @@ class Environment:
     """Installed dependencies."""
 
     path: Path
-    """What `site-packages` or `node_modules` would hold; nobody may write there."""
+    """What `site-packages` or `node_modules` would hold; read-only."""
     digest: Digest
-    """Of all that decides what is in it: the lock, the platform, the operator's rules."""
+    """Of all that determines its content: the lock, the platform, the operator's rules."""
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Path]:
-        """Keep it from being removed as long as a cell has it; the same process or another.
+        """Keep it from being removed while a cell of any process uses it.
 
         Raises:
             SandboxError: it has been removed; prepare it again.
@@ -105,11 +183,8 @@ async def prepare(
     find what it needs among the packages of its place or of the host.
 
     Args:
-        manifest: What the skill says about itself.
         directory: The skill's directory, of which only the lock and the manifest are read.
         cache: Directory of all environments; made when it is missing.
-        run: Runs an installer.
-        rules: What the operator allows.
 
     Raises:
         SandboxError: there are dependencies without a usable lock, or installing failed; the
@@ -152,9 +227,8 @@ def search_path(
 ) -> tuple[Path, ...]:
     """Return where a dependency is looked for, nearest first (S002-63).
 
-    These are: what the skill brings, what was installed for it, the packages of its place, those
-    of the host. A cell that runs Python puts them on `sys.path` in this order; for Node each is a
-    `node_modules` one level further up from the skill.
+    The skill's own, what was installed for it, the packages of its place, those of the host. Python
+    has them on `sys.path`; for Node each is a `node_modules` one level further up from the skill.
     """
     rules = rules or EnvironmentRules()
     own = directory if manifest.language == "python" else directory / "node_modules"
@@ -163,15 +237,12 @@ def search_path(
 
 
 def _lock_texts(manifest: SkillManifest, directory: Path) -> dict[str, str] | None:
-    """Return the manifest and the lock by their names; None when there is nothing to install."""
-    is_python = manifest.language == "python"
-    for file in _PYTHON_FILES if is_python else _JAVASCRIPT_FILES:
+    """Return the first lock and its manifest by their names; None when there is no lock."""
+    for file, beside in _LOCKS[manifest.language]:
         text = _read(directory, file)
-        if text is None:
-            continue
-        beside = {"uv.lock": "pyproject.toml", "package-lock.json": "package.json"}.get(file)
-        manifest_text = _read(directory, beside) if beside else None
-        return {file: text} | ({beside: manifest_text} if beside and manifest_text else {})
+        if text is not None:
+            manifest_text = _read(directory, beside) if beside else None
+            return {file: text} | ({beside: manifest_text} if manifest_text else {})
     return None
 
 
@@ -191,11 +262,10 @@ def _read(directory: Path, file: str) -> str | None:
 
 def _unlocked(manifest: SkillManifest) -> SandboxError:
     needs = ", ".join(manifest.dependencies)[:200]
-    how = {
-        "python": "uv.lock (`uv lock`) or requirements.txt with hashes (`pip-compile`)",
-        "javascript": "package-lock.json (`npm install --package-lock-only`)",
-    }[manifest.language]
-    message = f"`{manifest.name}` needs {needs}: expected {how} beside its manifest"
+    expected = "package-lock.json (`npm install --package-lock-only`)"
+    if manifest.language == "python":
+        expected = "uv.lock (`uv lock`) or requirements.txt with hashes (`pip-compile`)"
+    message = f"`{manifest.name}` needs {needs}: expected {expected} beside its manifest"
     return SandboxError("dependencies-unlocked", message)
 
 
@@ -206,7 +276,7 @@ async def _cleaned(
     run: RunTool,
     rules: EnvironmentRules,
 ) -> dict[str, str]:
-    """Return the files that an installer gets, written by us."""
+    """Return the files that the installer gets, all of them written by us."""
     if manifest.language == "javascript":
         package, lock = clean_npm(texts.get("package.json", "{}"), texts["package-lock.json"])
         return {"package.json": package, "package-lock.json": lock}
@@ -219,33 +289,34 @@ async def _cleaned(
 async def _exported(
     texts: Mapping[str, str], cache: Path, run: RunTool, rules: EnvironmentRules
 ) -> str:
-    """Return a uv.lock as requirements; uv reads the lock and looks nothing up."""
-    uv = find_tool("uv", rules.uv, rules.variables)
+    """Return a uv.lock as requirements; uv only reads the lock, without the network."""
+    uv = _find_tool("uv", rules.uv, rules)
     if uv is None:
         message = "uv.lock needs `uv`: install it, or add requirements.txt with hashes"
         raise SandboxError("dependencies-tool", message)
+    argv = [
+        *(uv, "export", "--frozen", "--offline", "--no-config", "--no-python-downloads", "--quiet"),
+        *("--no-emit-project", "--no-dev", "--no-header", "--no-annotate"),
+        *("--format", "requirements.txt", "--output-file", "requirements.txt"),
+    ]
     store = EnvironmentStore(cache)
     key = digest(canonical_json(dict(texts))).removeprefix("sha256:")
     async with store.alone(key, seconds=rules.seconds):
         with store.staging(key) as place:
             _write(place, texts)
-            ran = await run(
-                export_argv(uv), cwd=place, variables=rules.variables, seconds=rules.seconds
-            )
-            check(ran, "reading uv.lock")
+            await _run(run, argv, rules, cwd=place, task="reading uv.lock")
             return (place / "requirements.txt").read_text(encoding="utf-8")
 
 
 async def _platform(manifest: SkillManifest, run: RunTool, rules: EnvironmentRules) -> str:
-    """Return what packages are chosen by beside the lock."""
+    """Return what selects packages besides the lock."""
     if manifest.language == "javascript":
         return f"{sys.platform} {platform.machine()}"
     if rules.python == Path(sys.executable):
         return f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
-    argv = [str(rules.python), "-I", "-S", "-c", _WHERE_PYTHON]
-    ran = await run(argv, cwd=Path("/"), variables=rules.variables, seconds=rules.seconds)
-    check(ran, "asking Python for its version")
-    return ran.output.strip()
+    argv = [str(rules.python), "-I", "-S", "-c", _PRINT_PLATFORM]
+    output = await _run(run, argv, rules, cwd=Path("/"), task="asking Python for its version")
+    return output.strip()
 
 
 async def _install(
@@ -256,19 +327,17 @@ async def _install(
     run: RunTool,
     rules: EnvironmentRules,
 ) -> Path:
+    is_python = manifest.language == "python"
     with store.staging(key) as place:
         _write(place, files)
-        installed = place / "node_modules"
-        if manifest.language == "javascript":
-            npm = find_tool("npm", rules.npm, rules.variables)
-            if npm is None:
-                raise SandboxError("dependencies-tool", "package-lock.json needs `npm`: install it")
-            argv = npm_argv(npm)
-        else:
-            installed = place / "site-packages"
-            argv = _python_argv(installed, place / "requirements.txt", rules)
-        ran = await run(argv, cwd=place, variables=rules.variables, seconds=rules.seconds)
-        check(ran, f"installing the dependencies of `{manifest.name}`")
+        installed = place / ("site-packages" if is_python else "node_modules")
+        argv = (
+            _python_argv(installed, place / "requirements.txt", rules)
+            if is_python
+            else _npm_argv(rules)
+        )
+        task = f"installing the dependencies of `{manifest.name}`"
+        await _run(run, argv, rules, cwd=place, task=task)
         # An installer that had nothing to do makes no directory.
         installed.mkdir(exist_ok=True)
         return await anyio.to_thread.run_sync(
@@ -276,14 +345,55 @@ async def _install(
         )
 
 
-def _python_argv(target: Path, file: Path, rules: EnvironmentRules) -> list[str]:
-    uv = find_tool("uv", rules.uv, rules.variables)
-    hashed = not rules.unhashed
-    if uv is not None:
-        return uv_argv(uv, rules.python, target, file, hashed=hashed, builds=rules.builds)
-    return pip_argv(rules.python, target, file, hashed=hashed, builds=rules.builds)
-
-
 def _write(place: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (place / name).write_text(text, encoding="utf-8")
+
+
+def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | None:
+    if given is not None:
+        return str(given)
+    return shutil.which(name, path=rules.variables.get("PATH", os.defpath))
+
+
+def _python_argv(target: Path, file: Path, rules: EnvironmentRules) -> list[str]:
+    """Return the command that installs a requirements file into `target`, by uv or else by pip."""
+    uv, python = _find_tool("uv", rules.uv, rules), str(rules.python)
+    # Copies: a hard link would share its permissions with the installer's own cache.
+    by_uv = ("--no-progress", "--no-python-downloads", "--python", python, "--link-mode", "copy")
+    by_pip = ("--no-input", "--no-compile", "--disable-pip-version-check")
+    return [
+        *((uv, "pip") if uv else (python, "-I", "-m", "pip")),
+        *("install", "--quiet", "--target", str(target)),
+        *(by_uv if uv else (*by_pip, "--no-warn-script-location")),
+        *(() if rules.unhashed else ("--no-deps", "--require-hashes")),
+        *(() if rules.builds else ("--only-binary", ":all:")),
+        *("--requirement", str(file)),
+    ]
+
+
+def _npm_argv(rules: EnvironmentRules) -> list[str]:
+    npm = _find_tool("npm", rules.npm, rules)
+    if npm is None:
+        raise SandboxError("dependencies-tool", "package-lock.json needs `npm`: install it")
+    return [
+        *(npm, "ci", "--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund"),
+        # Links to programs are of no use in a cell.
+        *("--bin-links=false", "--install-links=false"),
+        *("--update-notifier=false", "--loglevel=error"),
+    ]
+
+
+async def _run(
+    run: RunTool, argv: Sequence[str], rules: EnvironmentRules, *, cwd: Path, task: str
+) -> str:
+    """Return what an installer printed.
+
+    Raises:
+        SandboxError: `dependencies-install`, it failed; the message ends with its output.
+    """
+    ran = await run(argv, cwd=cwd, variables=rules.variables, seconds=rules.seconds)
+    if ran.code != 0:
+        shown = " ".join(ran.output.split())[-SHOWN_MAX:]
+        raise SandboxError("dependencies-install", f"{task} failed ({ran.code}): {shown}")
+    return ran.output

@@ -13,21 +13,23 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from skillhouse.cells.call_queue import QUEUE_MAX, CallQueue
 from skillhouse.cells.cell import (
     CELL_LIMITS,
     EXECUTE,
+    QUEUE_MAX,
     TOOL_SECONDS,
+    CallQueue,
     Capabilities,
     CellResult,
     CellSpec,
     HostCalls,
+    NoHost,
 )
 from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_for
+from skillhouse.cells.code_snapshots import CodeSnapshots
 from skillhouse.cells.node_cell import NodeCell
 from skillhouse.cells.python_cell import PythonCell
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
-from skillhouse.cells.snapshot import CodeSnapshots
 from skillhouse.floor import tracing
 from skillhouse.floor.conventions import (
     SANDBOX_KIND,
@@ -40,9 +42,8 @@ from skillhouse.sandbox.profile import Limits
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
 
 MAX_CELLS = 32
-"""Cells at one time: an idle one is 15 to 60 MB."""
+"""Concurrent cells: an idle one is 15 to 60 MB."""
 IDLE_SECONDS = 300.0
-"""How long a cell waits for its next call."""
 WAITING = 1_000
 """Calls that may wait for a cell; more are refused at once."""
 LIST_SECONDS = 10.0
@@ -53,7 +54,7 @@ _Key = tuple[str, ...]
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A cell and who uses it."""
+    """A cell and its use."""
 
     key: _Key
     skill: str
@@ -62,9 +63,9 @@ class _Held:
     used_at: float
     active: int = 0
     is_called: bool = False
-    """True: a tool was called in it, and may be again. One that only loaded code ends then."""
+    """True: a tool was called in it. A cell that only loaded code ends right away."""
     is_retired: bool = False
-    """True: it takes no new call, and is closed when those that run have ended."""
+    """True: it takes no new call, and is closed after its running calls."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Exception | None = None
 
@@ -87,15 +88,14 @@ class Executor:
         Args:
             status: What `self_test` found.
             state: Directory for private copies of skills' trees.
-            limits: Of each cell with all its calls; `seconds` says nothing here.
-            max_cells: At one time; a call beyond waits until one is idle.
+            limits: Of each cell with all its calls; `seconds` is not used.
+            max_cells: Beyond it a call waits until a cell is idle.
             max_waiting: Calls that may wait for one cell.
-            idle_seconds: After which a cell without a call is closed.
 
         Raises:
             SandboxUnavailableError: no level of the sandbox works here.
         """
-        self._housing: CellEnvironment = cell_environment_for(status, limits)
+        self._environment: CellEnvironment = cell_environment_for(status, limits)
         self._level: SandboxLevel = status.level
         self._untested = untested(status)
         self._snapshots = CodeSnapshots(state)
@@ -118,21 +118,21 @@ class Executor:
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
     ) -> CellResult:
         """Run a tool once; a call that may have had an effect is never run again.
 
-        Cancelling kills what was started. What the skill does wrong is told by the result.
+        Cancelling kills what was started. Errors of the skill are in the result.
 
         Args:
-            meta: What the skill is told about the call (S002-45): skillName, toolName, callId, …
+            meta: What the skill gets about the call (S002-45): skillName, toolName, callId, …
             timeout: In seconds, from the start in a cell.
-            host: What the skill asks of the core, for this call only.
+            host: Answers the skill's requests to the core, for this call only.
 
         Raises:
-            SandboxError: the skill is not as it was, or there is no interpreter for it.
-            RpcError: INTERNAL_ERROR, the arguments are no JSON; UNAVAILABLE, too many calls wait.
+            SandboxError: the skill has changed, or there is no interpreter for it.
+            RpcError: INTERNAL_ERROR, the arguments are not JSON; UNAVAILABLE, too many calls wait.
         """
         params = {"tool": tool, "args": dict(arguments), "context": _context(spec, meta)}
         packed(params)
@@ -140,7 +140,7 @@ class Executor:
             return await self._call(spec, EXECUTE, params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
-        """Return the names of the tools that the skill's code exports, as the code says itself.
+        """Return the names of the tools that the skill's code exports, by loading it.
 
         Raises:
             SandboxError: "skill-failed", the code does not load; and those of `execute`.
@@ -157,11 +157,7 @@ class Executor:
         return tuple(sorted(set(result.value)))
 
     async def reload(self, skill: str | None) -> None:
-        """Let new calls start in new cells; those that run end in the old ones.
-
-        Args:
-            skill: The id of one skill; None for all.
-        """
+        """Use new cells for new calls of a skill, or of all; running calls keep the old ones."""
         for held in tuple(self._cells.values()):
             if skill is None or held.skill == skill:
                 self._retire(held)
@@ -172,11 +168,11 @@ class Executor:
         return bool(self._cells or self._retired or self._closings)
 
     async def end(self) -> None:
-        """Kill every cell, one with a call as soon as that is over; later calls start new ones."""
+        """Kill every cell, after its running calls; later calls start new ones."""
         await self.reload(None)
 
     async def close(self) -> None:
-        """Kill all that runs, and return when nothing of it is left."""
+        """Kill all cells, and return when they are gone."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -187,7 +183,7 @@ class Executor:
             await asyncio.wait(set(self._closings))
 
     def health(self) -> Mapping[str, Any]:
-        """Return how it is: {status, level, cells, calls, waiting}."""
+        """Return {status, level, cells, calls, waiting}."""
         calls = sum(held.active for held in (*self._cells.values(), *self._retired))
         return {
             "status": "ok",
@@ -205,8 +201,8 @@ class Executor:
             raise SandboxError("cell-untested", message)
         for is_last in (False, True):
             async with self._cell(spec, is_call=method == EXECUTE) as cell:
-                # The turn may have been long in coming, and the cell have died meanwhile. Nothing
-                # was asked of it yet, so another one may be: once.
+                # The cell may have died while this call waited. Nothing was sent to it yet, so
+                # another cell may be tried: once.
                 await cell.turns.acquire()
                 if cell.is_alive:
                     return await cell.call(method, params, seconds=seconds, host=host)
@@ -258,7 +254,7 @@ class Executor:
                 return held
 
     def _has_room(self) -> bool:
-        """Tell whether one more cell may be made, and end an idle one if that helps."""
+        """Whether one more cell may be made; an idle one is ended for it."""
         if len(self._cells) + len(self._retired) < self._max_cells:
             return True
         idle = [held for held in self._cells.values() if not held.active and held.ready.is_set()]
@@ -278,21 +274,17 @@ class Executor:
             self._waiting -= 1
 
     async def _started(self, key: _Key, spec: CellSpec) -> _Held | None:
-        """Return a new cell; None when another call made one, or took the room, meanwhile."""
-        tree = await self._copied(spec)
+        """Return a new cell; None when another call made it, or took the last place."""
+        tree = await anyio.to_thread.run_sync(self._snapshots.take, spec)
         if key in self._cells or self._closed or not self._has_room():
             self._snapshots.drop(tree)
             return None
         return await self._start(key, spec, tree)
 
-    async def _copied(self, spec: CellSpec) -> Path:
-        """Return a copy of the tree, made while other calls go on."""
-        return await anyio.to_thread.run_sync(self._snapshots.take, spec)
-
     async def _start(self, key: _Key, spec: CellSpec, tree: Path) -> _Held:
         kind = PythonCell if spec.language == "python" else NodeCell
         try:
-            cell = kind(self._housing, spec, tree=tree, capabilities=self._capabilities)
+            cell = kind(self._environment, spec, tree=tree, capabilities=self._capabilities)
         except SandboxError:
             self._snapshots.drop(tree)
             raise
@@ -300,16 +292,13 @@ class Executor:
         self._cells[key] = held
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        attributes = {SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)}
         began = time.monotonic()
         try:
-            with tracing.span(SANDBOX_START_SPAN) as told:
+            with tracing.span(SANDBOX_START_SPAN) as span:
                 await cell.start()
-                told.set({SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)})
-            tracing.observe(
-                SANDBOX_START,
-                time.monotonic() - began,
-                {SANDBOX_KIND: spec.language, SANDBOX_LEVEL: str(self._level)},
-            )
+                span.set(attributes)
+            tracing.observe(SANDBOX_START, time.monotonic() - began, attributes)
         except BaseException as error:
             failure = error if isinstance(error, Exception) else None
             held.failure = failure or RpcError(UNAVAILABLE, "the start of the cell was cancelled")
@@ -342,32 +331,13 @@ class Executor:
                 await anyio.to_thread.run_sync(self._snapshots.drop, held.tree)
 
     async def _sweep(self) -> None:
-        """Close cells that nobody has used for long."""
+        """Close cells that have been idle for long."""
         while True:
             await asyncio.sleep(max(0.05, self._idle_seconds / 4))
             oldest = time.monotonic() - self._idle_seconds
             for held in tuple(self._cells.values()):
                 if not held.active and held.ready.is_set() and held.used_at <= oldest:
                     self._retire(held)
-
-
-class NoHost:
-    """What code may ask that is only loaded or tried: nothing."""
-
-    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    async def read_file(self, path: str) -> str:
-        raise RpcError(UNAVAILABLE, "expected a call of a tool for this")
-
-    def log(self, text: str) -> None:
-        """Nobody listens."""
-
-    def progress(self, fraction: float, text: str) -> None:
-        """Nobody listens."""
 
 
 def _key(spec: CellSpec) -> _Key:

@@ -1,6 +1,6 @@
-"""Runs the operator's own Python skills in this process: no isolation, so only trees that he named.
+"""Runs Python skills that the operator named in this process, without isolation.
 
-Code that does not wait cannot be stopped here, and sees all that the core sees (S002-4, S002-7).
+Code that does not await cannot be stopped, and sees all that the core sees (S002-4, S002-7).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skillhouse.sandbox.errors import SandboxError
 
 
 class InProcessAnswer:
-    """What came of a fetch, as skills in cells meet it."""
+    """The response of a fetch, as in a cell."""
 
     def __init__(self, value: Mapping[str, Any]) -> None:
         self.status = int(value["status"])
@@ -42,7 +42,7 @@ class InProcessAnswer:
 
 
 class InProcessContext:
-    """The context of skills; here each capability must be awaited."""
+    """The context of a skill's tool; here each capability must be awaited."""
 
     def __init__(self, spec: CellSpec, meta: Mapping[str, Any], host: HostCalls) -> None:
         self.env = dict(spec.env)
@@ -71,7 +71,7 @@ class InProcessContext:
 
 
 class InProcessRunner:
-    """Runs trees whose digests an operator named, and no others; without any, none."""
+    """Runs only trees whose digests the operator named."""
 
     def __init__(self, *, trusted: Collection[str] = ()) -> None:
         self._trusted = frozenset(trusted)
@@ -84,14 +84,14 @@ class InProcessRunner:
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - a result tells of it.
+        timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
     ) -> CellResult:
         """Run a tool once; see `Executor.execute`.
 
         Raises:
-            SandboxError: "not-trusted", the operator has not named this tree or it has changed, or
-                it is not Python's.
+            SandboxError: "not-trusted", the operator has not named this tree, it has changed, or it
+                is not Python.
         """
         tools = self._tools(spec)
         began = time.monotonic()
@@ -111,19 +111,14 @@ class InProcessRunner:
         return CellResult(kind="ok", value=value, seconds=seconds)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
-        """Return the names of the tools that the code exports; see `Executor.tool_names`.
-
-        Raises:
-            SandboxError: as `execute`.
-        """
+        """See `Executor.tool_names`."""
         return tuple(sorted(map(str, self._tools(spec))))
 
     async def reload(self, skill: str | None) -> None:
-        """Let new calls import anew; memory of what was imported may stay taken (S002-60)."""
+        """Let new calls import again; memory of old imports may stay allocated (S002-60)."""
         self._loaded.clear()
 
     async def close(self) -> None:
-        """Let go of what was imported."""
         self._loaded.clear()
 
     def _tools(self, spec: CellSpec) -> Any:
@@ -137,10 +132,10 @@ class InProcessRunner:
 
 
 def _load(spec: CellSpec) -> Any:
-    """Return the tools of a skill, imported anew under a name of its own."""
+    """Return the tools of a skill, imported under a name of its own."""
     base = os.fspath(spec.directory.resolve())
     for name, module in tuple(sys.modules.items()):
-        # What an older tree of this place left would be found first.
+        # Modules of an older tree of this directory would be found first.
         if (getattr(module, "__file__", None) or "").startswith(base + os.sep):
             del sys.modules[name]
     path = spec.directory / spec.entry

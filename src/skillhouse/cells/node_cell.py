@@ -1,4 +1,4 @@
-"""A cell for JavaScript skills: processes that were started ahead, each for one call."""
+"""A cell for JavaScript skills: one process for each call, the next one started ahead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.call_channel import CallChannel
+from skillhouse.cells.call_channel import CallChannel, CallOutcome, attempt
 from skillhouse.cells.cell import (
     CALLS_PER_CELL,
     EXECUTE,
@@ -27,23 +27,27 @@ from skillhouse.cells.cell import (
 )
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.cell_process import CellProcess
-from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import CallOutcome, attempt
+from skillhouse.cells.container_cell import cell_process_for
 from skillhouse.sandbox.errors import SandboxError
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
-"""What V8 says before it aborts."""
+"""V8's message before it aborts."""
 SPARES = 1
-"""Processes that wait for a call: each is some 45 MB (issue "executor": idle cell at most 60)."""
+"""Processes that wait for a call, 45 MB each (issue "executor": idle cell at most 60)."""
 
 
 class NodeCell:
-    """See the module; made by `Executor` only."""
+    """Made by `Executor` only."""
 
     def __init__(
-        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+        self,
+        environment: CellEnvironment,
+        spec: CellSpec,
+        *,
+        tree: Path,
+        capabilities: Capabilities,
     ) -> None:
-        self._housing = housing
+        self._environment = environment
         self._spec = spec
         self._tree = tree
         self._capabilities = capabilities
@@ -58,15 +62,15 @@ class NodeCell:
         return not self._closed
 
     async def start(self) -> bool:
-        """Start the first process; it need not be ready to be told its call."""
+        """Start the first process; it gets its call without being ready."""
         self._spares.append(self._worker(is_spare=False))
         return True
 
     def _worker(self, *, is_spare: bool) -> Worker:
-        habitat = habitat_for(
-            self._housing, self._spec, tree=self._tree, forks=False, is_spare=is_spare
+        process = cell_process_for(
+            self._environment, self._spec, tree=self._tree, forks=False, is_spare=is_spare
         )
-        return Worker(habitat)
+        return Worker(process)
 
     async def call(
         self, method: str, params: Mapping[str, Any], *, seconds: float, host: HostCalls
@@ -76,15 +80,15 @@ class NodeCell:
         worker = self._spare()
         try:
             with self._capabilities.of(host) as token:
-                dialogue = CallChannel(
+                channel = CallChannel(
                     worker.link,
                     capabilities=self._capabilities,
                     token=token,
                     number=secrets.token_hex(8),
                 )
-                dialogue.begin(method, {**params, "capability": token})
-                outcome = await attempt(dialogue, seconds=seconds)
-            tail = worker.habitat.said(TAIL_BYTES).decode("utf-8", "replace")
+                channel.begin(method, {**params, "capability": token})
+                outcome = await attempt(channel, seconds=seconds)
+            tail = worker.process.output_tail(TAIL_BYTES).decode("utf-8", "replace")
             kind, error = outcome.kind, outcome.error
             if kind != "ok":
                 with anyio.CancelScope(shield=True):
@@ -105,7 +109,7 @@ class NodeCell:
     def _spare(self) -> Worker:
         while self._spares:
             worker = self._spares.pop(0)
-            if not worker.habitat.gone.is_set():
+            if not worker.process.gone.is_set():
                 return worker
             self._end(worker)
         return self._worker(is_spare=False)
@@ -120,13 +124,13 @@ class NodeCell:
         self.turns.release()
 
     def _refill(self) -> None:
-        # The next call makes its own, and tells what is wrong.
+        # The next call starts its own process, and reports the error.
         with contextlib.suppress(SandboxError, OSError):
             while not self._closed and len(self._spares) < SPARES:
                 self._spares.append(self._worker(is_spare=True))
 
     async def close(self) -> None:
-        """End what waits, and return when nothing is left; calls are to have ended before."""
+        """End the waiting processes, and return when all are gone; no call may be running."""
         self._closed = True
         for worker in self._spares:
             self._end(worker)
@@ -136,32 +140,32 @@ class NodeCell:
 
 
 class Worker:
-    """One process, for one call."""
+    """The process of one call."""
 
-    def __init__(self, habitat: CellProcess) -> None:
-        self.habitat = habitat
-        self.link = habitat.start(socket.SOCK_STREAM)
+    def __init__(self, process: CellProcess) -> None:
+        self.process = process
+        self.link = process.start(socket.SOCK_STREAM)
 
     async def explain(self, outcome: CallOutcome) -> tuple[Kind, str]:
-        """Return what to say of a call that did not end well."""
-        habitat = self.habitat
+        """Return the kind and the message of a failed call."""
+        process = self.process
         if outcome.kind == "crashed":
-            # It says why by its end, which is near.
-            await habitat.end_when_closed()
-        limit = habitat.limit()
+            # Its exit status, which comes soon, is the reason.
+            await process.end_when_closed()
+        limit = process.limit()
         if limit and outcome.kind != "protocol":
             said = f": {outcome.error}" if outcome.error else ""
             return "resource-limit", f"the limit of {limit} was met{said}"
         if outcome.kind == "crashed":
-            ended = habitat.completed
+            ended = process.completed
             aborted = ended is not None and ended.signal == signal.SIGABRT
-            if aborted and OUT_OF_MEMORY in habitat.said(TAIL_BYTES):
+            if aborted and OUT_OF_MEMORY in process.output_tail(TAIL_BYTES):
                 # Without a control group V8 itself meets the limit. A skill that only prints this
                 # calls its own end by another name.
                 return "resource-limit", "the limit of memory was met"
-            return outcome.kind, f"{habitat.how()} before it answered"
+            return outcome.kind, f"{process.how()} before it answered"
         return outcome.kind, outcome.error
 
     async def close(self) -> None:
         with contextlib.closing(self.link):
-            await self.habitat.end()
+            await self.process.end()

@@ -1,4 +1,4 @@
-"""A cell for Python skills: one process that waits, and a fork of it for each call."""
+"""A cell for Python skills: a waiting process, forked for each call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from skillhouse.cells.call_channel import CallChannel, CellOutput
+from skillhouse.cells.call_channel import CallChannel, CallOutcome, CellOutput, attempt
 from skillhouse.cells.cell import (
     CALLS_PER_CELL,
     TAIL_BYTES,
@@ -29,44 +29,48 @@ from skillhouse.cells.cell import (
     Kind,
 )
 from skillhouse.cells.cell_environment import CellEnvironment
-from skillhouse.cells.container_cell import habitat_for
-from skillhouse.cells.outcome import CallOutcome, attempt
+from skillhouse.cells.container_cell import cell_process_for
 from skillhouse.sandbox.bubblewrap import writable
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.process import GRACE_SECONDS
 
 READY_SECONDS = 20.0
-"""Longest wait for a new cell; it takes some 40 ms."""
+"""Longest wait for a new cell; usually 40 ms."""
 CHUNK = 65_536
 END_SECONDS = 5.0
-"""Longest wait for a killed call to be gone; then its cell is killed, with all of its calls."""
+"""Longest wait for the end of a killed call; then its cell is killed, with all of its calls."""
 DATA_SHARE = 0.875
-"""Part of a cell's memory that one process of a call may take, so that it meets the limit itself
-before the kernel looks for a victim among all of the cell."""
+"""Part of a cell's memory that one process of a call may take, so that it fails itself before the
+kernel picks a process of the cell to kill."""
 CPU_SLACK_SECONDS = 5
 """Processor time beyond the call's time after which the kernel ends a process by itself."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How a call's process ended, once it has."""
+    """The end of a call's process."""
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
     status: int | None = None
-    """Exit code, or less than 0 for a signal; None when it was not started or is not known."""
+    """Exit code, negative for a signal; None when it was not started or is unknown."""
     failed: str = ""
 
 
 class PythonCell:
-    """See the module; made by `Executor` only."""
+    """Made by `Executor` only."""
 
     def __init__(
-        self, housing: CellEnvironment, spec: CellSpec, *, tree: Path, capabilities: Capabilities
+        self,
+        environment: CellEnvironment,
+        spec: CellSpec,
+        *,
+        tree: Path,
+        capabilities: Capabilities,
     ) -> None:
-        self._housing = housing
+        self._environment = environment
         self._spec = spec
         self._capabilities = capabilities
-        self._habitat = habitat_for(housing, spec, tree=tree, forks=True)
+        self._process = cell_process_for(environment, spec, tree=tree, forks=True)
         self._control: socket.socket | None = None
         self._listener: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -74,26 +78,26 @@ class PythonCell:
         self._numbers = itertools.count(1)
         self._finishing: set[asyncio.Task[None]] = set()
         self._spent = False
-        """True once a limit was met, whose counters would be taken for another call's."""
+        """True once a limit was exceeded: its counter would also be taken for the next call's."""
         self.turns = asyncio.Semaphore(CALLS_PER_CELL)
 
     @property
     def is_alive(self) -> bool:
-        """Tell whether it is starting or waits for calls, and has met no limit."""
-        return not self._habitat.gone.is_set() and not self._spent
+        """Whether it is starting or running, and has exceeded no limit."""
+        return not self._process.gone.is_set() and not self._spent
 
     @property
     def why(self) -> str:
-        return self._habitat.how()
+        return self._process.how()
 
     async def start(self) -> bool:
-        """Start it, and tell whether it is there."""
-        self._control = self._habitat.start(socket.SOCK_SEQPACKET)
+        """Start it; return whether it is ready."""
+        self._control = self._process.start(socket.SOCK_SEQPACKET)
         settings = {
-            "seccomp": self._housing.call_filter.hex(),
-            "writable": writable(self._housing.limits),
+            "seccomp": self._environment.call_filter.hex(),
+            "writable": writable(self._environment.limits),
             "entry": self._spec.entry,
-            **self._habitat.settings(),
+            **self._process.settings(),
         }
         self._control.send(json.dumps(settings).encode())
         self._listener = asyncio.get_running_loop().create_task(self._listen(self._control))
@@ -102,7 +106,7 @@ class PythonCell:
         return self._ready.is_set() and self.is_alive
 
     async def _listen(self, control: socket.socket) -> None:
-        """Take what the cell reports until it is gone."""
+        """Read the cell's reports until it is gone."""
         try:
             while True:
                 await anyio.wait_readable(control)
@@ -111,11 +115,11 @@ class PythonCell:
                     break
                 self._take(json.loads(data))
         except OSError:
-            # It went while it was written to; what was started is counted as gone below.
+            # It ended during a write; its calls are marked as ended below.
             pass
         finally:
             with anyio.CancelScope(shield=True):
-                await self._habitat.end_when_closed()
+                await self._process.end_when_closed()
             for ending in self._endings.values():
                 ending.done.set()
             self._ready.set()
@@ -133,12 +137,12 @@ class PythonCell:
     ) -> CellResult:
         """Run one call in a process of its own, which is killed when it has answered.
 
-        What is left of it is being killed then; its turn ends when nothing is.
+        Another call takes its turn when that process is gone.
         """
         began = time.monotonic()
         number = next(self._numbers)
         ending = self._endings[number] = Ending()
-        self._habitat.begin_call()
+        self._process.begin_call()
         outcome: CallOutcome | None = None
         is_ordered = False
         with contextlib.ExitStack() as stack:
@@ -147,16 +151,16 @@ class PythonCell:
             stack.enter_context(link)
             link.setblocking(False)  # noqa: FBT003 - the parameter has no name.
             token = stack.enter_context(self._capabilities.of(host))
-            dialogue = CallChannel(
+            channel = CallChannel(
                 link, capabilities=self._capabilities, token=token, number=token_hex(8)
             )
             try:
-                dialogue.begin(method, {**params, "capability": token})
+                channel.begin(method, {**params, "capability": token})
                 output = stack.enter_context(
                     contextlib.closing(self._order(number, seconds, link, theirs))
                 )
                 is_ordered = True
-                outcome = await attempt(dialogue, seconds=seconds)
+                outcome = await attempt(channel, seconds=seconds)
             finally:
                 if not is_ordered:
                     ending.done.set()
@@ -179,17 +183,17 @@ class PythonCell:
     def _order(
         self, number: int, seconds: float, link: socket.socket, theirs: socket.socket
     ) -> CellOutput:
-        """Have a process made, and return its output."""
+        """Order a process for the call, and return its output."""
         reading, writing = os.pipe()
         output = CellOutput(reading, link)
         limits = [
-            (resource.RLIMIT_DATA, int(self._housing.limits.memory_bytes * DATA_SHARE)),
+            (resource.RLIMIT_DATA, int(self._environment.limits.memory_bytes * DATA_SHARE)),
             (resource.RLIMIT_NOFILE, OPEN_FILES),
             (resource.RLIMIT_CPU, int(seconds) + CPU_SLACK_SECONDS),
         ]
         order = json.dumps({"call": number, "limits": limits}).encode()
         try:
-            # One that is gone is met where the answer is awaited.
+            # A cell that is gone is noticed where the answer is awaited.
             with contextlib.suppress(OSError):
                 socket.send_fds(self._started(), [order], [theirs.fileno(), writing])
         finally:
@@ -198,7 +202,7 @@ class PythonCell:
         return output
 
     async def _finish(self, number: int, ending: Ending, *, is_answered: bool) -> None:
-        """Kill what is left of the call."""
+        """Kill the processes of the call."""
         with contextlib.suppress(OSError):
             self._started().send(json.dumps({"kill": number}).encode())
         end = asyncio.get_running_loop().create_task(self._ended(number, ending))
@@ -209,24 +213,24 @@ class PythonCell:
                 await asyncio.wait({end}, timeout=GRACE_SECONDS)
 
     async def _ended(self, number: int, ending: Ending) -> None:
-        """Return when nothing is left of the call; if need be, kill the whole cell."""
+        """Return when the call's processes are gone; after a while, kill the whole cell."""
         try:
             with anyio.move_on_after(END_SECONDS):
                 await ending.done.wait()
             if not ending.done.is_set():
-                await self._habitat.end()
+                await self._process.end()
         finally:
             del self._endings[number]
-            self._habitat.end_call()
+            self._process.end_call()
             self.turns.release()
 
     def _judged(self, outcome: CallOutcome, output: CellOutput, ending: Ending) -> tuple[Kind, str]:
-        """Return what to say of a call, from its conversation and its process."""
+        """Return the kind and the message of a call, from its answer and its process."""
         if outcome.kind == "ok" or outcome.kind == "protocol":
             return outcome.kind, outcome.error
         if output.is_over:
             return "resource-limit", "the limit of output was met"
-        if limit := self._habitat.limit():
+        if limit := self._process.limit():
             # The counters of the group stay as they are: the next call gets a new cell.
             self._spent = True
             said = f": {outcome.error}" if outcome.error else ""
@@ -236,8 +240,8 @@ class PythonCell:
     def _how(self, ending: Ending) -> str:
         if ending.failed:
             return f"no process for the call: {ending.failed}"
-        if self._habitat.gone.is_set():
-            return f"the cell is gone: {self._habitat.how()}"
+        if self._process.gone.is_set():
+            return f"the cell is gone: {self._process.how()}"
         if ending.status is None:
             return "the process ended before it answered"
         if ending.status < 0:
@@ -245,8 +249,8 @@ class PythonCell:
         return f"the process ended with exit code {ending.status} before it answered"
 
     async def close(self) -> None:
-        """Kill it with all its calls, and return when nothing of it is left."""
-        await self._habitat.end()
+        """Kill it with all its calls, and return when they are gone."""
+        await self._process.end()
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.wait({self._listener})

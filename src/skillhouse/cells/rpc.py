@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0 as the executor speaks it: strict JSON, messages, errors and framed bytes.
+"""JSON-RPC 2.0 of the executor: strict JSON, messages, errors, framed bytes and dispatch.
 
-What arrives was written by a skill, so everything is bounded before it is parsed.
+The input was written by a skill, so everything is bounded before it is parsed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,28 +20,28 @@ FRAME_BYTES = 8 << 20
 DEPTH = 64
 """Deepest nesting of a message (DESIGN, bounds: depth 64)."""
 VALUES = 100_000
-"""Most values of a message: each costs the core some 0.5 µs and 60 bytes."""
+"""Most values of a message; each costs the core about 0.5 µs and 60 bytes."""
 LENGTH = struct.Struct("!I")
-"""What stands before each message on a socket: its length in bytes."""
+"""The header of each message on a socket: its length in bytes."""
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
-"""The five above: JSON-RPC 2.0, section 5.1."""
+"""All five: JSON-RPC 2.0, section 5.1."""
 TOOL_FAILED = -32000
 """The skill's own code raised."""
 STALE_CAPABILITY = -32001
-"""A capability was used that is not this call's, or no more."""
+"""The capability belongs to another call, or to one that has ended."""
 RESOURCE_LIMIT = -32002
-"""A limit of memory, processes, output or messages was met."""
+"""A limit of memory, processes, output or messages was exceeded."""
 REFUSED = -32003
-"""A rule or a person refused what was asked for."""
+"""A rule or a person refused the request."""
 TIMED_OUT = -32004
 """The call did not end in its time."""
 UNAVAILABLE = -32005
-"""No code can be run, or not now."""
+"""No code can be run, or not at the moment."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -49,16 +49,15 @@ _NO_ID = object()
 
 
 class RpcError(SkillhouseError):
-    """An error of the protocol, or one that a method answers with."""
+    """An error of the protocol or of a method."""
 
     def __init__(self, code: int, message: str, *, reason: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
-        """Stable word for programs, as "stale_capability"; "" for none."""
+        """Stable code for programs, for example "stale_capability"; "" for none."""
 
     def value(self) -> dict[str, Any]:
-        """Return the error object of JSON-RPC."""
         found: dict[str, Any] = {"code": self.code, "message": str(self)}
         if self.reason:
             found["data"] = {"reason": self.reason}
@@ -67,19 +66,19 @@ class RpcError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcRequest:
-    """A request, or without an id a notification."""
+    """A request or, without an id, a notification."""
 
     method: str
     params: Any
     """A mapping, a list or None."""
     id: Any
-    """A text, a number or None; `is_notification` tells whether there was one."""
+    """A string, a number or None; `is_notification` is True when there was none."""
     is_notification: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcResponse:
-    """An answer: a result, or an error."""
+    """A result or an error."""
 
     id: Any
     result: Any = None
@@ -89,8 +88,8 @@ class RpcResponse:
 def parse(data: bytes) -> Any:
     """Return strict JSON as a value.
 
-    Refused beside what is no JSON: bytes that are no UTF-8, equal keys, numbers that are not
-    finite, half surrogates, and more than the bounds above.
+    Also refused: bytes that are not UTF-8, duplicate keys, infinite numbers, lone surrogates, and
+    more than the bounds above.
 
     Raises:
         RpcError: PARSE_ERROR.
@@ -134,12 +133,12 @@ def _check_size(data: bytes) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key appears twice in one object")
     return found
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -150,7 +149,7 @@ def _finite(text: str) -> float:
 
 
 def message(value: Any) -> RpcRequest | RpcResponse:
-    """Return a parsed message by its kind.
+    """Return a parsed message as a request or a response.
 
     Raises:
         RpcError: INVALID_REQUEST.
@@ -158,7 +157,7 @@ def message(value: Any) -> RpcRequest | RpcResponse:
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
     number = value.get("id", _NO_ID)
-    # A truth value is an int to Python, and none to JSON-RPC (section 4).
+    # A boolean is an int in Python, and not a number in JSON-RPC (section 4).
     if number is not _NO_ID and (
         isinstance(number, bool) or not isinstance(number, str | int | float | None)
     ):
@@ -201,18 +200,16 @@ def _response(value: Mapping[str, Any], number: Any) -> RpcResponse:
 
 
 def request_value(method: str, params: Any, *, id: Any = None) -> dict[str, Any]:  # noqa: A002
-    """Return a request as plain values; without an id a notification."""
+    """Return a request; without an id it is a notification."""
     found = {"jsonrpc": "2.0", "method": method, "params": params}
     return found if id is None else found | {"id": id}
 
 
 def result_value(id: Any, result: Any) -> dict[str, Any]:  # noqa: A002
-    """Return the answer with a result as plain values."""
     return {"jsonrpc": "2.0", "result": result, "id": id}
 
 
 def error_value(id: Any, error: RpcError) -> dict[str, Any]:  # noqa: A002
-    """Return the answer with an error as plain values."""
     return {"jsonrpc": "2.0", "error": error.value(), "id": id}
 
 
@@ -220,26 +217,26 @@ def packed(value: Any) -> bytes:
     """Return plain values as JSON.
 
     Raises:
-        RpcError: INTERNAL_ERROR, it is none of JSON's, or longer than FRAME_BYTES.
+        RpcError: INTERNAL_ERROR, a value is not JSON, or longer than FRAME_BYTES.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         data = text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise RpcError(INTERNAL_ERROR, f"no JSON: {str(error)[:200]}") from error
+        raise RpcError(INTERNAL_ERROR, f"not JSON: {str(error)[:200]}") from error
     if len(data) > FRAME_BYTES:
         raise RpcError(INTERNAL_ERROR, f"expected at most {FRAME_BYTES} bytes, got {len(data)}")
     return data
 
 
 def framed(value: Any) -> bytes:
-    """Return a message as it goes over a socket."""
+    """Return a message with its length before it."""
     data = packed(value)
     return LENGTH.pack(len(data)) + data
 
 
 class Frames:
-    """Takes the bytes of a socket and gives the messages that are whole."""
+    """Splits the bytes of a socket into messages."""
 
     def __init__(self, *, max_bytes: int = FRAME_BYTES) -> None:
         self._held = bytearray()
@@ -249,10 +246,10 @@ class Frames:
         self._held += data
 
     def next(self) -> bytes | None:
-        """Return the next message, or None while it is not whole.
+        """Return the next message, or None while it is incomplete.
 
         Raises:
-            RpcError: PARSE_ERROR, what is announced is too long.
+            RpcError: PARSE_ERROR, the announced length is out of range.
         """
         if len(self._held) < LENGTH.size:
             return None
@@ -270,3 +267,61 @@ class Frames:
     @property
     def is_empty(self) -> bool:
         return not self._held
+
+
+BATCH = 50
+"""Most requests of one batch (JSON-RPC 2.0, section 6 sets no bound)."""
+
+Method = Callable[[Any], Awaitable[Any]]
+"""Takes the params (an object, a list or None), returns plain values or raises `RpcError`."""
+
+
+async def respond(data: bytes, methods: Mapping[str, Method]) -> bytes | None:
+    """Return the answer to a request or a batch; None when there were only notifications."""
+    try:
+        value = parse(data)
+    except RpcError as error:
+        return packed(error_value(None, error))
+    if not isinstance(value, list):
+        answer = await _answered(value, methods)
+        return None if answer is None else _fitting(answer)
+    if not 0 < len(value) <= BATCH:
+        refused = RpcError(INVALID_REQUEST, f"expected a batch of 1 to {BATCH} requests")
+        return packed(error_value(None, refused))
+    answers = [answer for one in value if (answer := await _answered(one, methods)) is not None]
+    return _fitting(answers) if answers else None
+
+
+def _fitting(answer: Any) -> bytes:
+    try:
+        return packed(answer)
+    except RpcError as error:
+        number = answer.get("id") if isinstance(answer, dict) else None
+        return packed(error_value(number, error))
+
+
+async def _answered(value: Any, methods: Mapping[str, Method]) -> dict[str, Any] | None:
+    try:
+        asked = message(value)
+    except RpcError as error:
+        number = value.get("id") if isinstance(value, dict) else None
+        is_plain = isinstance(number, str | int | float) and not isinstance(number, bool)
+        return error_value(number if is_plain else None, error)
+    if not isinstance(asked, RpcRequest):
+        return error_value(None, RpcError(INVALID_REQUEST, "expected a request"))
+    try:
+        answer = result_value(asked.id, await _run(asked, methods))
+    except RpcError as error:
+        answer = error_value(asked.id, error)
+    except SkillhouseError as error:
+        answer = error_value(asked.id, RpcError(INTERNAL_ERROR, str(error)))
+    except Exception:  # noqa: BLE001 - a process edge; the text could describe the host.
+        answer = error_value(asked.id, RpcError(INTERNAL_ERROR, "internal error"))
+    return None if asked.is_notification else answer
+
+
+async def _run(asked: RpcRequest, methods: Mapping[str, Method]) -> Any:
+    method = methods.get(asked.method)
+    if method is None:
+        raise RpcError(METHOD_NOT_FOUND, f"unknown method `{asked.method[:40]}`")
+    return await method(asked.params)

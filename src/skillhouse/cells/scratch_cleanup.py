@@ -1,7 +1,7 @@
-"""Counts and removes what calls made in their directory, whatever they made of it.
+"""Counts and removes the files that calls made in their directory.
 
-With the standard library only, since `contained_inside.py` uses it too. What is there may be
-deeper than a path can be long or than Python calls itself, and closed by its modes.
+With the standard library only, since `confine.py` uses it too. The tree may be deeper than a path
+can be long or than Python can recurse, and its modes may deny access.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 FILES_MAX = 2_000
 """Files and directories that a cell's calls may have at one time."""
 DEPTH_MAX = 64
-"""Directories below each other that are looked into; deeper ones count as too many files."""
+"""Deepest nesting that is counted; a deeper one counts as too many files."""
 _OPEN = 0o700
 
 
 def files_of(place: str) -> tuple[int, int]:
-    """Return how many files there are below a directory, and their bytes; it ends at FILES_MAX."""
+    """Return the number of files below a directory, and their bytes; counting ends at FILES_MAX."""
     found = [0, 0]
     try:
         handle = _opened(place)
@@ -44,7 +44,7 @@ def _count(handle: int, depth: int, found: list[int]) -> None:
                     continue
                 below = _opened(entry.name, handle)
             except OSError:
-                continue  # It went meanwhile.
+                continue  # It was removed meanwhile.
             try:
                 _count(below, depth - 1, found)
             finally:
@@ -52,9 +52,9 @@ def _count(handle: int, depth: int, found: list[int]) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a directory with all that is in it; what cannot be removed stays.
+    """Remove a directory with its content, as far as possible.
 
-    Directories are brought up to the first level one by one, so that depth does not matter.
+    Directories are moved up to the first level one by one, so that depth does not matter.
     """
     try:
         top = _opened(place)
@@ -73,7 +73,7 @@ def remove(place: str) -> None:
 
 
 def _emptied(top: int, name: str) -> list[str]:
-    """Remove what has this name in `top`, and return the new names of directories within."""
+    """Remove `name` in `top`, and return the new names of the directories in it."""
     moved: list[str] = []
     try:
         if _is_unlinked(name, top):
@@ -109,15 +109,15 @@ def _is_unlinked(name: str, parent: int) -> bool:
 
 
 def _opened(name: str, parent: int | None = None) -> int:
-    """Return a descriptor of a directory of ours, which can be read and written from now on.
+    """Return a descriptor of a directory, made readable and writable if need be.
 
     Raises:
-        OSError: it is none.
+        OSError: it is not a directory of ours.
     """
     place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         if os.fstat(place).st_mode & _OPEN != _OPEN:
-            # Not by its name, which may be that of something else by now.
+            # Not by its name, which may belong to another file by now.
             os.chmod(f"/proc/self/fd/{place}", _OPEN)
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
     finally:

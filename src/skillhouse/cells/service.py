@@ -1,12 +1,15 @@
-"""The published methods: what an executor in a container offers, and what the core offers it."""
+"""The published methods of both sides: of an executor in a container, and of the core."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import anyio
 
 from skillhouse.cells.call_channel import answered, tell
 from skillhouse.cells.cell import (
@@ -14,18 +17,19 @@ from skillhouse.cells.cell import (
     Capabilities,
     CellSpec,
     HostCalls,
+    timeout_text,
     wrap_failure,
     wrap_result,
 )
 from skillhouse.cells.executor import Executor
-from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, RpcError, RpcRequest
-from skillhouse.cells.serving import Method
+from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
+from skillhouse.cells.rpc_http import RpcClient
 from skillhouse.sandbox.errors import SandboxError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedTool:
-    """One tool of a skill, as `tool.list` shows it, and how it is run."""
+    """One tool of a skill that an executor serves."""
 
     name: str
     """Its name on the wire, `skill:tool`."""
@@ -41,7 +45,7 @@ class ServedTool:
     """Names of the variables that its skill declares: a call may bring no others (S002-48)."""
 
     def info(self) -> dict[str, Any]:
-        """Return its ToolInfo (S002-17)."""
+        """Return its ToolInfo for `tool.list` (S002-17)."""
         return {
             "name": self.name,
             "skill": self.spec.skill,
@@ -57,40 +61,39 @@ class SkillSource(Protocol):
     def tools(self) -> Sequence[ServedTool]: ...
 
     async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-        """Read the skills anew; return the names of those there, and (name, error) of the rest."""
+        """Read the skills again; return the loaded names, and (name, error) of the others."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedCall:
-    """What the core says about a call, beside the tool and its arguments."""
+    """What the core sends about a call besides the tool and its arguments."""
 
     meta: Mapping[str, Any] = field(default_factory=dict)
     capability: str = ""
     port: int = 0
-    """Where the core is asked back; 0 is the port that the executor was started with."""
+    """Port of the core for requests of the skill; 0 is the executor's own setting."""
     digest: str = ""
-    """Of the skill's tree, as it was judged; "" takes the one that is there (other bytes never
-    run)."""
+    """Of the skill's tree as the core evaluated it, no other is run; "" takes the present one."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """The declared variables that the operator hands to this skill, with their values."""
+    """The declared variables that the operator gives to this skill, with their values."""
     permissions: str = ""
-    """What, beside the user, no other call may share a cell with."""
+    """Calls share a cell only if this and the user are equal."""
     packages: str = ""
     """Key of its installed dependencies in the store that the core fills; "" for none."""
 
 
 class Host(HostCalls, Protocol):
-    """What a call asks of the core, and where it ends."""
+    """`HostCalls` that have to be flushed at the end of the call."""
 
     async def ended(self) -> None:
-        """Send what is still kept back."""
+        """Send the rest."""
         ...
 
 
 def executor_methods(
     executor: Executor,
-    shelf: SkillSource,
+    source: SkillSource,
     host: Callable[[ServedCall], Host],
     *,
     packages: Path | None = None,
@@ -98,19 +101,19 @@ def executor_methods(
     """Return tool.execute, tool.list, skill.reload, skill.load and health (S002-16 to 19).
 
     Args:
-        host: Makes what a call asks of the core, from what the core says about it.
+        host: Makes the `Host` of a call.
         packages: The store of installed dependencies, which the core fills.
     """
 
     async def find(name: str, context: ServedCall, *, is_skill: bool = False) -> ServedTool:
-        """Return a tool, or the first one of a skill; look anew when the core knows more."""
+        """Return a tool, or the first one of a skill; reload when it is unknown or has changed."""
         for is_last in (False, True):
-            for one in shelf.tools():
+            for one in source.tools():
                 is_named = (one.spec.skill if is_skill else one.name) == name
                 if is_named and (is_last or context.digest in ("", one.spec.digest)):
                     return one
             if not is_last:
-                await shelf.reload()
+                await source.reload()
         raise RpcError(INVALID_PARAMS, f"unknown {'skill' if is_skill else 'tool'} `{name[:80]}`")
 
     async def execute(params: Any) -> Any:
@@ -132,10 +135,10 @@ def executor_methods(
         return wrap_result(done.value) if done.kind == "ok" else wrap_failure(done)
 
     async def listed(params: Any) -> Any:
-        return [one.info() for one in shelf.tools()]
+        return [one.info() for one in source.tools()]
 
     async def reload(params: Any) -> Any:
-        loaded, failed = await shelf.reload()
+        loaded, failed = await source.reload()
         await executor.reload(None)
         return {
             "loaded": list(loaded),
@@ -165,7 +168,7 @@ def executor_methods(
 
 
 def cell_for(found: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
-    """Return whose code runs for a call.
+    """Return the cell for a call.
 
     Raises:
         RpcError: INVALID_PARAMS, a variable that the skill does not declare; UNAVAILABLE, its
@@ -241,3 +244,90 @@ def core_methods(capabilities: Capabilities) -> Mapping[str, Method]:
 
     names = ("core.fetch", "core.sign", "core.readFile", "core.log", "core.progress")
     return {name: method(name) for name in names}
+
+
+SLACK_SECONDS = 35.0
+"""Beyond the call's own time: transport, a cell's start and the wait for one."""
+LOG_LINES = 100
+"""Lines of a call's own log that are sent on."""
+LINE_MAX = 1_000
+
+
+class RemoteHost:
+    """Sends the requests of a call in a container to the core, with its capability."""
+
+    def __init__(self, client: RpcClient, capability: str) -> None:
+        self._client = client
+        self._capability = capability
+        self._lines: list[str] = []
+
+    async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._mapping("core.fetch", request)
+
+    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._mapping("core.sign", request)
+
+    async def read_file(self, path: str) -> str:
+        content = (await self._mapping("core.readFile", {"path": path})).get("content")
+        if not isinstance(content, str):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return content
+
+    def log(self, text: str) -> None:
+        """Keep a line until the call ends."""
+        if len(self._lines) < LOG_LINES:
+            self._lines.append(text[:LINE_MAX])
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Drop it: the core does not report progress of such calls yet."""
+
+    async def ended(self) -> None:
+        """Send the lines of the call's log to the core; the call does not fail if they are lost."""
+        lines = [{"text": line, "capability": self._capability} for line in self._lines]
+        with contextlib.suppress(RpcError):
+            await self._client.tell("core.log", lines)
+
+    async def _mapping(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        found = await self._client.ask(method, {**params, "capability": self._capability})
+        if not isinstance(found, dict):
+            raise RpcError(UNAVAILABLE, "the core answered something else")
+        return found
+
+
+class RemoteExecutor:
+    """Runs tools in a container, whose executor sends requests back (S002-8 to 12)."""
+
+    def __init__(self, client: RpcClient, capabilities: Capabilities) -> None:
+        """Use the executor of `client`; the core's `core_methods` serve the same `capabilities`."""
+        self._client = client
+        self._capabilities = capabilities
+
+    async def execute(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109 - the result reports it.
+        host: HostCalls,
+        **fields: Any,
+    ) -> Mapping[str, Any]:
+        """Return the ToolResult of one call; see `Executor.execute`.
+
+        Args:
+            tool: Its name on the wire, `skill:tool`.
+            fields: More of `ServedCall`.
+
+        Raises:
+            NoAnswerError: the container is not running, or ended before it answered.
+            RpcError: the container refused.
+        """
+        with self._capabilities.of(host) as token:
+            context = {**fields, "meta": dict(meta), "capability": token}
+            params = {"tool": tool, "args": dict(arguments), "context": context}
+            with anyio.move_on_after(timeout + SLACK_SECONDS):
+                found = await self._client.ask("tool.execute", params)
+                if not isinstance(found, dict) or "success" not in found:
+                    raise RpcError(UNAVAILABLE, "the executor answered something else")
+                return found
+        return {"success": False, "error": timeout_text(timeout)}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skillhouse.discovery.roots import Root as Root
     from skillhouse.discovery.roots import default_roots as default_roots
     from skillhouse.discovery.roots import git_root as git_root
-    from skillhouse.discovery.watching import watch as watch
+    from skillhouse.discovery.watcher import watch as watch
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -13,7 +13,7 @@ from skillhouse.discovery.cached_scan import NOT_TRUSTED, ScanEntry
 from skillhouse.discovery.precedence import Precedence
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import ScannedRoot, scan
-from skillhouse.discovery.snapshot import ScanSnapshots
+from skillhouse.discovery.scan_snapshots import ScanSnapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
     Finding,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from skillhouse.discovery.snapshot import Snapshot
+from skillhouse.discovery.scan_snapshots import Snapshot
 from skillhouse.floor import DecodeError, decode, encode
 from skillhouse.skill import Finding
 

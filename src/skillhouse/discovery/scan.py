@@ -25,7 +25,7 @@ from skillhouse.discovery.cached_scan import (
     patched,
     unpacked,
 )
-from skillhouse.discovery.snapshot import ScanSnapshots, Snapshot
+from skillhouse.discovery.scan_snapshots import ScanSnapshots, Snapshot
 from skillhouse.discovery.walk import RootWalk, not_regular
 from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule

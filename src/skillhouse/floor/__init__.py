@@ -1,114 +1,72 @@
-"""What every room stands on: errors, diagnostics, paths, digests, names and our own formats."""
+"""What all packages share: errors, diagnostics, paths, digests, names and our own formats.
 
-from skillhouse.floor.clock import Clock, Moment, SteadyClock, system_clock
-from skillhouse.floor.diagnostic import Diagnostic, Severity
-from skillhouse.floor.digest import Digest, TreeDigest, digest, tree_digest
-from skillhouse.floor.errors import (
-    AmbiguousSkillError,
-    ConfigError,
-    DecodeError,
-    MissingExtraError,
-    PathError,
-    SkillError,
-    SkillhouseError,
-    StateError,
-    TreeError,
-    UnknownSkillError,
-    WireNameError,
-)
-from skillhouse.floor.guarded import ONE_TIME, PROTECTED_NAMES
-from skillhouse.floor.names import WireNames, nearest, wire_name
-from skillhouse.floor.ownership import (
-    Looks,
-    Trail,
-    check_private,
-    directory_problem,
-    file_problem,
-    make_private,
-    opened_problem,
-    trail,
-)
-from skillhouse.floor.paths import (
-    checked_parts,
-    confine,
-    file_stamp,
-    is_utf8,
-    open_beneath,
-    open_directory_beneath,
-    read_beneath,
-)
-from skillhouse.floor.persistence import (
-    DEPENDENCIES,
-    FIXED,
-    PATH_GROUPS,
-    PathClass,
-    PathGroup,
-    PersistentPaths,
-    name_filter,
-    named,
-    spelled,
-)
-from skillhouse.floor.regular import read_regular
-from skillhouse.floor.secret_names import SECRET_NAMES, is_secret, path_pattern
-from skillhouse.floor.wire import canonical_json, decode, encode, shaped
+Each name is loaded when it is first used, because few commands need all of them.
+"""
 
-__all__ = [
-    "DEPENDENCIES",
-    "FIXED",
-    "ONE_TIME",
-    "PATH_GROUPS",
-    "PROTECTED_NAMES",
-    "SECRET_NAMES",
-    "AmbiguousSkillError",
-    "Clock",
-    "ConfigError",
-    "DecodeError",
-    "Diagnostic",
-    "Digest",
-    "Looks",
-    "MissingExtraError",
-    "Moment",
-    "PathClass",
-    "PathError",
-    "PathGroup",
-    "PersistentPaths",
-    "Severity",
-    "SkillError",
-    "SkillhouseError",
-    "StateError",
-    "SteadyClock",
-    "Trail",
-    "TreeDigest",
-    "TreeError",
-    "UnknownSkillError",
-    "WireNameError",
-    "WireNames",
-    "canonical_json",
-    "check_private",
-    "checked_parts",
-    "confine",
-    "decode",
-    "digest",
-    "directory_problem",
-    "encode",
-    "file_problem",
-    "file_stamp",
-    "is_secret",
-    "is_utf8",
-    "make_private",
-    "name_filter",
-    "named",
-    "nearest",
-    "open_beneath",
-    "open_directory_beneath",
-    "opened_problem",
-    "path_pattern",
-    "read_beneath",
-    "read_regular",
-    "shaped",
-    "spelled",
-    "system_clock",
-    "trail",
-    "tree_digest",
-    "wire_name",
-]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skillhouse.floor.clock import Clock as Clock
+    from skillhouse.floor.clock import Moment as Moment
+    from skillhouse.floor.clock import SteadyClock as SteadyClock
+    from skillhouse.floor.clock import system_clock as system_clock
+    from skillhouse.floor.digests import Digest as Digest
+    from skillhouse.floor.digests import TreeDigest as TreeDigest
+    from skillhouse.floor.digests import digest as digest
+    from skillhouse.floor.digests import tree_digest as tree_digest
+    from skillhouse.floor.effect import ONE_TIME as ONE_TIME
+    from skillhouse.floor.errors import AmbiguousSkillError as AmbiguousSkillError
+    from skillhouse.floor.errors import ConfigError as ConfigError
+    from skillhouse.floor.errors import DecodeError as DecodeError
+    from skillhouse.floor.errors import Diagnostic as Diagnostic
+    from skillhouse.floor.errors import MissingExtraError as MissingExtraError
+    from skillhouse.floor.errors import PathError as PathError
+    from skillhouse.floor.errors import Severity as Severity
+    from skillhouse.floor.errors import SkillError as SkillError
+    from skillhouse.floor.errors import SkillhouseError as SkillhouseError
+    from skillhouse.floor.errors import StateError as StateError
+    from skillhouse.floor.errors import TreeError as TreeError
+    from skillhouse.floor.errors import UnknownSkillError as UnknownSkillError
+    from skillhouse.floor.errors import WireNameError as WireNameError
+    from skillhouse.floor.locations import Locations as Locations
+    from skillhouse.floor.names import WireNames as WireNames
+    from skillhouse.floor.names import nearest as nearest
+    from skillhouse.floor.names import wire_name as wire_name
+    from skillhouse.floor.ownership import Looks as Looks
+    from skillhouse.floor.ownership import Trail as Trail
+    from skillhouse.floor.ownership import check_private as check_private
+    from skillhouse.floor.ownership import directory_problem as directory_problem
+    from skillhouse.floor.ownership import file_problem as file_problem
+    from skillhouse.floor.ownership import make_private as make_private
+    from skillhouse.floor.ownership import opened_problem as opened_problem
+    from skillhouse.floor.ownership import trail as trail
+    from skillhouse.floor.paths import checked_parts as checked_parts
+    from skillhouse.floor.paths import confine as confine
+    from skillhouse.floor.paths import file_stamp as file_stamp
+    from skillhouse.floor.paths import is_utf8 as is_utf8
+    from skillhouse.floor.paths import open_beneath as open_beneath
+    from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath
+    from skillhouse.floor.paths import read_beneath as read_beneath
+    from skillhouse.floor.paths import read_regular as read_regular
+    from skillhouse.floor.paths import write_atomically as write_atomically
+    from skillhouse.floor.persistence import DEPENDENCIES as DEPENDENCIES
+    from skillhouse.floor.persistence import FIXED as FIXED
+    from skillhouse.floor.persistence import PATH_GROUPS as PATH_GROUPS
+    from skillhouse.floor.persistence import PathClass as PathClass
+    from skillhouse.floor.persistence import PathGroup as PathGroup
+    from skillhouse.floor.persistence import PersistentPaths as PersistentPaths
+    from skillhouse.floor.persistence import name_filter as name_filter
+    from skillhouse.floor.persistence import named as named
+    from skillhouse.floor.persistence import spelled as spelled
+    from skillhouse.floor.secret_names import PROTECTED_NAMES as PROTECTED_NAMES
+    from skillhouse.floor.secret_names import SECRET_NAMES as SECRET_NAMES
+    from skillhouse.floor.secret_names import is_secret as is_secret
+    from skillhouse.floor.secret_names import path_pattern as path_pattern
+    from skillhouse.floor.wire import canonical_json as canonical_json
+    from skillhouse.floor.wire import decode as decode
+    from skillhouse.floor.wire import encode as encode
+    from skillhouse.floor.wire import shaped as shaped
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -1,4 +1,4 @@
-"""The time of this machine by two clocks, of which nobody can set one."""
+"""The time of this machine by two clocks, one of which cannot be set."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PROCESS = secrets.token_hex(16)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One look at both clocks, in milliseconds."""
+    """One reading of both clocks, in milliseconds."""
 
     wall_ms: int
     """Time since 1970, which anybody with the right to may set."""
     running_ms: int
-    """Time since the machine started, sleep included; nobody can set it."""
+    """Time since the machine started, sleep included; it cannot be set."""
     boot: str
     """Which start of the machine that was."""
 
@@ -49,7 +49,6 @@ class SteadyClock:
         wall: Callable[[], float] = time.time,
         running: Callable[[], float] | None = None,
     ) -> None:
-        """Take the clock that can be set, and one that runs on whatever is set."""
         self._wall = wall
         self._running = running or _running
         self._ahead = wall() - self._running()
@@ -59,7 +58,7 @@ class SteadyClock:
 
 
 def _running() -> float:
-    """Return seconds of a clock that nobody sets, with the time asleep where the system has it."""
+    """Return seconds of a clock that cannot be set, with time asleep where the system counts it."""
     try:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     except (OSError, AttributeError):

@@ -21,10 +21,6 @@ def lock(handle: int, *, shared: bool = False) -> None:
 
     This blocks its thread: never call it on the thread of an event loop.
 
-    Args:
-        handle: Descriptor of the file.
-        shared: Let others share it.
-
     Raises:
         TimeoutError: another process held it all the time.
         OSError: the file system has no locks.
@@ -40,11 +36,7 @@ def lock(handle: int, *, shared: bool = False) -> None:
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Hold the lock of the open file if nobody else does; whether it is held.
-
-    Args:
-        handle: Descriptor of the file.
-        shared: Let others share it.
+    """Take the lock of the open file unless another holder has it; return whether it is held.
 
     Raises:
         OSError: the file system has no locks.
@@ -68,7 +60,6 @@ if sys.platform == "win32":  # pragma: no cover - Windows
             raise BlockingIOError(str(error)) from error
 
     def unlock(handle: int) -> None:
-        """Let go of the lock."""
         os.lseek(handle, _FAR, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
@@ -78,5 +69,4 @@ else:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
     def unlock(handle: int) -> None:
-        """Let go of the lock."""
         fcntl.flock(handle, fcntl.LOCK_UN)

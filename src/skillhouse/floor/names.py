@@ -58,7 +58,6 @@ class WireNames:
         return wire
 
     def pair(self, wire: str) -> tuple[str, str] | None:
-        """Return the pair that was given this wire name, or None."""
         return self._pairs.get(wire)
 
 

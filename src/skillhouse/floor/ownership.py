@@ -30,7 +30,7 @@ _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """What is passed on the way to a file."""
+    """The directories and links on the way to a file."""
 
     real: str
     """Where the path leads, whether anything is there; absolute and without links."""
@@ -39,7 +39,7 @@ class Trail:
 
 
 class Looks:
-    """What is at some paths: each is looked at once, so that what follows from it can be kept."""
+    """The state of some paths: each is read once, so that results from it can be cached."""
 
     __slots__ = ("_found",)
 
@@ -127,7 +127,6 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
     Args:
         path: The file; a link is followed.
         secret: No other user may read the file or list its directory, and it is no link.
-        looks: What has been looked at already.
     """
     if sys.platform == "win32":  # pragma: no cover
         return ""

@@ -1,4 +1,4 @@
-"""Paths from outside: checked as text, then walked without leaving their base."""
+"""Paths from outside, checked as text and walked without leaving their base; and whole files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from skillhouse.floor.errors import PathError
+from skillhouse.floor.errors import ConfigError, PathError
 
 ASSET_DIRECTORIES = ("references", "scripts", "assets")
 """The directories that mode "asset" allows (S003-49 to S003-51)."""
@@ -60,7 +62,6 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
 
     Args:
         base: Existing directory that bounds the result.
-        relative: POSIX path from an untrusted source.
         mode: "any", or "asset" for references/, scripts/ and assets/ only.
 
     Raises:
@@ -73,8 +74,8 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
         for part in parts:
             current = os.path.join(current, part)
             if stat.S_ISLNK(os.lstat(current).st_mode):
-                # realpath does not fail on a target that is missing, so a link that leaves is
-                # told from one that dangles inside.
+                # realpath does not fail on a missing target, so a link that leaves differs from
+                # one that dangles inside.
                 target = os.path.realpath(current)
                 if not Path(target).is_relative_to(root):
                     raise PathError("path-escape", relative, base)
@@ -108,7 +109,7 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
     handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
-        # O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
+        # O_NONBLOCK: opening a FIFO that has no writer must not hang.
         want = (flags | _NONBLOCK) if last else (os.O_RDONLY | _DIRECTORY)
         try:
             below = _open(base, relative, part, want | _NOFOLLOW, handle)
@@ -126,8 +127,6 @@ def open_directory_beneath(base: Path, relative: str, *, create: bool = False) -
 
     Args:
         base: Existing directory that bounds the result.
-        relative: POSIX path from an untrusted source.
-        create: Make directories that are missing.
 
     Raises:
         PathError: as `open_beneath`; `not-found` also for a part that is a file.
@@ -201,3 +200,71 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Return what is in a regular file, or in the one that a link leads to.
+
+    Raises:
+        ConfigError: it is something else, or has more bytes.
+        OSError: it is not there or cannot be read.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO that has no writer must not hang.
+        handle = os.open(path, os.O_RDONLY | _CLOEXEC | _NONBLOCK)
+    except OSError:
+        # A socket cannot be opened at all.
+        if path.is_socket():
+            raise ConfigError("expected a regular file, got a socket", path=path) from None
+        raise
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise ConfigError(f"expected a regular file, got {kind}", path=path)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ConfigError(f"expected at most {max_bytes} bytes", path=path)
+    return data
+
+
+@contextlib.contextmanager
+def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) -> Iterator[BinaryIO]:
+    """Give a new file that replaces `path` at the end; after an error nothing has changed.
+
+    Args:
+        path: The file to make or replace; its directory exists. A link is replaced itself.
+        durable: Also wait until the disk has the file and its name.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    beside = path.with_name(f".{os.urandom(8).hex()}")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    if durable:
+        directory = os.open(path.parent, os.O_RDONLY | _DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

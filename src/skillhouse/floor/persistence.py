@@ -13,12 +13,11 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from skillhouse.floor.guarded import PROTECTED_NAMES
-from skillhouse.floor.secret_names import NEVER_WRITTEN
+from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES
 
 
 class PathClass(enum.StrEnum):
-    """What holds for changing a path, whatever rules say."""
+    """How changes of a path are treated, whatever rules say."""
 
     NEVER = "never"
     """No tool and no command writes it."""
@@ -209,7 +208,6 @@ class PersistentPaths:
         return found
 
     def is_never(self, relative: str) -> bool:
-        """Whether no tool writes a path."""
         found = self.group(relative)
         return found is not None and found.path_class is _NEVER
 

@@ -164,3 +164,38 @@ def is_secret(path: str) -> bool:
     """
     found = _SECRET.finditer(_EMPTY.sub("/", path.casefold()))
     return any(_PUBLIC.fullmatch(one[0].rpartition("/")[2]) is None for one in found)
+
+
+PROTECTED_NAMES = (
+    # Hooks and configuration of git: on the host, the next `git status` would act on them. Those
+    # of a submodule or linked worktree are below modules and worktrees.
+    ".git/hooks",
+    ".git/config",
+    ".git/modules",
+    ".git/worktrees",
+    ".gitmodules",
+    # What shells and tools read when they start (sandbox-runtime, "mandatory deny paths").
+    ".bashrc",
+    ".zshrc",
+    ".profile",
+    ".bash_profile",
+    ".bash_login",
+    ".zprofile",
+    ".zshenv",
+    ".gitconfig",
+    ".ripgreprc",
+    # What editors and agents take orders from.
+    ".mcp.json",
+    ".vscode",
+    ".idea",
+    ".claude",
+    ".agents",
+    ".skillhouse",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".opencode",
+    "skillhouse.toml",
+    *NEVER_WRITTEN,
+)
+"""Paths below a workspace that no command changes or creates, whether or not they exist."""

@@ -1,8 +1,7 @@
-"""Tells OpenTelemetry what happens, where somebody in this process listens.
+"""Reports spans and measurements to OpenTelemetry, if this process has set it up.
 
-The one file that imports `opentelemetry`, and only when the process has loaded it already: who
-names an SDK has, so until then nobody listens, and neither the import (some 30 ms) nor spans are
-paid for.
+The one file that imports `opentelemetry`, and only when the process has loaded it already, as code
+that sets up an SDK has done. Without one neither the import (some 30 ms) nor spans cost anything.
 
 INVARIANT: what goes out is bounded and printable, whoever wrote it, and an exception's text never
 does: it may hold what a call was about.
@@ -43,28 +42,28 @@ _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 
 class Span:
-    """One span. This one is for where nobody listens: it tells nothing."""
+    """No-op span, used when no tracer is configured."""
 
     __slots__ = ()
 
     @property
     def is_heard(self) -> bool:
-        """Whether it is worth working out what to say."""
+        """Whether attributes are recorded at all."""
         return False
 
     @property
     def traceparent(self) -> str:
-        """What others need to go on with this trace; empty where there is none."""
+        """The header that lets others continue this trace; empty where there is none."""
         return ""
 
     def set(self, attributes: Mapping[str, Value]) -> None:
-        """Say more; texts are cleaned and cut."""
+        """Add attributes; texts are cleaned and cut."""
 
     def rename(self, name: str) -> None:
-        """Call it otherwise, now that more is known."""
+        """Change its name, now that more is known."""
 
     def fail(self, code: str) -> None:
-        """Mark it as failed, under a code that says nothing of the content."""
+        """Mark it as failed, under a code that reveals nothing of the content."""
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +116,7 @@ class _Heard(Span):
         try:
             self._span = _tracer().start_span(cleaned(self._name, NAME_MAX), around, kind=kind)
         except Exception:
-            # Somebody else's code: what it cannot take costs nobody a call.
+            # The SDK is not ours: a fault in it must not fail a call.
             logger.exception("a span could not begin")
             self._span = trace.INVALID_SPAN
         self._token = context.attach(trace.set_span_in_context(self._span, around))
@@ -146,7 +145,6 @@ def span(name: str, *, kind: Kind = "internal", parent: str = "") -> Span:
     """Return a span to enter with `with`; what is opened inside is its child.
 
     Args:
-        name: What happens.
         kind: "client" where another machine is asked.
         parent: A `traceparent` from outside. One that is none says nothing, and within a span of
             the same trace it is that span's.
@@ -205,7 +203,7 @@ def _is_heard() -> bool:
     provider = getattr(api, "get_tracer_provider", None)
     if api is None or proxy is None or provider is None:
         return False
-    # The proxy is what stands in until an SDK is named.
+    # The proxy is the provider until an SDK is set up.
     return type(provider()) is not proxy
 
 

@@ -103,8 +103,8 @@ def covers(wide: str, narrow: str) -> bool:
     >>> covers("git *", "git log *"), covers("git *", "git*")
     (True, False)
     """
-    # A sign that stands in neither pattern takes the place of what a wildcard of `narrow`
-    # matches, so that only a wildcard of `wide` can match it.
+    # A character that is in neither pattern replaces each wildcard of `narrow`, so that only a
+    # wildcard of `wide` can match it.
     sign = next((c for c in "\ue000\ue001\ue002" if c not in wide + narrow), None)
     if wide == narrow or sign is None:
         return wide == narrow

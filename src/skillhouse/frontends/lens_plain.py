@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from skillhouse.runtime.lens import Lens, LensProblem, LensSkill
+from skillhouse.clients import Lens, LensProblem, LensSkill
 
 
 def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:

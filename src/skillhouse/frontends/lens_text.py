@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from skillhouse.frontends.text import counted, cut_middle, one_line, width_of, wrapped
-from skillhouse.runtime.lens import (
+from skillhouse.clients import (
     CAUSES,
     Cut,
     Lens,
@@ -16,6 +15,7 @@ from skillhouse.runtime.lens import (
     LensState,
     Verdict,
 )
+from skillhouse.frontends.text import counted, cut_middle, one_line, width_of, wrapped
 
 COLUMNS = 80
 """What an issue, a mail and a terminal show without breaking lines."""

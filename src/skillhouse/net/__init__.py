@@ -1,6 +1,6 @@
 """Reaches the network under rules, or refuses.
 
-The face loads each name when it is first used, because most commands of a house reach nothing.
+Each name is loaded when it is first used, because most commands reach nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from skillhouse.net.client import HttpResponse as HttpResponse
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
+    from skillhouse.net.errors import METHODS as METHODS
     from skillhouse.net.errors import NetError as NetError
-    from skillhouse.net.methods import METHODS as METHODS
     from skillhouse.net.policy import HostRule as HostRule
     from skillhouse.net.policy import NetLimits as NetLimits
     from skillhouse.net.policy import NetPolicy as NetPolicy

@@ -1,7 +1,8 @@
-"""`fetch`: one request under the policy, with its redirects, each judged like the first."""
+"""`fetch`: one request under the policy, with its redirects, each checked like the first."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,10 +19,8 @@ from skillhouse.floor.conventions import (
     SERVER_PORT,
     URL_SCHEME,
 )
-from skillhouse.net.content import ACCEPTED, Body
-from skillhouse.net.errors import NetError
+from skillhouse.net.errors import METHODS, NetError
 from skillhouse.net.exchange import HOP_HEADERS, Exchange, Headers, ResponseHead
-from skillhouse.net.methods import METHODS
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.secret import filled
@@ -37,7 +36,7 @@ _USER_AGENT = ("User-Agent", "skillhouse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     url: str
@@ -73,10 +72,8 @@ async def fetch(
     """Make a request and return the whole answer, or refuse.
 
     Args:
-        url: http or https; see `parse_url`.
         policy: What may be reached; without a rule that allows it, nothing.
         headers: `{{secret:NAME}}` in a value becomes a secret bound to the host.
-        route: How to connect; made anew when None.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -104,7 +101,7 @@ async def fetch(
 
 
 def _traits(request: _Request) -> Mapping[str, str | int]:
-    """Return what telemetry is told: the origin, since a path or a query may hold a secret."""
+    """Return the span's attributes: the origin only, since a path or query may hold a secret."""
     target = request.target
     return {
         HTTP_METHOD: request.method,
@@ -168,7 +165,6 @@ async def _once(request: _Request, policy: NetPolicy, route: Route) -> tuple[Res
 async def _opened(
     request: _Request, policy: NetPolicy, route: Route
 ) -> AsyncIterator[tuple[ResponseHead, Exchange]]:
-    """Make one request and give the beginning of its answer."""
     target, limits = request.target, policy.limits
     sent = (f"{name}: {value}".encode() for name, value in request.headers)
     policy.check_secrets(target, (*sent, request.body))
@@ -200,12 +196,8 @@ async def open_stream(
     A redirect is an answer like any other, and the body is as the server encoded it.
 
     Args:
-        url: http or https; see `parse_url`.
         policy: What may be reached. Of its limits those of connections and heads hold.
-        method: One of `METHODS`.
         headers: As a client made them; those of one connection are left out.
-        body: What is sent.
-        route: How to connect; made anew when None.
 
     Raises:
         NetError: it is refused or failed; `code` says why.
@@ -239,7 +231,9 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
     try:
         target = parse_url(urljoin(before.url, head.get("location")))
     except (NetError, ValueError) as error:
-        raise NetError("redirect-refused", f"{before.url} leads astray: {error}") from error
+        raise NetError(
+            "redirect-refused", f"{before.url} redirects to a refused URL: {error}"
+        ) from error
     if before.scheme == "https" and target.scheme == "http":
         raise NetError("redirect-refused", f"{before.url} leads from https to http")
     method, body, headers = request.method, request.body, request.headers
@@ -253,3 +247,70 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
         headers = tuple(h for h in headers if h[0].lower() in _NO_SECRETS | {"accept-encoding"})
         headers = tuple(h for h in headers if "{{secret:" not in h[1])
     return _Request(method=method, target=target, headers=headers, body=body)
+
+
+ACCEPTED = "gzip, deflate"
+"""Encodings that we ask for and can decode."""
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Body:
+    """A body that grows up to a bound, after decompression."""
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        self._encoding = encoding.strip().lower()
+        self._unpacker: zlib._Decompress | None = None
+        self._max_bytes = max_bytes
+        self._taken = 0
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes as they came.
+
+        Raises:
+            NetError: "too-large", "encoding-unknown", or "protocol-error" for what is not of its
+                encoding.
+        """
+        if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            message = f"expected an answer in {ACCEPTED} or plain, got {self._encoding[:40]!r}"
+            raise NetError("encoding-unknown", message)
+        self._taken += len(data)
+        if self._taken > self._max_bytes:
+            self._refuse()
+        if self._encoding in ("", "identity"):
+            self._kept += data
+            return
+        try:
+            while data:
+                data = self._unpack(data)
+        except zlib.error as error:
+            raise NetError("protocol-error", f"the answer is no {self._encoding}") from error
+
+    def end(self) -> bytes:
+        """Return the whole.
+
+        Raises:
+            NetError: "protocol-error", something is missing at the end.
+        """
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise NetError("protocol-error", f"the {self._encoding} answer ends too early")
+        return bytes(self._kept)
+
+    def _unpack(self, data: bytes) -> bytes:
+        """Keep what is in some of `data`, and return the rest."""
+        if self._unpacker is None or self._unpacker.eof:
+            self._unpacker = zlib.decompressobj(self._window(data))
+        room = self._max_bytes - len(self._kept)
+        self._kept += self._unpacker.decompress(data, room + 1)
+        if len(self._kept) > self._max_bytes:
+            self._refuse()
+        return self._unpacker.unconsumed_tail or self._unpacker.unused_data
+
+    def _window(self, data: bytes) -> int:
+        if self._encoding != "deflate":
+            return _GZIP
+        # RFC 9110 8.4.1.2 means zlib's format, and some servers send it bare.
+        return zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS
+
+    def _refuse(self) -> None:
+        raise NetError("too-large", f"the answer is larger than {self._max_bytes} bytes")

@@ -1,8 +1,12 @@
-"""What callers of this room meet when something does not go out, or nothing usable comes back."""
+"""What callers need without loading the network: the methods of requests, and the error."""
 
 from __future__ import annotations
 
 from skillhouse.floor import SkillhouseError
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+READING = frozenset({"GET", "HEAD"})
+"""Methods of a rule that names none."""
 
 
 class NetError(SkillhouseError):

@@ -10,8 +10,7 @@ from ipaddress import ip_address, ip_network
 
 import ssrfguard
 
-from skillhouse.net.errors import NetError
-from skillhouse.net.methods import METHODS, READING
+from skillhouse.net.errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 from skillhouse.net.url import DEFAULT_PORTS, Target, parse_url
 
@@ -44,7 +43,6 @@ class HostRule:
         return target.host == self.host
 
     def allows(self, target: Target, method: str) -> bool:
-        """Whether this method may be used there."""
         return self.covers(target) and (self.methods is None or method in self.methods)
 
     def __str__(self) -> str:
@@ -61,7 +59,7 @@ def host_rule(text: str) -> HostRule:
     """Read a rule as an operator writes it: `[METHODS ][scheme://]host[:port]`.
 
     Without methods GET and HEAD are meant, without a scheme https, without a port the scheme's.
-    `*` stands for all methods, ports or names; `*.example.com` for the names below example.com.
+    `*` means all methods, ports or names; `*.example.com` the names below example.com.
 
     Raises:
         NetError: "url-refused", the text is no such rule.
@@ -151,7 +149,6 @@ class NetPolicy:
             raise NetError("address-refused", f"not a network to allow: {error}") from error
 
     def allows(self, target: Target, method: str) -> bool:
-        """Whether a rule lets this method go to this origin; the address is another question."""
         return any(rule.allows(target, method) for rule in self.hosts)
 
     def granted(self, target: Target, method: str) -> NetPolicy:

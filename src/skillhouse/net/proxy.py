@@ -14,12 +14,10 @@ import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 from skillhouse.floor.threads import in_thread
-from skillhouse.net.client_hello import client_hello
 from skillhouse.net.errors import NetError
-from skillhouse.net.exchange import CHUNK, Exchange, end_to_end, received
+from skillhouse.net.exchange import CHUNK, Exchange, Incoming, end_to_end, received, text_answer
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
-from skillhouse.net.server import Incoming, text_answer
 from skillhouse.net.url import Target, parse_url
 
 CONNECTIONS = 32
@@ -31,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _AUTHORITY = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^/?#@\[\]:]+):[0-9]{1,5}")
 _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, "timeout": 504}
-"""What a client is told of a failure; a refusal is 403."""
+"""Status of the response to a client for each failure; a refusal is 403."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,8 @@ class EgressDecision:
 
 
 Report = Callable[[EgressDecision], None]
-"""Is told each decision before anything is sent. What it raises refuses the request; the command is
-told the words of a `NetError`, and of anything else its kind only."""
+"""Called with each decision before anything is sent. An exception refuses the request; the command
+gets the message of a `NetError`, and of any other exception only its type."""
 
 
 class EgressProxy:
@@ -63,7 +61,6 @@ class EgressProxy:
     """
 
     def __init__(self, policy: NetPolicy, *, report: Report, route: Route | None = None) -> None:
-        """Take the rules, what is told of each decision, and how to connect."""
         self._policy = policy
         self._report = report
         self._route = route or Route()
@@ -106,7 +103,7 @@ class EgressProxy:
             path.unlink(missing_ok=True)  # noqa: ASYNC240 - one short call
 
     async def _take(self, stream: SocketStream) -> None:
-        """Serve one connection; what goes wrong with it is its own matter."""
+        """Serve one connection; its errors affect no other."""
         async with self._places:
             try:
                 with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
@@ -149,7 +146,7 @@ class EgressProxy:
             finally:
                 await anyio.aclose_forcefully(upstream)
         except NetError as error:
-            # Once an answer has begun, its missing end is what tells the client.
+            # Once a response has begun, the client sees the failure by its missing end.
             if not began:
                 status = 403 if error.refused else _STATUS.get(error.code, 502)
                 await stream.send(text_answer(status, f"{error}"))
@@ -216,7 +213,7 @@ class EgressProxy:
         except NetError as error:
             await self._tell(replace(decision, reason=str(error)))
             raise
-        # INVARIANT: told before anything is sent, so that nothing leaves that no log knows of.
+        # INVARIANT: reported before anything is sent, so that nothing leaves without a log entry.
         await self._tell(replace(decision, allowed=True, addresses=addresses))
         return addresses
 
@@ -232,7 +229,7 @@ class EgressProxy:
 
 
 async def _relay(client: ByteStream, upstream: ByteStream) -> None:
-    """Carry bytes both ways until both sides have ended, or neither has spoken for long."""
+    """Copy bytes both ways until both sides have ended, or both were silent for too long."""
 
     async def carry(source: ByteStream, sink: ByteStream) -> None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -243,10 +240,103 @@ async def _relay(client: ByteStream, upstream: ByteStream) -> None:
                     await sink.send(data)
             await sink.send_eof()
             return
-        # One direction is broken, so the other has nobody to speak to.
+        # One direction is broken, so the other one has no peer.
         idle.cancel()
 
     with anyio.move_on_after(IDLE_SECONDS) as idle:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(carry, client, upstream)
             tasks.start_soon(carry, upstream, client)
+
+
+HELLO_MAX = 32_768
+"""Bytes of a ClientHello; ordinary ones have under 2,000."""
+_RECORD_MAX = 16_384
+_SERVER_NAME, _ENCRYPTED_HELLO = 0, 0xFE0D
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The server that a TLS client asks for (RFC 8446 4.1.2, RFC 6066 3).
+
+    One address serves many names: without this check, a tunnel to an allowed name could be used to
+    reach any other that the same provider serves.
+    """
+
+    name: str
+    """The server's name, in lower case; "" when there is none."""
+    hides_name: bool
+    """Whether another name may be meant, which is encrypted (ECH)."""
+
+
+class _Cursor:
+    """Takes bytes from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        found = self._data[self._at : self._at + count]
+        if len(found) < count:
+            raise NetError("protocol-error", "the greeting of the tunnel is cut")
+        self._at += count
+        return found
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def vector(self, size: int) -> bytes:
+        """Take bytes that are preceded by their number."""
+        return self.take(self.number(size))
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._data)
+
+
+def client_hello(data: bytes) -> Hello | None:
+    """Return the greeting that `data` begins with; None when more of it must come.
+
+    Raises:
+        NetError: "protocol-error", it is none.
+    """
+    body, at = b"", 0
+    while True:
+        head = data[at : at + 5]
+        length = int.from_bytes(head[3:5], "big")
+        if head[:1] not in (b"", b"\x16") or head[1:2] not in (b"", b"\x03"):
+            raise NetError("protocol-error", "expected TLS in the tunnel, got something else")
+        if len(head) < 5:
+            return None
+        if not 0 < length <= _RECORD_MAX:
+            raise NetError("protocol-error", "expected TLS in the tunnel, got an odd record")
+        body += data[at + 5 : at + 5 + length]
+        wanted = 4 + int.from_bytes(body[1:4], "big")
+        if body[:1] not in (b"", b"\x01") or (len(body) >= 4 and wanted > HELLO_MAX):
+            raise NetError("protocol-error", "expected the greeting of a TLS client")
+        if len(body) >= max(4, wanted):
+            return _read(_Cursor(body[4:wanted]))
+        at += 5 + length
+        if len(data) < at:
+            return None
+
+
+def _read(cursor: _Cursor) -> Hello:
+    cursor.take(2 + 32)  # Version and random number,
+    for size in (1, 2, 1):  # session, ciphers, compressions.
+        cursor.vector(size)
+    names: list[bytes] = []
+    hides_name = False
+    extensions = _Cursor(cursor.vector(2) if cursor else b"")
+    while extensions:
+        kind, value = extensions.number(2), extensions.vector(2)
+        hides_name |= kind == _ENCRYPTED_HELLO
+        if kind == _SERVER_NAME:
+            listed = _Cursor(_Cursor(value).vector(2))
+            while listed:
+                listed.take(1)
+                names.append(listed.vector(2))
+    if len(names) > 1:
+        raise NetError("protocol-error", "the greeting of the tunnel names several servers")
+    name = names[0].decode("ascii", "replace").lower() if names else ""
+    return Hello(name=name, hides_name=hides_name)

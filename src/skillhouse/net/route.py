@@ -41,8 +41,8 @@ class Route:
     async def addresses(self, target: Target, policy: NetPolicy) -> tuple[str, ...]:
         """Look the host up, once, and return its addresses when each may be reached.
 
-        INVARIANT: whoever calls this has checked the origin before: a look-up alone already tells
-        the name to a server of the name's owner.
+        INVARIANT: whoever calls this has checked the origin before: a look-up alone already
+        reveals the name to a server of its owner.
 
         Raises:
             NetError: "resolve-failed", "timeout" or "address-refused".

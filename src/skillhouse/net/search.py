@@ -40,12 +40,12 @@ class SearchProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """What rules and the log call it."""
+        """Its name in rules and in the log."""
         ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What a request carries; secrets by their names."""
+        """Headers of a request; secrets by their names."""
         ...
 
     def url(self, query: str, count: int) -> str:
@@ -53,7 +53,7 @@ class SearchProvider(Protocol):
         ...
 
     def policy(self, policy: NetPolicy) -> NetPolicy:
-        """Return the house's policy with just this service to be reached."""
+        """Return `policy` reduced to this one service."""
         ...
 
     def read(self, body: bytes) -> tuple[WebResult, ...]:
@@ -99,22 +99,18 @@ class BraveSearch:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See `SearchProvider`."""
         token = f"{{{{secret:{BRAVE_SECRET}}}}}"
         return {"Accept": "application/json", "X-Subscription-Token": token}
 
     def url(self, query: str, count: int) -> str:
-        """See `SearchProvider`."""
         return f"{self.endpoint}?q={quote(query, safe='')}&count={count}"
 
     def policy(self, policy: NetPolicy) -> NetPolicy:
-        """See `SearchProvider`."""
         origin = parse_url(self.endpoint).origin
         key = SecretBinding(name=BRAVE_SECRET, value=self.key, hosts=(origin,))
         return _only(policy, self.endpoint, (*policy.secrets, key))
 
     def read(self, body: bytes) -> tuple[WebResult, ...]:
-        """See `SearchProvider`."""
         answer = _decoded(body, _BraveAnswer)
         return tuple(_found(r.title, r.url, r.description) for r in answer.web.results)
 
@@ -128,19 +124,15 @@ class SearxngSearch:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See `SearchProvider`."""
         return {"Accept": "application/json"}
 
     def url(self, query: str, count: int) -> str:
-        """See `SearchProvider`; it has no count."""
         return f"{self.base_url.rstrip('/')}/search?q={quote(query, safe='')}&format=json"
 
     def policy(self, policy: NetPolicy) -> NetPolicy:
-        """See `SearchProvider`; an address that the user wrote down may be a private one."""
         return _only(policy, self.base_url, policy.secrets)
 
     def read(self, body: bytes) -> tuple[WebResult, ...]:
-        """See `SearchProvider`."""
         answer = _decoded(body, _SearxngAnswer)
         return tuple(_found(r.title, r.url, r.content or "") for r in answer.results)
 

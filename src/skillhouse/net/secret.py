@@ -69,7 +69,6 @@ def filled(text: str, bound: Mapping[str, SecretBinding], host: str) -> str:
 
     Args:
         bound: The secrets that may go to this host, by name.
-        host: For the error.
 
     Raises:
         NetError: "secret-refused", one of them may not go there or does not exist.

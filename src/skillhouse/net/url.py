@@ -36,7 +36,6 @@ class Target:
 
     @property
     def is_address(self) -> bool:
-        """Whether the host is an address and no name."""
         return ":" in self.host or self.host.rpartition(".")[2].isdigit()
 
     @property
@@ -47,7 +46,7 @@ class Target:
 
     @property
     def origin(self) -> str:
-        """Scheme and authority: what rules speak about."""
+        """Scheme and authority, to which rules apply."""
         return f"{self.scheme}://{self.authority}"
 
     @property

@@ -1,6 +1,6 @@
 """Decides, purely, whether something may happen.
 
-What judges command lines is loaded when it is first used, because few commands of a house need it.
+The judge of command lines is loaded when it is first used, because few commands need it.
 """
 
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ from skillhouse.floor.wildcard import Dialect as Dialect
 from skillhouse.floor.wildcard import covers as covers
 from skillhouse.floor.wildcard import matches as matches
 from skillhouse.floor.wildcard import matches_in as matches_in
-from skillhouse.permission.command import command_resource as command_resource
+from skillhouse.permission.decision import Decision as Decision
+from skillhouse.permission.decision import Layer as Layer
+from skillhouse.permission.decision import MatchedRule as MatchedRule
+from skillhouse.permission.decision import Permission as Permission
+from skillhouse.permission.decision import Rule as Rule
+from skillhouse.permission.decision import command_resource as command_resource
 from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
-from skillhouse.permission.rules import Decision as Decision
-from skillhouse.permission.rules import Layer as Layer
-from skillhouse.permission.rules import MatchedRule as MatchedRule
-from skillhouse.permission.rules import Permission as Permission
-from skillhouse.permission.rules import Rule as Rule
 
 if TYPE_CHECKING:
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
-    from skillhouse.permission.git_operands import git_paths as git_paths
+    from skillhouse.permission.git import git_paths as git_paths
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line

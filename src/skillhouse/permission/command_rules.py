@@ -1,4 +1,4 @@
-"""What rules say about one command, in the two forms that rules come in."""
+"""Applies rules to one command, in either of the two forms of rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Protocol
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.effect import Effect
 from skillhouse.floor.wildcard import matches
-from skillhouse.permission.command import command_resource
-from skillhouse.permission.rules import Layer, Rule
+from skillhouse.permission.decision import Layer, Rule, command_resource
 
 GRANTS = "grants"
-"""Name of the layer of lasting yeses: an answer to an `ask`, which it therefore lifts."""
+"""Name of the layer of standing approvals, each of which answers an `ask` and so lifts it."""
 
 
 class CommandRuleError(SkillhouseError):
@@ -28,7 +27,7 @@ class CommandRuleError(SkillhouseError):
 
 
 class Breadth(enum.IntEnum):
-    """How far the rules that allow a command speak of just this one."""
+    """How specifically the rules that allow a command name it."""
 
     NONE = 0
     PROGRAM = 1
@@ -42,7 +41,7 @@ class Breadth(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the rules say about one argv."""
+    """The result of the rules for one argv."""
 
     denied: str = ""
     """The rule that denies it; empty when none does."""
@@ -55,13 +54,9 @@ class Ruling:
 class CommandRules(Protocol):
     """Rules that can be asked about a command."""
 
-    def denies(self, argv: tuple[str, ...]) -> str:
-        """Return the rule that denies a command, or nothing."""
-        ...
+    def denies(self, argv: tuple[str, ...]) -> str: ...
 
-    def rule(self, argv: tuple[str, ...]) -> Ruling:
-        """Return what all rules together say."""
-        ...
+    def rule(self, argv: tuple[str, ...]) -> Ruling: ...
 
 
 class ArgumentRules:

@@ -1,13 +1,92 @@
-"""The whole meaning of rules: which one decides."""
+"""Rules, the layers they come in, and which rule decides."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.effect import Effect
-from skillhouse.floor.wildcard import matches, matches_in
-from skillhouse.permission.rules import Decision, Layer, MatchedRule, Permission, Rule
+from skillhouse.floor.wildcard import OURS, Dialect, matches, matches_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """Something that a call needs: an action on a resource."""
+
+    action: str
+    """skill, read, write, exec, …: the kind of thing that is done."""
+    resource: str
+    """What it is done to: a skill's name, a path, a command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of policy. `*` and `?` are wildcards in `action` and `pattern`."""
+
+    effect: Effect
+    action: str
+    pattern: str
+    reason: str = ""
+    """Shown to whoever is asked or refused."""
+    match: tuple[str, ...] = ()
+    """Resources that the pattern must match: examples that are tried when rules are read."""
+    not_match: tuple[str, ...] = ()
+    """Resources that the pattern must not match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """The rules of one origin, in the order in which they were written."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    trusted: bool = True
+    """False: its rules can only make the outcome stricter."""
+    match: Literal["last", "first"] = "last"
+    """Which of several matching rules is the layer's verdict."""
+    dialect: Dialect = OURS
+    """What its patterns mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer to one permission, with the layer and rule that gave it."""
+
+    effect: Effect
+    layer: str
+    """Name of the layer that decided; "default" when no rule matched."""
+    rule_index: int | None = None
+    """Place of the deciding rule in its layer, from 0; None when the default decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedRule:
+    """One rule that matched a permission, for explaining a decision."""
+
+    layer: str
+    rule_index: int
+    rule: Rule
+    is_verdict: bool
+    """Whether this is the rule that counts in its layer."""
+    decided: bool
+    """Whether this rule gave the decision."""
+
+
+def command_resource(argv: Sequence[str]) -> str:
+    """Return the words of a command joined by blanks; a word that holds one is quoted.
+
+    Quoting keeps `rm "a b"` and `rm a b` apart for a rule without wildcards.
+
+    >>> command_resource(["curl", "-s", "wttr.in/Tokyo?format=3"])
+    'curl -s wttr.in/Tokyo?format=3'
+    """
+    return " ".join(
+        shlex.quote(word) if not word or any(c.isspace() or c in "'\"" for c in word) else word
+        for word in argv
+    )
 
 
 def decide(
@@ -48,14 +127,13 @@ def explain(
 def _deciding(
     layers: Sequence[Layer], verdicts: Sequence[int | None], default: Effect
 ) -> int | None:
-    """Return the place of the layer that decides, or None when the default does."""
     matched = [at for at, verdict in enumerate(verdicts) if verdict is not None]
     # INVARIANT: deny is looked for in every layer before the nearest one answers, so that no
     # grant and no project can lift what another layer forbids.
     for at in matched:
         if _decision(layers, verdicts, at, default).effect is Effect.DENY:
             return at
-    # INVARIANT: an untrusted layer that speaks alone cannot loosen a default of deny.
+    # INVARIANT: an untrusted layer that alone has a match cannot loosen a default of deny.
     if default is Effect.DENY and not any(layers[at].trusted for at in matched):
         return None
     return matched[-1] if matched else None
@@ -75,7 +153,6 @@ def _decision(
 
 
 def _verdict(layer: Layer, permission: Permission) -> int | None:
-    """Return the place of the rule that counts in `layer`, or None when it does not speak."""
     places = range(len(layer.rules))
     for index in places if layer.match == "first" else reversed(places):
         if _applies(layer, layer.rules[index], permission):

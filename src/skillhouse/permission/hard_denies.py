@@ -1,4 +1,4 @@
-"""What is denied about a command whatever else is said, also inside wrappers and scripts."""
+"""Denials that no rule lifts, also inside wrappers and scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.raw import RawCommand, UnreadableError
+from skillhouse.permission.raw_line import RawCommand, UnreadableError
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
 WORDS_MAX = 256
@@ -36,7 +36,7 @@ _FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
 class HardDenies:
-    """Looks for what denies a command."""
+    """Finds the reason to deny a command, if there is one."""
 
     def __init__(self, rules: CommandRules, places: PathPolicy) -> None:
         self._rules = rules
@@ -59,7 +59,6 @@ class HardDenies:
         return Effect.ALLOW, ""
 
     def of_words(self, argv: tuple[str, ...], depth: int = 0) -> str:
-        """Return why a command is denied, or nothing."""
         if not argv or not argv[0]:
             return ""
         if depth > DEPTH_MAX:
@@ -79,7 +78,6 @@ class HardDenies:
         return ""
 
     def _commands(self, argv: tuple[str, ...], program: str) -> Iterator[tuple[str, ...]]:
-        """Yield the command and everything in it that may be a command."""
         yield argv
         if program in _STARTING:
             for at in range(1, len(argv)):
@@ -111,7 +109,7 @@ class HardDenies:
     def _script(self, text: str, depth: int) -> str:
         if not text.strip():
             return ""
-        from skillhouse.permission.reading import read_line  # noqa: PLC0415 - loads the parser.
+        from skillhouse.permission.line_parser import read_line  # noqa: PLC0415 - loads the parser.
 
         try:
             commands = read_line(text).commands

@@ -1,7 +1,7 @@
-"""Judges a command line: what may run, what a person is asked about, and what never runs.
+"""Judges a command line: allow, ask a person, or deny.
 
-The order of reference/security.md 2.3. INVARIANT: what denies is looked for in every command,
-also after a reason to ask was found, and the strictest verdict wins.
+The order of reference/security.md 2.3. INVARIANT: every command is checked for a denial, also after
+a reason to ask was found, and the strictest verdict wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.raw import UnreadableError
+from skillhouse.permission.raw_line import UnreadableError
 from skillhouse.permission.simple import CommandJudge
 
 BYTES_MAX = 8_192
@@ -39,12 +39,12 @@ def judge_command(
     cwd: Path | None = None,
     writable: Sequence[Path] = (),
 ) -> CommandVerdict:
-    """Return what is said about a shell command line, and its plan when it has one.
+    """Return the verdict on a shell command line, and its plan when it has one.
 
     Args:
         command: One line, or several, of a shell.
-        allow: Rules by argument: a final `*` stands for any further words, a rule without one is
-            the exact command. What none covers is asked about.
+        allow: Rules by argument: a final `*` matches any further words, a rule without one is
+            the exact command. A command that no rule covers asks.
         deny: Rules of the same grammar, which are final.
         cwd: Where it would run; without it a path outside the current tree is asked about by its
             text alone.
@@ -60,12 +60,12 @@ def judge_command(
 
 
 def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVerdict:
-    """Return what is said about a line by any rulebook and places."""
+    """Return the verdict on a line under any rules and path policy."""
     fault = _text_fault(line)
     if fault:
         return _refused(fault)
-    # The grammar is loaded when a line is judged, not with the room.
-    from skillhouse.permission.reading import read_line  # noqa: PLC0415
+    # The grammar is loaded when a line is judged, not with the package.
+    from skillhouse.permission.line_parser import read_line  # noqa: PLC0415
 
     try:
         reading = read_line(line)
@@ -73,7 +73,7 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
         return _refused(f"unparseable: {error}")
     judged = _Verdicts()
     if reading.calls_itself:
-        judged.say(Effect.DENY, "a function that starts itself without end")
+        judged.say(Effect.DENY, "a function that calls itself without end")
     one = CommandJudge(rules, places)
     if not reading.pipelines:
         for raw in reading.commands:
@@ -106,7 +106,7 @@ def judge_line(line: str, rules: CommandRules, places: PathPolicy) -> CommandVer
 
 
 def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> CommandVerdict:
-    """Return what is said about one program with its arguments, which no shell has read."""
+    """Return the verdict on one program with its arguments, which no shell has read."""
     found = CommandJudge(rules, places).words(tuple(argv))
     judged = _Verdicts()
     judged.add(found, ())
@@ -119,7 +119,7 @@ def judge_argv(argv: Sequence[str], rules: CommandRules, places: PathPolicy) -> 
 
 @dataclass(slots=True)
 class _Verdicts:
-    """Collects what is said about the parts of a line."""
+    """Collects the verdicts on the parts of a line."""
 
     remarks: list[tuple[Effect, str]] = field(default_factory=list)
     commands: list[JudgedCommand] = field(default_factory=list)
@@ -168,7 +168,7 @@ def _refused(reason: str) -> CommandVerdict:
 
 
 def _text_fault(line: str) -> str:
-    """Return what is wrong with the text itself: its length, or a character that hides things."""
+    """Return the fault of the text itself: its length, or a hidden character."""
     if len(line) > BYTES_MAX or (
         not line.isascii() and len(line.encode(errors="replace")) > BYTES_MAX
     ):
@@ -181,5 +181,5 @@ def _text_fault(line: str) -> str:
         kind = unicodedata.category(sign)
         hidden = kind in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") or (kind == "Zs" and sign != " ")
         if hidden and sign not in "\n\t":
-            return f"the character U+{ord(sign):04X} is not shown as what it is"
+            return f"the character U+{ord(sign):04X} is invisible or shown as something else"
     return ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skillhouse.floor import ONE_TIME
 from skillhouse.floor.effect import Effect
 from skillhouse.floor.wildcard import covers, matches
-from skillhouse.permission.rules import Layer, Rule
+from skillhouse.permission.decision import Layer, Rule
 
 ACTIONS = (
     "skill",
@@ -24,7 +24,7 @@ ACTIONS = (
     "sign",
     "memory",
 )
-"""The actions that calls need; a rule about another one is heard by nobody here."""
+"""The actions that calls need; a rule about another action has no effect here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class RuleFinding:
     rule: Rule
     message: str
     by: int | None = None
-    """Place of the rule that stands in its way."""
+    """Index of the rule that overrides it."""
 
 
 def lint_rules(layers: Sequence[Layer]) -> tuple[RuleFinding, ...]:
@@ -74,7 +74,7 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
         other = layer.rules[hiding]
         named = f"rule {hiding + 1} (`{other.effect} {other.action} {other.pattern}`)"
         if (other.effect, other.action, other.pattern) == (rule.effect, rule.action, rule.pattern):
-            yield found("rule-duplicate", f"it says the same as {named}", hiding)
+            yield found("rule-duplicate", f"it has the same effect as {named}", hiding)
         else:
             message = f"{named} matches all that it matches, and counts instead"
             yield found("rule-unreachable", message, hiding)
@@ -120,7 +120,7 @@ def _never(rule: Rule) -> str:
     if rule.action in ("read", "write", "list") and "/../" in rule.pattern + "/":
         return "paths are resolved, so none holds `..`"
     if rule.action == "exec" and any(sign in rule.pattern for sign in (" && ", " || ", " | ")):
-        return "each command of a line is asked about by itself"
+        return "each command of a line is judged by itself"
     return ""
 
 

@@ -29,7 +29,7 @@ class Grammar:
 
 @dataclass(slots=True)
 class ScannedOptions:
-    """What a table says about some arguments."""
+    """Arguments taken apart by a table of options."""
 
     unknown: str
     """The first option that is not in the table, or is cut short; empty when all are known."""
@@ -42,7 +42,7 @@ class ScannedOptions:
 
 @dataclass(slots=True)
 class Use:
-    """What a command would do by its arguments."""
+    """The effects of a command, by its arguments."""
 
     concern: str = ""
     """Why a wildcard does not cover it; empty when it does."""
@@ -64,8 +64,6 @@ def grammar(
     Args:
         short: Letters; `:` after one says that it takes a value.
         long: Names between blanks; `=` after one says that it takes a value, `=?` that it may.
-        numbers: Whether `-5` is an option.
-        permutes: Whether options may stand behind operands.
     """
     letters = [sign for sign in short if sign != ":"]
     with_value = {before for before, sign in itertools.pairwise(short) if sign == ":"}

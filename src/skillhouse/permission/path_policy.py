@@ -1,4 +1,4 @@
-"""Where the paths of a command lead, and what is said about reading and writing there."""
+"""Resolves the paths of a command and decides about reading and writing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "
 
 
 class PathPolicy:
-    """The directories that a command line may use without being asked about."""
+    """The directories that a command line may use without approval."""
 
     def __init__(
         self,
@@ -52,17 +52,17 @@ class PathPolicy:
         return concern
 
     def reading(self, path: str) -> str:
-        """Return why reading is not taken for granted, or nothing."""
+        """Return why reading needs approval, or nothing."""
         if path in DEVICES or path == "-":
             return ""
         if path.startswith("~"):
-            return f"`{path[:80]}` lies in a home directory"
+            return f"`{path[:80]}` is in a home directory"
         if not self._inside(self.resolved(path), self._readable):
-            return f"`{path[:80]}` lies outside the current tree"
+            return f"`{path[:80]}` is outside the current tree"
         return self.secret(path)
 
     def secret(self, path: str) -> str:
-        """Return that a path has a name of secrets, as written or where it leads, or nothing."""
+        """Return why a path may hold a secret, by its name as written or resolved, or nothing."""
         resolved = self.resolved(path)
         is_named = is_secret(path) or is_secret(self._below(resolved))
         if is_named and not self._is_open(resolved):
@@ -70,10 +70,9 @@ class PathPolicy:
         return ""
 
     def writing(self, path: str, *, covered: bool = False) -> tuple[Effect, str]:
-        """Return what is said about writing to a path, and why.
+        """Return the decision about writing to a path, and its reason.
 
         Args:
-            path: Path as written.
             covered: Whether a rule allows the program that writes; a redirection has none.
         """
         if path in DEVICES:
@@ -89,8 +88,8 @@ class PathPolicy:
         if self._inside(resolved, self._writable, here=covered):
             return Effect.ALLOW, ""
         if self._inside(resolved, ()):
-            return Effect.ASK, f"no place that may be written holds `{path[:80]}`"
-        return Effect.ASK, f"`{path[:80]}` lies outside the current tree"
+            return Effect.ASK, f"`{path[:80]}` is in no directory that may be written"
+        return Effect.ASK, f"`{path[:80]}` is outside the current tree"
 
     def _below(self, resolved: str) -> str:
         """Return the part of a path that is below the current tree; its own names are no secret."""

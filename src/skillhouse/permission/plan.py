@@ -1,4 +1,4 @@
-"""What a judged command line does, as values: this is what a person approves and what then runs."""
+"""The plan of a judged command line, as values: a person approves it, and exactly it then runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirect:
-    """One descriptor of a command that leads elsewhere."""
+    """One redirected descriptor of a command."""
 
     descriptor: int
     kind: RedirectKind
@@ -28,10 +28,10 @@ class SimpleCommand:
     """One program with its arguments."""
 
     argv: tuple[str, ...]
-    """Final words; one that is a file name pattern stands here as it was written."""
+    """Final words; a file name pattern is kept as it was written."""
     patterns: tuple[tuple[int, str], ...] = ()
-    """Places in `argv` that are replaced by the names that match, and the pattern of each; what
-    is literal in it stands in brackets. It begins with something literal that is no `-`, so that
+    """Places in `argv` that are replaced by the names that match, and the pattern of each; its
+    literal characters are in brackets. It begins with something literal that is no `-`, so that
     no file's name can become an option."""
     environment: tuple[tuple[str, str], ...] = ()
     redirects: tuple[Redirect, ...] = ()
@@ -39,7 +39,7 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Commands of which each reads what the one before writes."""
+    """Commands, each of which reads the output of the one before."""
 
     joined: Joined
     """On what the pipeline before must have done for this one to run; "" for whatever."""
@@ -48,14 +48,13 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPlan:
-    """A whole line, without anything that only a shell could make sense of."""
+    """A whole line that runs without a shell."""
 
     directory: str
     """Where it runs: absolute, or relative to where the line was given ("" for there)."""
     pipelines: tuple[Pipeline, ...]
 
     def commands(self) -> Iterator[SimpleCommand]:
-        """Yield the simple commands in their order."""
         for pipeline in self.pipelines:
             yield from pipeline.commands
 
@@ -107,7 +106,7 @@ def _command_value(command: SimpleCommand) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCommand:
-    """What was said about one simple command."""
+    """The verdict on one simple command."""
 
     argv: tuple[str, ...]
     """The words that rules are asked about: the inner command of a plain wrapper."""
@@ -132,6 +131,6 @@ class CommandVerdict:
     commands: tuple[JudgedCommand, ...] = ()
     concerns: tuple[str, ...] = ()
     """Reasons to ask that are about no command's words and no redirection: variables, patterns
-    and directories, which no rule speaks about."""
+    and directories, to which no rule applies."""
     needs_shell: bool = False
     """Whether the line is sound but nothing short of a shell can run it."""

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from skillhouse.floor.effect import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
-from skillhouse.permission.git_operands import git_paths
+from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.programs import use_of
-from skillhouse.permission.raw import RawCommand, RawRedirect
-from skillhouse.permission.words import Word
+from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
 Remark = tuple[Effect, str]
@@ -23,7 +22,7 @@ Remark = tuple[Effect, str]
 
 @dataclass(slots=True)
 class SimpleVerdict:
-    """What is said about one simple command, and what it is in a plan."""
+    """The verdict on one simple command, and its place in a plan."""
 
     argv: tuple[str, ...]
     judged: JudgedCommand
@@ -53,7 +52,6 @@ class CommandJudge:
         """Judge a command of a plan.
 
         Args:
-            raw: The command as written.
             can_enter: Whether a `cd` here surely happens before all that follows.
         """
         if raw.words[0].text == "command" and raw.words[1:] and raw.words[1].text[:1] != "-":
@@ -85,7 +83,7 @@ class CommandJudge:
     def words(
         self, argv: tuple[str, ...], *, patterns: Sequence[Word] = (), depth: int = 0
     ) -> JudgedCommand:
-        """Judge the words of a command; the inner command stands for a plain wrapper."""
+        """Judge the words of a command; a plain wrapper is judged by its inner command."""
         if depth == 0:
             refused = self._refusals.of_words(argv)
             if refused:
@@ -157,7 +155,7 @@ class CommandJudge:
         return next(filter(None, map(self._loose_path, use.values)), "")
 
     def _loose_path(self, word: str) -> str:
-        """Return why a word would be asked about if it is a path, which nobody knows."""
+        """Return why a word would need approval if it is a path, which is not known."""
         for text in _path_candidates(word):
             parts = text.split("/")
             if text.startswith(("/", "~", "file:")) or ".." in parts:
@@ -215,7 +213,6 @@ def _shown(argv: Sequence[str]) -> str:
 
 
 def _path_candidates(word: str) -> Iterator[str]:
-    """Yield the parts of a word that may be a path."""
     if "://" in word and not word.casefold().startswith("file:"):
         return
     if not word.startswith("-"):

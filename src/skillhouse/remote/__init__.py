@@ -1,6 +1,6 @@
 """Brings skills of other servers into a verified cache.
 
-The face loads each name when it is first used, because most commands of a house fetch nothing.
+Each name is loaded when it is first used, because most commands fetch nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.remote.archive import ArchiveError as ArchiveError
     from skillhouse.remote.archive import unpack as unpack
+    from skillhouse.remote.cache_sync import Fetch as Fetch
+    from skillhouse.remote.cache_sync import Fetched as Fetched
+    from skillhouse.remote.cache_sync import SyncReport as SyncReport
+    from skillhouse.remote.cache_sync import cached as cached
+    from skillhouse.remote.cache_sync import skills_place as skills_place
+    from skillhouse.remote.cache_sync import sync as sync
     from skillhouse.remote.mcp_cache import McpCache as McpCache
     from skillhouse.remote.mcp_entry import McpFile as McpFile
     from skillhouse.remote.mcp_entry import McpServer as McpServer
@@ -20,12 +26,6 @@ if TYPE_CHECKING:
     from skillhouse.remote.mcp_source import connected as connected
     from skillhouse.remote.source import RemoteError as RemoteError
     from skillhouse.remote.source import RemoteSource as RemoteSource
-    from skillhouse.remote.syncing import Fetch as Fetch
-    from skillhouse.remote.syncing import Fetched as Fetched
-    from skillhouse.remote.syncing import SyncReport as SyncReport
-    from skillhouse.remote.syncing import sync as sync
-    from skillhouse.remote.versions import cached as cached
-    from skillhouse.remote.versions import skills_place as skills_place
 else:
     from skillhouse.lazy_exports import lazy_exports
 

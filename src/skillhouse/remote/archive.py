@@ -1,4 +1,4 @@
-"""Unpacks an archive that nobody vouches for: plain files only, into a new directory, or nothing.
+"""Unpacks an untrusted archive: plain files only, into a new directory, or nothing.
 
 The libraries are used as parsers; names, kinds and sizes are judged here and every file is written
 by us (reference on registries, "Archive safety").
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from skillhouse.floor import PathError, SkillhouseError, checked_parts
-from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, is_safe_name
+from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, is_safe_name
 
 ARCHIVE_MAX = 50 * 1024 * 1024
 """Bytes of an archive, and of what is in it (DESIGN, bounds: package 50 MB)."""

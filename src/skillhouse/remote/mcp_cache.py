@@ -7,10 +7,8 @@ set never gets the bytes of another.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -27,6 +25,7 @@ from skillhouse.floor import (
     file_stamp,
     make_private,
     read_beneath,
+    write_atomically,
 )
 from skillhouse.remote.mcp_entry import McpFile, McpSkill, read_entry
 from skillhouse.remote.source import RemoteError
@@ -43,35 +42,33 @@ class McpCache:
     """A directory of our own, outside every place where skills are looked for."""
 
     def __init__(self, root: Path) -> None:
-        """Take the directory; it is made when something is stored."""
         self.root = root
 
     def refuse_roots(self, roots: Iterable[Path]) -> None:
         """Do nothing, unless files of the cache would be found as skills of this machine.
 
         Raises:
-            ConfigError: a root lies in the cache, or the cache in a root.
+            ConfigError: a root is inside the cache, or the cache inside a root.
         """
         own = Path(os.path.realpath(self.root))
         for root in roots:
             place = Path(os.path.realpath(root))
             if own.is_relative_to(place) or place.is_relative_to(own):
                 raise ConfigError(
-                    f"the cache of MCP skills `{own}` must lie outside the root `{place}`"
+                    f"the cache of MCP skills `{own}` must be outside the root `{place}`"
                 )
 
     def place(self, skill: McpSkill) -> Path:
-        """Return the directory of one state of a skill."""
         address = hashlib.sha256(skill.uri.encode()).hexdigest()[:24]
         state = skill.binding.rpartition(":")[2][:24]
         return self.root / skill.label / _SKILLS / address / state
 
     def skill_file(self, skill: McpSkill) -> Path:
-        """Return where its SKILL.md lies once it was fetched."""
+        """Return the path of its SKILL.md once it has been fetched."""
         return self.place(skill) / SKILL_FILE
 
     def read(self, skill: McpSkill, file: McpFile) -> bytes | None:
-        """Return a file's bytes, hashed anew; None when it is not there or not what it was."""
+        """Return a file's bytes, their digest checked; None when it is missing or changed."""
         try:
             data = read_beneath(self.place(skill), file.relative, max_bytes=file.size)
         except PathError:
@@ -86,7 +83,8 @@ class McpCache:
         """
         target = self.place(skill) / file.relative
         make_private(target.parent)
-        _replace(target, data, mode=0o400)
+        with write_atomically(target, mode=0o400) as stored:
+            stored.write(data)
         return target
 
     def listing(self, label: str) -> tuple[McpSkill, ...]:
@@ -130,7 +128,8 @@ class McpCache:
             }
             for skill in skills
         ]
-        _replace(place / _LISTING, encode(entries), mode=0o600)
+        with write_atomically(place / _LISTING) as listing:
+            listing.write(encode(entries))
         kept = {self.place(skill) for skill in skills}
         for address in _directories(place / _SKILLS):
             for state in _directories(address):
@@ -148,17 +147,3 @@ def _directories(place: Path) -> list[Path]:
             return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _replace(target: Path, data: bytes, *, mode: int) -> None:
-    """Write a new file beside `target` and put it in its place, whole or not at all."""
-    beside = target.with_name(f".{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise

@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, canonical_json, checked_parts
-from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, clash, is_safe_name
-from skillhouse.remote.source import RemoteError
+from skillhouse.remote.source import DEPTH_MAX, PATH_MAX, RemoteError, clash, is_safe_name
 from skillhouse.skill import (
     SKILL_FILE,
     SKILL_FILE_MAX,
@@ -118,7 +117,7 @@ class McpSkill:
 
     @property
     def binding(self) -> str:
-        """What a yes to this skill is bound to: every address with its digest and size.
+        """What an approval of this skill is bound to: each address with its digest and size.
 
         Any file that is added, removed or changed gives another.
         """
@@ -170,7 +169,7 @@ def _frontmatter(uri: str, value: Any) -> Mapping[str, Any]:
 
 def _files(uri: str, base: str, value: Any) -> tuple[McpFile, ...]:
     if value == "dynamic":
-        # SEP-2640 lets a host decline it: nothing could be verified, and no yes bound to it.
+        # SEP-2640 lets a host decline it: nothing could be verified, and no approval bound to it.
         raise RemoteError(f"`{uri}` passed over: its files are made on demand, without digests")
     if not isinstance(value, list):
         raise RemoteError(f"`{uri}` passed over: expected its files, got {value!r:.80}")
@@ -202,7 +201,7 @@ def _file(skill: str, base: str, value: Any) -> McpFile:
 
 
 def _relative(skill: str, quoted: str) -> str:
-    """Return the path that the end of an address stands for, safe on every file system."""
+    """Return the path that the end of an address names, safe on every file system."""
     parts = []
     try:
         for segment in quoted.split("/"):

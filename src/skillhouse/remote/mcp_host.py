@@ -1,4 +1,4 @@
-"""Brings the skills of MCP servers into the house: listed from entries, fetched when used."""
+"""The skills of MCP servers: listed from entries, fetched when used."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class VerificationError(RemoteError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReport:
-    """What asking a server came to."""
+    """The result of asking a server."""
 
     label: str
     added: tuple[str, ...] = ()
     """Addresses of skills that were not there before."""
     changed: tuple[str, ...] = ()
-    """Of those with other files than before: a yes to them holds no longer."""
+    """Of those with other files than before: an approval of them no longer holds."""
     removed: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     """What was passed over, and why."""
 
 
 class McpHost:
-    """The MCP servers of one house.
+    """The MCP servers of one configuration.
 
     Nothing of a skill is fetched but what is used: asking a server stores entries only.
     """
@@ -69,7 +69,7 @@ class McpHost:
     async def refresh(self, label: str) -> McpReport:
         """Ask a server what it has, and keep the answer; no file is read.
 
-        What was added by its address stays, and is asked about anew.
+        A skill that was added by its address stays, and needs approval again.
 
         Raises:
             RemoteError: the server cannot be asked; what was known of it stays.
@@ -118,7 +118,7 @@ class McpHost:
         return self._read[1]
 
     def skills(self) -> tuple[Skill, ...]:
-        """Return them as the house lists its skills: without any of their files.
+        """Return them as skills are listed: without any of their files.
 
         Each is called `label:name`, and its description begins with where it comes from.
         """
@@ -127,7 +127,7 @@ class McpHost:
         found = []
         for entry in entries:
             skill = self._listed(entry, names)
-            # Never forgotten while the house stands: who acts on a skill goes by this entry.
+            # Kept for the life of this object: whoever acts on a skill uses this entry.
             self._held[skill.file] = entry
             found.append(skill)
         return tuple(found)
@@ -137,12 +137,11 @@ class McpHost:
         return self._held.get(skill.file)
 
     def binding(self, skill: Skill) -> str | None:
-        """Return what a yes to a skill is bound to; None for one of another origin."""
+        """Return what an approval of a skill is bound to; None for one of another origin."""
         entry = self.held(skill)
         return None if entry is None else entry.binding
 
     def refuse_roots(self, roots: Iterable[Path]) -> None:
-        """Do as `McpCache.refuse_roots`."""
         self._cache.refuse_roots(roots)
 
     def files(self, skill: Skill) -> tuple[str, ...] | None:
@@ -181,8 +180,8 @@ class McpHost:
         file = entry.file(relative)
         if file is None:
             raise VerificationError(
-                f"`{relative}` is no file of `{skill.name}` as it was listed; ask "
-                f"`{entry.label}` anew if it should be"
+                f"`{relative}` is no file of `{skill.name}` as listed; refresh `{entry.label}` "
+                "if it should be"
             )
         data = self._cache.read(entry, file)
         if data is None:
@@ -195,7 +194,6 @@ class McpHost:
         return data
 
     def forget(self, label: str) -> None:
-        """Remove all that is stored of a server."""
         self._cache.forget(label)
 
     def _server(self, label: str) -> McpServer:
@@ -262,7 +260,7 @@ def _verify(entry: McpSkill, file: McpFile, data: bytes) -> None:
     Raises:
         VerificationError: they are not.
     """
-    again = f"; ask `{entry.label}` anew, and a yes to the skill is needed again"
+    again = f"; refresh `{entry.label}`, then the skill needs approval again"
     if len(data) != file.size:
         raise VerificationError(
             f"expected {file.size} bytes of `{file.uri}`, got {len(data)}{again}"
@@ -280,7 +278,7 @@ def _verify(entry: McpSkill, file: McpFile, data: bytes) -> None:
 
 
 def _as_text(value: object) -> object:
-    """Return JSON values as a SKILL.md's are inside the house: every scalar is text."""
+    """Return JSON values as frontmatter has them: every scalar is text."""
     if isinstance(value, dict):
         return {key: _as_text(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -44,7 +44,6 @@ async def bounded_http(
     Args:
         server: Named by the operator: its own origin may be reached, and nothing else.
         policy: Whose private networks, secrets and rules for plain http hold.
-        route: How to connect; the system's means when None.
 
     Raises:
         NetError: plain http to another machine that no rule of the policy allows.
@@ -81,7 +80,7 @@ def policy_for(server: McpServer, policy: NetPolicy) -> NetPolicy:
                 f"plain http to {target.host}: use https, or allow `POST {target.origin}` in "
                 "`hosts` of `[net]`",
             )
-        # Nobody listens in on this machine, as long as the name leads there.
+        # No other machine can read the traffic as long as the name resolves to this one.
         private = (*policy.private, *(LOOPBACK if server.allow_private else ()))
     rule = HostRule(host=target.host, scheme=target.scheme, port=target.port, methods=None)
     limits = replace(policy.limits, head_seconds=SILENT_SECONDS)
@@ -152,7 +151,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
                 with anyio.fail_after(SILENT_SECONDS):
                     part = await anext(self._chunks, None)
             except (NetError, TimeoutError) as error:
-                message = str(error) or f"the server said nothing for {SILENT_SECONDS:g} s"
+                message = str(error) or f"the server was silent for {SILENT_SECONDS:g} s"
                 raise httpx2.ReadError(message) from error
             if part is None:
                 return

@@ -1,4 +1,4 @@
-"""Speaks to one MCP server about its skills; with `mcp_http` alone, it knows the SDK."""
+"""Asks one MCP server for its skills; this file and `mcp_http` alone import the SDK."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class Peer(Protocol):
         """Return the entries of `skills/list`, all pages, as they came."""
         ...
 
-    async def get_skill(self, uri: str) -> Any:
-        """Return the entry of `skills/get`, as it came."""
-        ...
+    async def get_skill(self, uri: str) -> Any: ...
 
     async def read(self, uri: str) -> bytes:
         """Return the bytes at an address, whatever they are."""
@@ -60,10 +58,8 @@ async def connected(
     """Connect to a server that offers skills.
 
     Args:
-        server: Which.
         transport: Another way there than by HTTP under the policy or by a subprocess.
         policy: What may be reached besides the server's own address, if that is public.
-        route: How to connect; the system's means when None.
 
     Raises:
         MissingExtraError: the packages of the extra `mcp` are not installed.
@@ -192,7 +188,7 @@ class _SdkPeer:
 
 @contextmanager
 def _nowhere() -> Iterator[TextIO]:
-    """Give a file for what a server says on stderr, which is not ours to show."""
+    """Give a file that discards the stderr of a server."""
     with open(os.devnull, "w", encoding="utf-8") as file:
         yield file
 

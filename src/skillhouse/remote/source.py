@@ -4,15 +4,63 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
-from skillhouse.remote.names import DEPTH_MAX, PATH_MAX, clash, is_safe_name
-from skillhouse.skill import SKILL_FILE, validate_name
+from skillhouse.skill import SKILL_FILE, find_hidden, validate_name
+
+DEPTH_MAX = 16
+PATH_MAX = 255
+"""Bytes of a path."""
+SEGMENT_MAX = 120
+"""Bytes of one name."""
+
+_RESERVED = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+)
+_GIT = frozenset({".git", "git~1"})
+
+
+def is_safe_name(part: str) -> bool:
+    """Whether a name that another machine gave means the same file on every system.
+
+    `.git` in any spelling means what git runs (CVE-2014-9390), at any depth.
+
+    >>> [is_safe_name(name) for name in ("a.md", ".git", ".GIT", "GIT~1", "con.txt", "a.", "b ")]
+    [True, False, False, False, False, False, False]
+    """
+    seen = "".join(c for c in part if unicodedata.category(c) != "Cf").casefold()
+    return (
+        part.isprintable()
+        and ":" not in part
+        and part == part.rstrip(". ")
+        and seen not in _GIT
+        and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
+        and len(part.encode()) <= SEGMENT_MAX
+        and unicodedata.normalize("NFC", part) == part
+        and find_hidden(part) is None
+    )
+
+
+def clash(paths: Iterable[str]) -> bool:
+    """Whether a file system may take two paths for one, or one is a directory of another.
+
+    >>> clash(["a/B", "A/b"]), clash(["a", "a/b"]), clash(["a/b", "a/c"])
+    (True, True, False)
+    """
+    folded = [unicodedata.normalize("NFKC", path).casefold() for path in paths]
+    places = {
+        "/".join(path.split("/")[:count])
+        for path in folded
+        for count in range(1, path.count("/") + 1)
+    }
+    return len(set(folded)) < len(folded) or not places.isdisjoint(folded)
+
 
 SKILLS_MAX = 1_000
 """Skills of one source."""
@@ -85,7 +133,7 @@ class RemoteSkill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteListing:
-    """What a source offers, and what of its list was passed over."""
+    """The skills of a source, and the entries of its list that were skipped."""
 
     skills: tuple[RemoteSkill, ...]
     problems: tuple[str, ...] = ()
@@ -95,8 +143,6 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> RemoteListing:
     """Return what an index offers; a bad entry costs no other.
 
     Args:
-        source: Whose index it is.
-        data: The body of the answer.
         url: Where it came from in the end; relative addresses are relative to it.
 
     Raises:

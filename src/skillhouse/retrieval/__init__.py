@@ -1,23 +1,20 @@
 """Ranks skills for a request."""
 
-from skillhouse.retrieval.heads import HeadIndex
-from skillhouse.retrieval.index import Document, Hit, Progress, SearchIndex
-from skillhouse.retrieval.ranking import FIELDS
-from skillhouse.retrieval.searching import search
-from skillhouse.retrieval.stems import SearchError
-from skillhouse.retrieval.tokens import QUERY_TERMS_MAX, name_key, query_terms, tokens
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FIELDS",
-    "QUERY_TERMS_MAX",
-    "Document",
-    "HeadIndex",
-    "Hit",
-    "Progress",
-    "SearchError",
-    "SearchIndex",
-    "name_key",
-    "query_terms",
-    "search",
-    "tokens",
-]
+if TYPE_CHECKING:
+    from skillhouse.retrieval.index import Document as Document
+    from skillhouse.retrieval.index import HeadIndex as HeadIndex
+    from skillhouse.retrieval.index import Hit as Hit
+    from skillhouse.retrieval.index import Progress as Progress
+    from skillhouse.retrieval.index import SearchIndex as SearchIndex
+    from skillhouse.retrieval.index import search as search
+    from skillhouse.retrieval.rank import FIELDS as FIELDS
+    from skillhouse.retrieval.stems import SearchError as SearchError
+    from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
+    from skillhouse.retrieval.tokens import name_key as name_key
+    from skillhouse.retrieval.tokens import query_terms as query_terms
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

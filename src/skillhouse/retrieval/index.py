@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import threading
+import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -11,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import SkillError, encode
-from skillhouse.retrieval.indexing import Keyed
-from skillhouse.retrieval.kept import forget, in_memory, kept_segments
-from skillhouse.retrieval.ranking import Part, Ranking
+from skillhouse.retrieval.documents import Keyed
+from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
+from skillhouse.retrieval.segment_store import forget, in_memory, kept_segments
 from skillhouse.retrieval.stems import stems_of
 from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
 from skillhouse.skill import ParsePolicy, Skill, SkillIndex, load_body
@@ -267,3 +269,64 @@ def _body(skill: Skill) -> str:
     except (SkillError, OSError):
         # One bad file never costs the search; whoever loads the skill is told what is wrong.
         return ""
+
+
+CANDIDATES_MAX = 500
+"""Skills that are ranked: those that have the most words of the query."""
+
+
+class HeadIndex:
+    """Skills that each search looks through: thousands in a few hundredths of a second.
+
+    The ranking is nearly that of a `SearchIndex` of the same texts.
+    """
+
+    def __init__(self, index: SkillIndex) -> None:
+        self._skills = index.skills
+
+    def search(self, query: str, *, limit: int = 5) -> list[Hit]:
+        """Return skills that have a word of `query` in name or description, best first.
+
+        Raises:
+            SearchError: this Python's SQLite has no full-text module.
+        """
+        stems = {stem for found in stems_of(query_terms(query)).values() for stem in found}
+        # The stem of `happy` is `happi`; all else that a stemmer does is to cut off.
+        beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
+        counted = (
+            (sum(beginning in text for beginning in beginnings), -number)
+            for number, text in enumerate(
+                _folded(f"{skill.name} {skill.description}") for skill in self._skills
+            )
+        )
+        best = heapq.nlargest(CANDIDATES_MAX, (found for found in counted if found[0]))
+        skills = [self._skills[-number] for _, number in best]
+        return SearchIndex.from_documents(
+            (skill.id, skill.name, skill.description, "") for skill in skills
+        ).search(query, limit=limit)
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    letters = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
+    """Return the skills of `index` that fit `query`, best first, equal ones by id.
+
+    Args:
+        index: A `SkillIndex` is read and indexed for this one call; whoever asks often builds a
+            `SearchIndex` once. Shadowed skills are not found.
+        query: Any text, in any language; it has no syntax.
+        limit: Most hits to return; none when it is not positive.
+
+    Raises:
+        SearchError: this Python's SQLite has no full-text module.
+    """
+    if isinstance(index, SkillIndex):
+        if limit <= 0:
+            return []
+        index = SearchIndex.from_skills(index)
+    return index.search(query, limit=limit)

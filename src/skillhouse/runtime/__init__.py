@@ -2,7 +2,7 @@
 
 from skillhouse.runtime.agent_file import agent_skills
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.calling import explain_loading
+from skillhouse.runtime.caller import Caller
 from skillhouse.runtime.config import (
     Config,
     ExtensionSettings,
@@ -20,6 +20,7 @@ from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
 from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.health import audit_troubles, file_troubles
 from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import McpServerSettings
 from skillhouse.runtime.menu import Invocable
@@ -34,14 +35,15 @@ from skillhouse.runtime.rehearsal import (
     rehearse,
 )
 from skillhouse.runtime.remotes import Remotes, RemoteState, Synced
-from skillhouse.runtime.serving import read_skill_file
+from skillhouse.runtime.services import Services
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.skill_access import explain_loading, read_skill_file
 from skillhouse.runtime.skills_manager import SkillsManager, register_tools
-from skillhouse.runtime.snapshot import Difference, HouseSnapshot
 from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
 
 __all__ = [
     "AgentView",
+    "Caller",
     "Config",
     "Conversation",
     "Difference",
@@ -64,6 +66,7 @@ __all__ = [
     "RemoteState",
     "Remotes",
     "SecretSettings",
+    "Services",
     "Settings",
     "SettingsStore",
     "SkillCodeSettings",

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
-from skillhouse.runtime.calling import caller
+from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.caller import Caller
+from skillhouse.runtime.services import Services
 from skillhouse.tools import Activation, Activations, Attachment, LeftOut
-
-if TYPE_CHECKING:
-    from skillhouse.runtime.house import Skillhouse
 
 PRELOADED_MAX = 50
 """Skills that are loaded before an agent begins."""
@@ -32,31 +32,27 @@ class Conversation:
     """What one conversation was given of skills. Several may be made of the same conversation."""
 
     def __init__(
-        self,
-        house: Skillhouse,
-        *,
-        agent: str = "default",
-        user: str = "local",
-        channel: str = "library",
-        session_id: str = "",
-        **client: str,
+        self, services: Services, view: Callable[[str], AgentView], caller: Caller
     ) -> None:
-        """Take who talks; calls of the same conversation say the same.
+        """Join the conversation of a caller; callers with equal fields share it.
 
-        `client` is the name and the connection, as of `runtime.calling.caller`.
+        Args:
+            services: Where sessions are kept and attachments are judged.
+            view: Returns what an agent sees now.
+            caller: With client and connection, see `Services.caller`.
 
         Raises:
             ConfigError: no agent has that name.
         """
-        self._house = house
-        who = {"agent": agent, "user": user, "channel": channel, **client}
-        self._who = {**caller(house, **who), "session_id": session_id}
+        self._services = services
+        self._view = view
+        self._caller = caller
         self.session()
 
     def session(self) -> toolbox.Session:
-        """Return its part of the house, with what it may see now."""
-        visible = self._house.view(self._who["agent"]).visible
-        return self._house.sessions.get(**self._who, visible=visible)
+        """Return the session of the conversation, with the skills that are visible now."""
+        visible = self._view(self._caller.agent).visible
+        return self._services.sessions.of(self._caller.tool_call("", {}), visible)
 
     @property
     def activations(self) -> Activations:
@@ -105,7 +101,7 @@ class Conversation:
 
     def _are_listed(self, activations: Iterable[Activation]) -> bool:
         """Whether none of these skills has been denied, switched off or removed meanwhile."""
-        view = self._house.view(self._who["agent"])
+        view = self._view(self._caller.agent)
         wanted = {one.file for one in activations}
         listed = (*view.visible.skills, *view.menu.skills.skills)
         return wanted <= {skill.file for skill in listed}
@@ -115,7 +111,7 @@ class Conversation:
         call_ids = tuple(call_ids)
         if not self.activations.follow(call_ids):
             return Attachment()
-        return self._house.portal().call(lambda: self.reattachment(call_ids, **bounds))
+        return self._services.portal().call(lambda: self.reattachment(call_ids, **bounds))
 
     async def preload(self, names: Iterable[str] | None = None) -> Attachment:
         """Return skills' texts for the first message of this agent, such as one that is started by
@@ -127,9 +123,9 @@ class Conversation:
         Args:
             names: The skills; those that the configuration has for the agent when None.
         """
-        view = self._house.view(self._who["agent"])
+        view = self._view(self._caller.agent)
         if names is None:
-            names = self._house.config.preload.get(self._who["agent"], ())
+            names = self._services.config.preload.get(self._caller.agent, ())
         attaching = self._attaching()
         for name in dict.fromkeys(names):
             if len(attaching.given) == PRELOADED_MAX:
@@ -144,19 +140,19 @@ class Conversation:
         return attaching.attachment(BEFORE)
 
     def _attaching(self) -> _Attaching:
-        gate = self._house.view(self._who["agent"]).attaching_gate(self._house.safeguards)
-        return _Attaching(gate, self._who, self.session)
+        gate = self._services.gates.for_attachments(self._view(self._caller.agent))
+        return _Attaching(gate, self._caller, self.session)
 
     def preload_sync(self, names: Iterable[str] | None = None) -> Attachment:
         """Do as `preload` does, from code that is not asynchronous."""
-        return self._house.portal().call(lambda: self.preload(names))
+        return self._services.portal().call(lambda: self.preload(names))
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
         """Take a skill out of use; see `Session.unload`."""
         gone = self.session().unload(reference, texts_removed=texts_removed)
         if gone:
-            self._house.safeguards.noted(
-                "unload", user=self._who["user"], reason=", ".join(one.skill for one in gone)
+            self._services.enforcement.noted(
+                "unload", user=self._caller.user, reason=", ".join(one.skill for one in gone)
             )
         return gone
 
@@ -182,13 +178,12 @@ class _Attaching:
     """Makes one attachment, a gated call for each skill."""
 
     def __init__(
-        self, gate: toolbox.Gate, who: dict[str, str], session: Callable[[], toolbox.Session]
+        self, gate: toolbox.Gate, caller: Caller, session: Callable[[], toolbox.Session]
     ) -> None:
-        """Take the gate that attaches, who talks, and what gives their part of the house now."""
         self._gate = gate
-        self._who = who
-        self._session = session
         self._call_id = f"attached-{secrets.token_hex(8)}"
+        self._caller = replace(caller, call_id=self._call_id)
+        self._session = session
         self._texts: list[str] = []
         self.given: list[str] = []
         """Files of the skills that are in it."""
@@ -206,12 +201,8 @@ class _Attaching:
         if way == "again" and tokens <= 0:
             self.left_out.append(LeftOut(name=name, reason="there is no room for it"))
             return 0
-        call = toolbox.ToolCall(
-            name=next(iter(self._gate.tools)),
-            arguments={"file": file, "way": way, "tokens": max(0, tokens)},
-            call_id=self._call_id,
-            **self._who,
-        )
+        arguments = {"file": file, "way": way, "tokens": max(0, tokens)}
+        call = self._caller.tool_call(next(iter(self._gate.tools)), arguments)
         result = await self._gate.call(call, self._session())
         if result.is_error or result.data is None:
             self.left_out.append(LeftOut(name=name, reason=result.content))

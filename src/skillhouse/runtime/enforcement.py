@@ -17,7 +17,7 @@ from skillhouse.runtime.hidden import hidden_values
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
 from skillhouse.store import close_pooled
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
-from skillhouse.tiers.call_table import CALLS
+from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
 

@@ -1,42 +1,33 @@
-"""The house of one place: its skills, who may see them, and the one door to effects."""
+"""The entry of the library: the skills of one directory, and tool calls through its gates."""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, Unpack
 
-from skillhouse import approval, sandbox
+from skillhouse import approval
 from skillhouse import tools as toolbox
 from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, Root
+from skillhouse.discovery import Catalog
 from skillhouse.floor.once import once
 from skillhouse.retrieval import Hit
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.calling import caller, forecast
-from skillhouse.runtime.code.skill_code import Found, SkillCode
+from skillhouse.runtime.caller import Caller, CallerFields
 from skillhouse.runtime.config import Config, Locations
-from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
+from skillhouse.runtime.config.resolve import configured, overridden
 from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.enforcement import EnforcementServices
+from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot, watch
 from skillhouse.runtime.management import Management
-from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
-from skillhouse.runtime.menu import Invocable, invoke
-from skillhouse.runtime.network import Network
+from skillhouse.runtime.mcp_skills import load_for_person
+from skillhouse.runtime.menu import Invocable
 from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import Remotes
-from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.snapshot import Difference, HouseSnapshot
-from skillhouse.runtime.touched_files import TouchedFiles
-from skillhouse.runtime.trust import TrustStore
-from skillhouse.runtime.trusting import ProjectTrust
-from skillhouse.runtime.watching import watch
-from skillhouse.skill import Skill, SkillContent, SkillIndex
+from skillhouse.runtime.services import Services
+from skillhouse.runtime.trust import ProjectTrust
+from skillhouse.skill import SkillContent, SkillIndex
 
 
 class Skillhouse:
@@ -52,84 +43,54 @@ class Skillhouse:
         *,
         channel: approval.Channel | None = None,
         checks: Sequence[toolbox.SkillCheck] = (),
-        **overrides: Any,
+        **overrides: object,
     ) -> None:
-        """Build the house of this process's place, or of `config`.
+        """Compose it from the files of this process's directory, or from `config`.
 
         Args:
-            config: Where the house stands and what its rules are; read from the files of this
-                place when None.
-            channel: How a person is asked; without one, what needs a yes waits for an answer.
-            checks: What loading a skill needs besides what the rules say.
+            config: Where it works and which rules apply; read from the configuration files when
+                None.
+            channel: Asks a person; without one, a call that needs an approval stays pending.
+            checks: What loading a skill needs besides a decision of the policy.
             overrides: Values of `Config` to use instead, such as `roots` or `profile`.
 
         Raises:
             ConfigError: a configuration file, variable or override cannot be used.
-            StateError: the trust store cannot be read, or others can use the state's directory.
+            StateError: the trust store cannot be read, or the state directory is accessible to
+                other users.
         """
         if config is None:
             config = configured(Locations.here())
         self.config = overridden(config, overrides)
         check_directories(self.config)
-        self.profile = profile_of(self.config)
-        self.trust_store = TrustStore(self.config.state_directory)
-        self.settings_store = SettingsStore(self.config.state_directory)
-        self.mcp_host = mcp_host_of(self.config, lambda: self.network)
-        parts = (self.config, self.profile, self.trust_store, self.project)
-        self.policy = Policy(*parts, self._session_grants, self.mcp_host)
-        self.network = Network(self.config)
-        self.safeguards = EnforcementServices(
-            self.config,
-            channels=lambda: self.network.channels(self._channel),
-            secrets=lambda: self.network.secret_values,
-            background=lambda: self.skill_code.background,
-        )
-        self._channel = channel
-        self._checks = tuple(checks)
-        self._worked = TouchedFiles(self.config.places.start, self.project)
-        self._recent = RecentSkills(self.config.cache_directory)
-        self.cells = SandboxProvider(self.config.state_directory / "sandbox")
-        self.connection = approval.new_connection()
-        """This house as a client: whoever calls here and names no connection of its own."""
-        self.skill_code = SkillCode(self.config, self.profile, self.policy, self.cells, self.call)
-        self._look = self._new_look()
-        self._portal: toolbox.Portal | None = None
-        self._portal_lock = threading.Lock()
+        self.services = Services(self.config, channel=channel, checks=checks, call=self.call)
+        """The parts that it is composed of, for frontends and tests."""
+        self._snapshot = self._new_snapshot()
+
+    @property
+    def policy(self) -> Policy:
+        """The rules, the profile and the standing approvals."""
+        return self.services.policy
 
     @property
     def audit_log(self) -> AuditLog:
-        """What was decided here and what came of it."""
-        return self.safeguards.audit_log
+        """The record of every decision and its outcome."""
+        return self.services.enforcement.audit_log
 
     @property
     def approvals(self) -> approval.ApprovalBroker:
-        """The questions of this house; every process has a broker of its own on the same state."""
-        return self.safeguards.approvals
+        """The approval requests; each process has a broker of its own on the same state."""
+        return self.services.enforcement.approvals
 
     @property
-    def project(self) -> Path:
-        """The git root of the start directory, or the start directory outside git."""
-        return project_of(self.config.places.start)
-
-    @property
-    def roots(self) -> tuple[Root, ...]:
-        """All roots of this place, strongest first, whether they exist or not."""
-        return self._look.roots
-
-    @property
-    def look(self) -> HouseSnapshot:
-        """What was found when this house last looked."""
-        return self._look
+    def snapshot(self) -> HouseSnapshot:
+        """The result of the last scan: roots, skills, settings and each agent's view."""
+        return self._snapshot
 
     @property
     def index(self) -> SkillIndex:
-        """The skills of this place; those of a project that is not trusted are not read."""
-        return self._look.index
-
-    @property
-    def settings(self) -> SkillSettings:
-        """Which skills a person switched off."""
-        return self._look.settings
+        """The skills of this directory; an untrusted project's skills are not read."""
+        return self._snapshot.index
 
     def view(self, agent: str = "default") -> AgentView:
         """Return what an agent sees.
@@ -137,17 +98,7 @@ class Skillhouse:
         Raises:
             ConfigError: no agent has that name.
         """
-        return self._now().view(agent)
-
-    @property
-    def visible(self) -> SkillIndex:
-        """The skills that the default agent sees."""
-        return self.view().visible
-
-    @property
-    def hidden(self) -> tuple[Skill, ...]:
-        """The skills that a rule denies to the default agent: neither listed nor found."""
-        return self.view().hidden
+        return self._current().view(agent)
 
     def catalog(
         self,
@@ -185,108 +136,165 @@ class Skillhouse:
 
     def tools(self, *, agent: str = "default") -> list[toolbox.Tool]:
         """Return an agent's tools, for showing them to a model; only `call` runs them."""
-        return list(self._now().gate(agent).tools.values())
+        return list(self._current().gate(agent).tools.values())
 
     async def call(
         self,
         name: str,
         arguments: Mapping[str, Any],
         *,
-        agent: str = "default",
-        user: str = "local",
-        channel: str = "library",
-        approval_id: str = "",
+        caller: Caller | None = None,
+        approval_id: str | None = None,
         listener: toolbox.ProgressHandler | None = None,
         origin_digest: str = "",
-        **ids: str,
+        **fields: Unpack[CallerFields],
     ) -> toolbox.ToolResult:
-        """Let one tool call through the gate, or refuse it.
+        """Make one tool call through the gate.
 
         Args:
             name: The tool.
-            arguments: What its schema asks for.
-            agent: Who calls.
-            user: On whose behalf.
-            channel: Where the call comes from.
-            approval_id: Of an answered approval of this very call, which finds it also without.
-            listener: Hears how far the call is.
-            asker: Digest of the skill that asks, where it is not the agent itself.
-            ids: The caller's client and connection (see `runtime.calling`), its session_id (which
-                parts conversations), message_id, call_id, trace.
+            arguments: Checked against the tool's schema.
+            caller: Who calls; or its fields as keywords, such as `agent` and `user`.
+            approval_id: Of an answered approval of this very call; found without it, too.
+            listener: Receives the progress of the call.
+            origin_digest: Digest of the skill whose code calls, where it is not the agent itself.
+            fields: The fields of `Caller`.
 
         Raises:
             UnknownToolError: no tool has that name; it names the nearest.
             ConfigError: no agent has that name.
         """
-        await self.skill_code.reload_if_signalled(self.refresh)
-        look = self._now()
-        who = caller(self, agent=agent, user=user, channel=channel, **ids)
-        wanted = toolbox.ToolCall(name=name, arguments=arguments, approval_id=approval_id, **who)
-        session = self.sessions.of(wanted, look.view(agent).visible, origin_digest=origin_digest)
-        result = await look.gate(agent).call(wanted, session, listener=listener)
-        look.note(wanted, result)
+        await self.services.skill_code.reload_if_signalled(self.refresh)
+        snapshot = self._current()
+        known = self.services.caller(caller, fields)
+        call = known.tool_call(name, arguments, approval_id=approval_id)
+        session = self._session(snapshot, call, origin_digest)
+        result = await snapshot.gate(known.agent).call(call, session, listener=listener)
+        snapshot.note(call, result)
         return result
 
-    def forecast(self, name: str, arguments: Mapping[str, Any], **options: Any) -> toolbox.Forecast:
-        """Return what `call` would answer now, without making it; see `runtime.calling`."""
-        return forecast(self, name, arguments, **options)
+    def call_sync(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        caller: Caller | None = None,
+        approval_id: str | None = None,
+        listener: toolbox.ProgressHandler | None = None,
+        origin_digest: str = "",
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.ToolResult:
+        """Make a call as `call` does, from synchronous code.
+
+        All such calls run on one thread until `close`.
+        """
+        return self.services.portal().call(
+            lambda: self.call(
+                name,
+                arguments,
+                caller=caller,
+                approval_id=approval_id,
+                listener=listener,
+                origin_digest=origin_digest,
+                **fields,
+            )
+        )
+
+    def forecast(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        need: toolbox.PermissionRequest | None = None,
+        caller: Caller | None = None,
+        origin_digest: str = "",
+        **fields: Unpack[CallerFields],
+    ) -> toolbox.Forecast:
+        """Return what the gate would answer now; nothing is run, recorded, asked or reserved.
+
+        Args:
+            name: The tool.
+            arguments: Checked against the tool's schema.
+            need: The request to decide where the arguments are not known; they are then ignored.
+            caller: As of `call`.
+            origin_digest: As of `call`.
+            fields: As of `call`.
+
+        Raises:
+            UnknownToolError: no tool has that name.
+            ConfigError: no agent has that name.
+        """
+        call = self.services.caller(caller, fields).tool_call(name, arguments)
+        snapshot = self._current()
+        session = self._session(snapshot, call, origin_digest)
+        return snapshot.gate(call.agent).forecast(call, session, need=need)
 
     async def invoke(
-        self, name: str, arguments: str = "", *, approval_id: str = "", **caller: str
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        caller: Caller | None = None,
+        approval_id: str | None = None,
+        **fields: Unpack[CallerFields],
     ) -> toolbox.ToolResult:
-        """Start a skill for a person, as slash commands do; `caller` is as of `call`."""
-        return await invoke(self, name, arguments, approval_id, caller)
+        """Start a skill for a person, as slash commands do; no call of a model gets here.
 
-    def conversation(self, **who: str) -> Conversation:
-        """Return a conversation, for whoever keeps its context; `who` is as of `Conversation`."""
-        return Conversation(self, **who)
+        The skill's commands are tool calls of the agent.
+
+        Args:
+            name: The skill.
+            arguments: What the person wrote after it.
+            caller: As of `call`.
+            approval_id: Of an answered approval of this very start.
+            fields: As of `call`.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        known = self.services.caller(caller, fields)
+        # Each command is a call of its own.
+        caller_of_commands = dataclasses.replace(known, call_id="")
+
+        def run_command(
+            command: Mapping[str, Any], origin_digest: str
+        ) -> Awaitable[toolbox.ToolResult]:
+            return self.call(
+                "exec", command, caller=caller_of_commands, origin_digest=origin_digest
+            )
+
+        view = self.view(known.agent)
+        gate = self.services.gates.for_person(view, run_command)
+        call = known.tool_call(
+            toolbox.INVOKE, {"name": name, "arguments": arguments}, approval_id=approval_id
+        )
+        return await gate.call(call, self.services.sessions.of(call, view.visible))
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
-        """Return what a person may start beside an agent, for menus."""
+        """Return the skills that a person may start beside an agent, for menus."""
         return self.view(agent).menu.entries()
 
-    @once
-    def sessions(self) -> toolbox.Sessions:
-        """The conversations of this house."""
-        noted = lambda activation: self._recent.note(activation.file)  # noqa: E731
-        return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host, noted)
+    def conversation(
+        self, *, caller: Caller | None = None, **fields: Unpack[CallerFields]
+    ) -> Conversation:
+        """Return a conversation, for a program that keeps its context; arguments as of `call`.
 
-    def call_sync(
-        self, name: str, arguments: Mapping[str, Any], **options: Any
-    ) -> toolbox.ToolResult:
-        """Do as `call` does, from code that is not asynchronous.
-
-        One thread of this house runs all such calls until `close`.
+        Raises:
+            ConfigError: no agent has that name.
         """
-        return self.portal().call(lambda: self.call(name, arguments, **options))
+        return Conversation(self.services, self.view, self.services.caller(caller, fields))
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
-        with self._portal_lock:
-            portal, self._portal = self._portal, None
-        if portal is not None:
-            portal.call(self.release_loop)
-            portal.close()
-        self._look.close()
-        self.safeguards.close()
-
-    async def release_loop(self) -> None:
-        """End what belongs to the event loop that calls came on, before that ends."""
-        await self.skill_code.close()
+        self.services.close_portal()
+        self._snapshot.close()
+        self.services.enforcement.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def expected_sandbox(self) -> sandbox.SandboxStatus:
-        """Return the sandbox that this machine should offer, without trying it."""
-        return self.portal().call(sandbox.detect)
-
-    def skill(self, reference: str) -> Skill:
-        """Return a skill by id, name or directory name; raises as `SkillIndex.get`."""
-        return self.index.get(reference)
 
     def load(self, reference: str) -> SkillContent:
         """Return the body of a skill for a person; what a model may load is for the gate to say.
@@ -295,100 +303,95 @@ class Skillhouse:
             UnknownSkillError, AmbiguousSkillError: nothing fits, or several do.
             SkillError: the file cannot be used any more.
         """
-        return load_for_person(self.mcp_host, self.skill(reference))
-
-    def at(self, start: Path) -> Skillhouse:
-        """Return the house as it is from another working directory; the caller closes it."""
-        places = dataclasses.replace(self.config.places, start=start)
-        config = dataclasses.replace(self.config, places=places)
-        return Skillhouse(config, channel=self._channel, checks=self._checks)
+        return load_for_person(self.services.mcp_host, self.index.get(reference))
 
     @once
     def remotes(self) -> Remotes:
         """The servers whose skills are synced."""
-        roots = lambda: self.roots  # noqa: E731 what they are when they are asked for
-        return Remotes(self.config, self.profile, self.network, self.audit_log, roots, self.refresh)
+        return Remotes(
+            self.config,
+            self.policy.profile,
+            self.services.network,
+            self.audit_log,
+            lambda: self._snapshot.roots,
+            self.refresh,
+        )
 
     @once
     def management(self) -> Management:
-        """What a person does with skills themselves."""
+        """Adds, removes and switches skills for a person."""
         return Management(
             index=lambda: self.index,
             refresh=self.refresh,
-            roots=lambda: self.roots,
-            profile=self.profile,
-            project=self.project,
-            settings=self.settings_store,
+            roots=lambda: self._snapshot.roots,
+            profile=self.policy.profile,
+            project=self.services.project,
+            settings=self.services.settings_store,
             audit=self.audit_log,
         )
 
     @once
-    def trusting(self) -> ProjectTrust:
-        """Whether this project is trusted, and as it was when."""
+    def project_trust(self) -> ProjectTrust:
+        """The trust in the project of the start directory."""
         return ProjectTrust(
-            self.trust_store,
-            self.project,
-            lambda: self._look.project_skills(),  # noqa: PLW0108 the look of that moment
-            self.safeguards,
+            self.services.trust_store,
+            self.services.project,
+            lambda: self._snapshot.project_skills(),  # noqa: PLW0108 the snapshot of that moment
+            self.services.enforcement,
             self.refresh,
         )
 
     def refresh(self) -> bool:
-        """Look anew; whether there is anything else than before.
+        """Scan again; whether the result differs.
 
-        What agents see is swapped all at once, and stays when nothing has changed; a body that
-        has is read again by the next search.
+        Agents' views are replaced all at once, and stay when nothing has changed; the next search
+        reads changed bodies again.
         """
-        now = self._new_look()
-        if self._look.was_used and now.is_like(self._look):
-            self._look.follow(now)
+        now = self._new_snapshot()
+        if self._snapshot.was_used and now.is_like(self._snapshot):
+            self._snapshot.follow(now)
             return False
-        self._look = now
+        self._snapshot = now
         return True
 
     def watch(
         self, announce: Callable[[Difference], None], *, stop: threading.Event, poll: bool = False
     ) -> None:
-        """Look anew, as `refresh`, whenever a file changes, and tell what is different.
+        """Refresh whenever a file changes, and announce the differences, until `stop` is set.
 
         Args:
-            announce: Is told of each difference, on this thread.
+            announce: Receives each difference, on this thread.
             stop: Ends the watch.
-            poll: Look at the files again and again, for file systems that tell of nothing.
+            poll: Poll the files, for file systems without change notifications.
 
         Raises:
-            MissingExtraError: the optional part `watch` is not installed.
+            MissingExtraError: the extra `watch` is not installed.
         """
-        watch(self, announce, stop=stop, poll=poll)
+        watch(lambda: self._snapshot, self.refresh, announce, stop=stop, poll=poll)
 
-    def _now(self) -> HouseSnapshot:
-        """Return the look that holds, a new one where the profile keeps none."""
-        if self.profile.cache == "none":
+    def _current(self) -> HouseSnapshot:
+        """Return the snapshot in use, a new one for a profile without a cache."""
+        if self.policy.profile.cache == "none":
             self.refresh()
-        return self._look
+        return self._snapshot
 
-    def _new_look(self) -> HouseSnapshot:
+    def _new_snapshot(self) -> HouseSnapshot:
+        services = self.services
         return HouseSnapshot(
             self.config,
-            self.profile,
             self.policy,
-            self.settings_store,
-            lambda: self.trust_store.is_trusted(self.project),
-            self._open_gate,
-            self.skill_code.found,
-            self._worked,
-            self._recent,
+            services.settings_store,
+            lambda: services.trust_store.is_trusted(services.project),
+            lambda view, code: services.gates.for_agent(
+                view, services.skill_code.tools(code, view)
+            ),
+            services.skill_code.found,
+            services.touched,
+            services.recent,
         )
 
-    def _open_gate(self, view: AgentView, code: Found) -> toolbox.Gate:
-        tools = self.skill_code.tools(code, view)
-        return view.gate(self.cells.launcher, self.safeguards, self.network, tools)
-
-    def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
-        return self.approvals.session_grants(session)
-
-    def portal(self) -> toolbox.Portal:
-        """Return the thread of `call_sync`, which lives until `close`."""
-        with self._portal_lock:
-            self._portal = self._portal or toolbox.Portal()
-            return self._portal
+    def _session(
+        self, snapshot: HouseSnapshot, call: toolbox.ToolCall, origin_digest: str
+    ) -> toolbox.Session:
+        visible = snapshot.view(call.agent).visible
+        return self.services.sessions.of(call, visible, origin_digest=origin_digest)

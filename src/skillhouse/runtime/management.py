@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skillhouse.audit import AuditLog
+from skillhouse.audit.changes import recorded
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     PathError,
@@ -20,7 +21,6 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.runtime.definition import SkillDefinition, define
-from skillhouse.runtime.recording import recorded
 from skillhouse.runtime.safe_path import safe_path
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from skillhouse import remote
 from skillhouse.audit import AuditLog
+from skillhouse.audit.changes import recorded, recorded_async
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.mcp_skills import MCP_DIRECTORY, McpServerSettings
-from skillhouse.runtime.recording import recorded, recorded_async
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.once import once
 from skillhouse.permission import Effect, Layer, Permission, decide
-from skillhouse.runtime import calling
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.settings import SkillSettings
 from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
-
-if TYPE_CHECKING:
-    from skillhouse.runtime.house import Skillhouse
 
 ARGUMENTS_SHOWN = 16
 """Names of arguments that a menu has for one skill."""
@@ -113,39 +107,6 @@ class PersonMenu:
         if not read_invocation(skill, self._policy.profile.extensions).user_invocable:
             return f"skill `{skill.name}` is for the model alone (`user-invocable: false`)"
         return ""
-
-
-async def invoke(
-    house: Skillhouse, name: str, arguments: str, approval_id: str, caller: Mapping[str, str]
-) -> toolbox.ToolResult:
-    """Start a skill for a person, through a gate that no model's call comes to.
-
-    Args:
-        house: Makes the calls of the skill's commands, as the agent's own.
-        name: The skill.
-        arguments: What the person wrote after it.
-        approval_id: That of an answered approval of this very start.
-        caller: As of `runtime.calling.caller`, and the caller's ids.
-
-    Raises:
-        ConfigError: no agent has that name.
-    """
-    who = calling.caller(house, **caller)
-
-    def run_command(wanted: Mapping[str, Any], origin_digest: str) -> Awaitable[toolbox.ToolResult]:
-        # Each command is a call of its own.
-        own = {**who, "call_id": ""}
-        return house.call("exec", wanted, listener=None, origin_digest=origin_digest, **own)
-
-    view = house.view(who["agent"])
-    gate = view.person_gate(run_command, house.safeguards)
-    call = toolbox.ToolCall(
-        name=toolbox.INVOKE,
-        arguments={"name": name, "arguments": arguments},
-        approval_id=approval_id,
-        **who,
-    )
-    return await gate.call(call, house.sessions.of(call, view.visible))
 
 
 def _argument_names(skill: Skill) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from skillhouse.floor import (
 from skillhouse.runtime.config import PROJECT_FILE, Config
 from skillhouse.runtime.config.resolve import project_of
 from skillhouse.runtime.enforcement import AUDIT_FILE
-from skillhouse.runtime.trust import STATE_FILE
 from skillhouse.skill import Skill
+from skillhouse.store import STATE_FILE
 
 
 def check_directories(config: Config) -> None:

@@ -17,10 +17,10 @@ from skillhouse.permission import (
     judge_line,
 )
 from skillhouse.retrieval import Hit
-from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.policy import Explanation
+from skillhouse.runtime.skill_access import explain_loading
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
 from skillhouse.tools import PermissionRequest, UnknownToolError
@@ -85,7 +85,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
     """
     catalog = house.catalog()
     hits = tuple(house.search(request, limit=limit))
-    hidden = len(house.hidden)
+    hidden = len(house.view().hidden)
     if not hits:
         return Rehearsal(
             request=request,
@@ -96,7 +96,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
             decision=None,
             content=None,
         )
-    skill = house.skill(hits[0].id)
+    skill = house.index.get(hits[0].id)
     explained = explain_loading(house, skill)
     content = load_known(skill) if explained.decision.effect is not Effect.DENY else None
     if content is not None:
@@ -111,7 +111,7 @@ def rehearse(house: Skillhouse, request: str, *, limit: int = 5) -> Rehearsal:
         decision=explained,
         content=content,
         mentions=tuple(_verdict(house, mention) for mention in mentions),
-        sandbox=house.expected_sandbox(),
+        sandbox=house.services.expected_sandbox(),
     )
 
 

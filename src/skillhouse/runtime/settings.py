@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.store import STATE, pooled
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 _ALL = ""
 """The row that is about skills as a whole; no id is empty."""

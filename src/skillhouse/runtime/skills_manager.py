@@ -61,7 +61,9 @@ class SkillsManager:
     @classmethod
     def of(cls, house: Skillhouse, *, agent: str = "default") -> Self:
         """Return a manager of what an agent sees of a house; denied skills are unknown to it."""
-        return cls(lambda: house.view(agent).visible, house.profile, house.config.places.start)
+        return cls(
+            lambda: house.view(agent).visible, house.policy.profile, house.config.places.start
+        )
 
     def list_skills(self) -> list[str]:
         """Return the names of all skills that can be used; none when the root is missing."""
@@ -143,7 +145,7 @@ def register_tools(
         tools_list: Gets the names added.
         agent: On whose behalf the functions are called.
     """
-    kinds = {rule.name: rule.kind for rule in house.profile.tools}
+    kinds = {rule.name: rule.kind for rule in house.policy.profile.tools}
     names = []
     for tool in house.tools(agent=agent):
         if tool.name in kinds:

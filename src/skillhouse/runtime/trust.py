@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
+from skillhouse.approval import OWNER
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.skill import Skill
-from skillhouse.store import STATE, pooled
-
-STATE_FILE = "state.sqlite3"
+from skillhouse.store import STATE, STATE_FILE, pooled
 
 _PROJECT = ""
 """The directory of the row that says that the project itself is trusted."""
@@ -102,6 +102,58 @@ class TrustStore:
         with pooled(self._path, STATE) as store:
             query = "SELECT directory, tree_digest FROM trust WHERE project = ?"
             return dict(store.rows(query, (os.path.realpath(project),)))
+
+
+class EventLog(Protocol):
+    """Records events; `noted` does not fail when the audit log does."""
+
+    def event(self, what: str, *, user: str, reason: str = "") -> None: ...
+    def noted(self, what: str, *, user: str, reason: str = "") -> None: ...
+
+
+class ProjectTrust:
+    """The trust in one project; each change is in the audit log."""
+
+    def __init__(
+        self,
+        store: TrustStore,
+        project: Path,
+        skills: Callable[[], tuple[Skill, ...]],
+        log: EventLog,
+        refresh: Callable[[], bool],
+    ) -> None:
+        """Bind the store to a project.
+
+        Args:
+            store: Keeps the digests.
+            project: The real path is what is trusted.
+            skills: Reads the project's skills as they are now.
+            log: Records each change.
+            refresh: Makes a change take effect.
+        """
+        self._store = store
+        self._project = project
+        self._skills = skills
+        self._log = log
+        self._refresh = refresh
+
+    def report(self) -> TrustReport:
+        """Return the state of each of the project's skills; reads them."""
+        return self._store.report(self._project, self._skills())
+
+    def trust(self) -> TrustReport:
+        """Trust this project and its skills as they are now."""
+        self._log.event("trust", user=OWNER, reason=str(self._project))
+        report = self._store.trust(self._project, self._skills(), datetime.now(UTC))
+        self._refresh()
+        return report
+
+    def revoke(self) -> bool:
+        """Revoke the trust in this project; whether there was any."""
+        self._log.noted("trust-revoked", user=OWNER, reason=str(self._project))
+        revoked = self._store.revoke(self._project)
+        self._refresh()
+        return revoked
 
 
 def _judged(project: Path, skill: Skill, trusted: dict[str, str]) -> TrustedSkill:

@@ -1,12 +1,9 @@
-"""Runs code inside limits and speaks JSON-RPC 2.0 with it.
-
-The face loads each name when it is first used, because most commands of a house run no code.
-"""
+"""Runs commands in the strongest sandbox that works on this machine."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.sandbox.abandoned import kill_sandboxes as kill_sandboxes
+    from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.errors import SandboxError as SandboxError
     from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
@@ -15,10 +12,10 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.launcher import Launcher as Launcher
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.level_probes import self_test as self_test
-    from skillhouse.sandbox.nested import covered_paths as covered_paths
     from skillhouse.sandbox.persistence import Opened as Opened
     from skillhouse.sandbox.plans import plan_argv as plan_argv
     from skillhouse.sandbox.plans import plan_readable as plan_readable
+    from skillhouse.sandbox.process import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.profile import Completed as Completed
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile

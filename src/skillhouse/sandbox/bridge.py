@@ -1,4 +1,4 @@
-"""The one way out of a run that has a proxy: a loopback port inside, a Unix socket outside.
+"""The only way out of a run with a proxy: a loopback port inside, a Unix socket outside.
 
 The network namespace of the run stays its own and empty. `bridge_inside.py` runs there beside the
 command and carries each connection to the bind-mounted socket. It alone may make Unix sockets; the
@@ -18,15 +18,15 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import SandboxProfile
 
 SOCKET = "/run/skillhouse-proxy"
-"""Where the proxy's socket is, inside."""
+"""Path of the proxy's socket, inside."""
 SCRIPT = "/etc/skillhouse-bridge.py"
 PORT = 3128
-"""Where the bridge listens, inside (the usual port of HTTP proxies)."""
+"""Port of the bridge, inside (the usual one of HTTP proxies)."""
 
 _URL = f"http://127.0.0.1:{PORT}"
 _PROXIED = ("http_proxy", "https_proxy", "all_proxy")
 _DIRECT = "localhost,127.0.0.1,::1"
-"""A run's own servers, which the proxy could not reach."""
+"""A run's own servers, which the proxy cannot reach."""
 
 
 def environment() -> Mapping[str, str]:
@@ -36,16 +36,15 @@ def environment() -> Mapping[str, str]:
 
 
 def script() -> str:
-    """Return the program that runs inside."""
     return Path(__file__).with_name("bridge_inside.py").read_text(encoding="utf-8")
 
 
 def prepared(profile: SandboxProfile) -> SandboxProfile:
-    """Return the profile with all that its bridge needs; unchanged when it has no proxy.
+    """Return the profile with what the bridge needs; unchanged without a proxy.
 
     Raises:
-        SandboxError: "network-refused", it grants the network besides; "place-missing", there is
-            no such socket or no Python.
+        SandboxError: "network-refused", it grants the network too; "place-missing", the socket or
+            Python is missing.
     """
     if profile.proxy_socket is None:
         return profile
@@ -60,26 +59,24 @@ def prepared(profile: SandboxProfile) -> SandboxProfile:
         raise SandboxError("place-missing", message) from error
     if not is_socket:
         raise SandboxError("place-missing", f"expected the socket of a proxy: {path}")
-    prefix, program = _interpreter()
+    prefix, program = own_python()
     if not os.access(program, os.X_OK):
-        raise SandboxError(
-            "place-missing", f"expected a Python for the way to the proxy: {program}"
-        )
+        raise SandboxError("place-missing", f"expected a Python that runs the bridge: {program}")
     more = () if prefix.is_relative_to("/usr") else (prefix,)
     return dataclasses.replace(profile, proxy_socket=path, readable=(*profile.readable, *more))
 
 
 def wrapped(argv: Sequence[str], seccomp: bytes) -> tuple[str, ...]:
-    """Return the command that starts the bridge and below it `argv`.
+    """Return the command that starts the bridge, which starts `argv`.
 
     Args:
         seccomp: The filter that `argv` gets, on top of the bridge's own.
     """
-    _, program = _interpreter()
+    _, program = own_python()
     return (str(program), "-I", "-S", SCRIPT, SOCKET, str(PORT), seccomp.hex(), *argv)
 
 
-def _interpreter() -> tuple[Path, Path]:
+def own_python() -> tuple[Path, Path]:
     """Return where our own Python is installed, and the program."""
     prefix = Path(sys.base_prefix).resolve()
     version = sys.version_info

@@ -1,4 +1,4 @@
-"""What runs beside a command inside the sandbox and carries its connections to the proxy.
+"""The process beside a command in the sandbox that forwards its connections to the proxy.
 
 Run as a script, with the standard library only: `SOCKET PORT FILTER COMMAND...`, the filter in
 hexadecimal. It ends when the command ends, and as the command did. Each import here is time that
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def ends_unconnected(ended: int, listener: int) -> bool:
-    """Wait for the command's end or its first connection; whether it has ended without one."""
+    """Wait for the command's end or first connection; True if it ended without one."""
     waiting = select.poll()
     for descriptor in (ended, listener):
         waiting.register(descriptor, select.POLLIN)
@@ -111,12 +111,12 @@ class Way:
             try:
                 self.sink.shutdown(socket.SHUT_WR)
             except OSError:
-                # It has gone altogether, which is an end as well.
+                # It is closed altogether, which is an end as well.
                 return
 
 
 class Bridge:
-    """Carries connections, without threads: they would count as processes of the run."""
+    """Forwards connections, without threads, which would count as processes of the run."""
 
     def __init__(self, path: str, listener: int) -> None:
         global selectors, socket  # noqa: PLW0603 - see the module's docstring.
@@ -130,7 +130,7 @@ class Bridge:
         """Of each socket, the way in which it is the source, and that in which it is the sink."""
 
     def carry_until(self, ended: int) -> None:
-        """Carry until the descriptor `ended` can be read."""
+        """Forward until the descriptor `ended` can be read."""
         self._listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(ended, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""The arguments for bubblewrap: a root of its own, made in order, with nothing in it unasked."""
+"""The options for bubblewrap: a new root, made in order, that holds only what is listed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from skillhouse.sandbox.profile import Limits, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Where programs are looked for inside, whatever the caller's PATH says."""
+"""The PATH inside, whatever the caller's is."""
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
 SKILL_PLACE = "/skill"
-"""Where a cell sees its skill (reference/security.md 1.4)."""
+"""Path of a cell's skill, inside (reference/security.md 1.4)."""
 UID = 65534
-"""User and group inside, "nobody". Outside it is the caller's, who may write the workspace."""
+"""User and group inside; outside they are the caller's, who may write the workspace."""
 
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "urandom")
@@ -32,9 +32,9 @@ _DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
 }
 _ETC = ("alternatives", "ld.so.cache")
-"""What ordinary programs need of /etc, where the host has it; nothing of it is secret."""
+"""What ordinary programs need of /etc, if the host has it; none of it is secret."""
 _ETC_TRUST = ("ssl/certs", "ssl/openssl.cnf", "pki/tls", "ca-certificates")
-"""Whose certificates are believed, for runs that reach servers."""
+"""Trusted certificates, for runs that reach servers."""
 _ETC_NETWORK = ("resolv.conf", "hosts")
 _ETC_FILES = {
     "/etc/passwd": f"nobody:x:{UID}:{UID}:nobody:{HOME}:/bin/sh\n",
@@ -43,7 +43,7 @@ _ETC_FILES = {
 }
 _ETC_HOSTS = {"/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n"}
 CELL_FILES: Mapping[str, str] = _ETC_FILES | _ETC_HOSTS
-"""The texts of the files that a cell gets instead of the host's."""
+"""The files that a cell gets instead of the host's."""
 _GIT_SETTINGS = {
     # git-config(1). A directory that looks like a repository is none unless it is named as one;
     # the index knows the files' owner as it is outside, so by owner all would seem changed.
@@ -67,9 +67,9 @@ def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:
-    """Refuse a workspace that is the system's, and a current directory that would not be there.
+    """Refuse a system directory as workspace, and a current directory that is not mounted.
 
-    All paths have been resolved.
+    All paths are resolved.
 
     Raises:
         SandboxError: "workspace-refused" or "cwd-outside".
@@ -90,11 +90,11 @@ def options(
     cwd: Path,
     files: Mapping[str, int],
 ) -> Iterator[str]:
-    """Yield the options that say what a run sees; they are passed by `--args`.
+    """Yield the options of a run, which bubblewrap reads by `--args`.
 
     Args:
-        covers: What lies over the protected paths.
-        files: Where bubblewrap reads each of `etc_files` and of the profile's sealed files.
+        covers: What is mounted over the protected paths.
+        files: The descriptor of each of `etc_files` and of the profile's sealed files.
     """
     yield from ("--unshare-all", "--unshare-user", "--disable-userns")
     if profile.network:
@@ -111,14 +111,12 @@ def options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
-    """What a cell sees beside the system's programs, all of it read-only."""
+    """What a cell sees besides the system's programs, read-only."""
 
     skill: Path
-    """The skill's tree."""
     skill_place: str
-    """Where it is seen."""
     packages: tuple[tuple[Path, str], ...]
-    """Its dependencies, each with the place where it is seen."""
+    """Its dependencies, each with its path inside."""
     readable: tuple[Path, ...]
     """What the interpreter needs, at its own paths."""
     limits: Limits
@@ -127,13 +125,13 @@ class CellView:
 
 
 def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
-    """Yield the options that say what a cell sees: no workspace, and no place of the host to write.
+    """Yield the options of a cell: no workspace, and nothing of the host is writable.
 
     There is no /proc: it would show all calls of a cell that forks, and in `mountinfo`, which no
     mount can cover for processes to come, where on the host each bind comes from.
 
     Args:
-        files: Where bubblewrap reads each file that it makes.
+        files: The descriptor of each file that bubblewrap makes.
     """
     profile = SandboxProfile(view.skill, limits=view.limits)
     yield from ("--unshare-all", "--unshare-user", "--disable-userns")
@@ -144,7 +142,7 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     for name, value in _environment(profile).items():
         yield from ("--setenv", name, value)
     yield from _own(profile, files, processes=False)
-    # Its owner could give itself the right to write there, and a later call would see it.
+    # A call, as its owner, could make it writable, and a later call would see what it wrote.
     yield from ("--remount-ro", "/dev")
     for path in view.readable:
         yield from ("--ro-bind", str(path), str(path))
@@ -164,7 +162,7 @@ def _environment(profile: SandboxProfile) -> Mapping[str, str]:
 def _own(
     profile: SandboxProfile, files: Mapping[str, int], *, processes: bool = True
 ) -> Iterator[str]:
-    """Yield what is made anew for each run: most of /etc, /proc, /dev and /tmp."""
+    """Yield what each run gets of its own: most of /etc, /proc, /dev and /tmp."""
     reaching = _ETC_TRUST if profile.network or profile.proxy_socket else ()
     for name in _ETC + reaching + (_ETC_NETWORK if profile.network else ()):
         path = f"/etc/{name}"
@@ -191,7 +189,7 @@ def _own(
 
 
 def writable(limits: Limits) -> tuple[tuple[str, int], ...]:
-    """Return the places in memory that a run may write, with their sizes in bytes."""
+    """Return the writable directories in memory, with their sizes in bytes."""
     return (
         ("/dev/shm", min(SHARED_MEMORY_BYTES, limits.memory_bytes)),  # noqa: S108 - its own.
         (HOME, min(limits.file_bytes, limits.memory_bytes)),
@@ -224,10 +222,10 @@ def _places(
 
 
 def _programs() -> Iterator[str]:
-    """Yield the system's programs, and the end of the root directory's making.
+    """Yield the system's programs, and make the root directory read-only.
 
-    INVARIANT: they come last. If we are killed while we write the options, bubblewrap takes those
-    that it got; without these there is no program to run, whatever else is missing.
+    INVARIANT: they come last. If we are killed while we write the options, bubblewrap uses those
+    that it received; without these there is no program to run, whatever else is missing.
     """
     directories = [f"/{name}" for name in _MERGED if os.path.isdir(f"/{name}")]
     bound = [path for path in directories if not os.path.islink(path)]
@@ -247,7 +245,7 @@ def _cover(path: str, cover: MountCover) -> tuple[str, ...]:
     if cover is MountCover.READ_ONLY:
         return ("--ro-bind", path, path)
     if cover in _DIRECTORIES:
-        # One page: a run that gives itself the right to write gets a place to lose things in.
+        # One page: all that a run gets if it makes the directory writable.
         mode = "0555" if cover is MountCover.EMPTY_DIRECTORY else "0000"
         return ("--size", "4096", "--perms", mode, "--tmpfs", path)
     # bubblewrap binds with `nodev`, so that the device cannot be opened: the answer is EACCES.

@@ -1,7 +1,7 @@
 """Control groups: memory and processes of a whole run, counted by the kernel (version 2 or 1).
 
-A group is made for each run beside or below our own and removed after it. Its name holds our
-process id, so that those of a process that crashed are found, emptied and removed.
+A group is made for each run beside or below our own and removed after it. Its name contains our
+process id, so that groups of a crashed process are found, emptied and removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits
 
 HELPERS = 2
-"""Processes of bubblewrap itself that count."""
+"""Processes of bubblewrap itself that are counted."""
 EMPTY_SECONDS = 5.0
 """Longest wait for killed processes to leave a group; freeing their memory takes time."""
 
@@ -39,7 +39,7 @@ class CgroupPlace:
     memory: Path
     pids: Path
     cpu: Path | None = None
-    """Where processor time can be shared out too, which is no condition of the level."""
+    """Where processor time can be weighted too; the level does not require it."""
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -47,10 +47,10 @@ class CgroupPlace:
 
 
 def find_place(process: Path) -> CgroupPlace | None:
-    """Return where this process may make groups, or None.
+    """Return where this process can make groups, or None.
 
     Args:
-        process: /proc/self, or what stands for it in a test.
+        process: /proc/self, or a test's substitute.
     """
     try:
         mounts = (process / "mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
@@ -102,7 +102,7 @@ def _writable(directory: Path) -> bool:
 
 
 class Cage:
-    """The group of one run. `add` the first process before it starts others."""
+    """The control group of one run. `add` the first process before it starts others."""
 
     def __init__(
         self, place: CgroupPlace, limits: Limits, *, cpu_weight: int | None = None
@@ -110,8 +110,8 @@ class Cage:
         """Make the group.
 
         Args:
-            cpu_weight: Its share when processors are wanted by more than there are, where the
-                usual one is 100; without it, each of its processes counts by itself.
+            cpu_weight: Its share of contended processors, where the default is 100; without it,
+                each of its processes has a share of its own.
 
         Raises:
             SandboxError: "cgroup-failed".
@@ -147,7 +147,7 @@ class Cage:
 
     def _share(self, weight: int | None) -> None:
         if self._cpu is not None and weight is not None:
-            # What is usual is 100 in version 2, and 1024 in version 1.
+            # The default is 100 in version 2, and 1024 in version 1.
             name, value = (
                 ("cpu.weight", weight)
                 if self._version == 2
@@ -187,7 +187,7 @@ class Cage:
                 raise SandboxError("cgroup-failed", message) from error
 
     def reached(self) -> str:
-        """Return which limit was met: "memory", "processes" or ""."""
+        """Return the exceeded limit: "memory", "processes" or ""."""
         events = "memory.events" if self._version == 2 else "memory.oom_control"
         if _count(self._memory / events, "oom_kill"):
             return "memory"
@@ -215,7 +215,7 @@ class Cage:
 
 
 def sweep(place: CgroupPlace) -> None:
-    """Kill and remove what processes left that are no more (one that crashed cannot tidy up)."""
+    """Kill and remove the groups of processes that no longer exist (after a crash)."""
     for parent in place.directories:
         for directory in parent.glob("skillhouse-*"):
             owner = _NAME.fullmatch(directory.name)
@@ -243,7 +243,7 @@ def _kill(directories: tuple[Path, ...]) -> None:
         except FileNotFoundError:
             with contextlib.suppress(OSError):
                 for pid in map(int, (directory / "cgroup.procs").read_text().split()):
-                    # 0 stands for a process of another pid namespace, and would mean our group.
+                    # 0 is a process of another pid namespace, and would kill our own group.
                     if pid not in (0, os.getpid()):
                         with contextlib.suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
@@ -252,7 +252,7 @@ def _kill(directories: tuple[Path, ...]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    # Never creates: what is no file of the kernel is an error.
+    # Without O_CREAT: a file that the kernel does not have is an error.
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(handle, text.encode())

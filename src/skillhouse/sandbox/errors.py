@@ -1,4 +1,4 @@
-"""What callers of the sandbox meet when something cannot be run inside limits."""
+"""Errors of the sandbox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from skillhouse.floor import SkillhouseError
 
 
 class SandboxError(SkillhouseError):
-    """A run is refused, or bubblewrap did not come up; `code` says why."""
+    """A run is refused, or bubblewrap did not start; `code` is the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -14,10 +14,12 @@ class SandboxError(SkillhouseError):
 
 
 class SandboxUnavailableError(SkillhouseError):
-    """No level of the sandbox works here, so no code is run at all (decision 10)."""
+    """No level of the sandbox works here, so no code is run (decision 10)."""
 
     def __init__(self, reasons: tuple[str, ...], hint: str) -> None:
-        said = "; ".join(reasons) or "no level passed its self-test"
-        super().__init__(f"no usable sandbox: {said}; {hint}" if hint else f"no sandbox: {said}")
+        reason = "; ".join(reasons) or "no level passed its self-test"
+        super().__init__(
+            f"no usable sandbox: {reason}; {hint}" if hint else f"no sandbox: {reason}"
+        )
         self.reasons = reasons
         self.hint = hint

@@ -1,4 +1,4 @@
-"""Which files a git command would write, asked of git itself in a sandbox that writes nothing.
+"""Predicts which files a git command would write, by running git in a read-only sandbox.
 
 The repository's own settings may name programs, so git sees the machine read-only there, without a
 network and for a short time; what it prints is only compared with names.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 5.0
-"""Longest time of one question to git."""
+"""Longest time of one git run."""
 OUTPUT_MAX = 8 << 20
-"""Characters of an answer; of more nothing is known."""
+"""Bytes of an answer; a longer one is ignored."""
 
 _VALUED = frozenset({"-b", "-B", "-c", "-C", "--orphan", "-m", "-X", "-n", "--onto", "--strategy"})
 _PLAIN = frozenset(
@@ -27,10 +27,10 @@ _PLAIN = frozenset(
     "check-ignore check-attr check-ref-format hash-object write-tree commit-tree update-ref prune "
     "repack pack-refs maintenance verify-commit verify-tag worktree format-patch".split()
 )
-"""Words that leave the tracked files as they are, and what makes repositories, which is checked
+"""Subcommands that do not change tracked files, and those that make repositories, which are checked
 afterwards."""
 _LOOKS = frozenset({"list", "show", "drop", "clear", "create", "store"})
-"""Words of `git stash` that leave the files as they are."""
+"""Subcommands of `git stash` that do not change files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class GitChanges:
     names: tuple[str, ...] = ()
     """Relative to the workspace."""
     is_known: bool = True
-    """False: it may write others as well."""
+    """False: it may write other files as well."""
 
 
 NOTHING = GitChanges()
@@ -70,8 +70,6 @@ def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> G
 
 
 class _Git:
-    """Asks git about one work tree."""
-
     def __init__(self, directory: Path, workspace: Path) -> None:
         self._directory = directory
         self._workspace = workspace
@@ -79,7 +77,7 @@ class _Git:
     def changes(self, word: str, arguments: Sequence[str]) -> GitChanges:
         top = self._ask("rev-parse", "--show-toplevel")
         if top is None:
-            # No repository, which git says itself; or no sandbox, without which nothing runs.
+            # No repository, which git itself reports; or no sandbox, without which nothing runs.
             return NOTHING if shutil.which("bwrap") else UNKNOWN
         names = self._names(word, arguments)
         if names is None:

@@ -1,4 +1,4 @@
-"""What holds the processes of a run within memory and number: control groups, or else rlimits."""
+"""Limits memory and number of a run's processes: by control groups, or else by rlimits."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from skillhouse.sandbox.profile import Limits
 OPEN_FILES = 1_024
 """Open files of each process (the usual soft limit of Linux distributions)."""
 WATCH_SECONDS = 0.01
-"""Pause between two looks at a run without control group: what a bomb can do in it is bounded
-by the limits of each process, and a look costs some 0.1 ms."""
+"""Pause between two checks of a run without control group: the limits of each process bound what a
+bomb can do meanwhile, and a check costs 0.1 ms."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 T = TypeVar("T")
 
 
 class ProcessGuard(Protocol):
-    """The hold that one level has on one run."""
+    """Enforces the limits of one run."""
 
     resource_limits: Mapping[int, int]
     """Limits of bubblewrap and all below, set before it reads its options."""
@@ -32,27 +32,27 @@ class ProcessGuard(Protocol):
     """Limits of the processes inside only, set before the program starts."""
 
     def start(self, spawn: Callable[[], T]) -> T:
-        """Return what `spawn` does, holding what it starts."""
+        """Return the result of `spawn`, with the processes that it starts under the limits."""
         ...
 
     def add(self, pid: int) -> None:
-        """Hold a process that was started and waits."""
+        """Put a waiting process under the limits."""
         ...
 
     async def watch(self, init: int) -> str:
-        """Return the limit that was met, at once if the kernel counts by itself."""
+        """Return the exceeded limit; "" at once if the kernel enforces it."""
         ...
 
     def reached(self) -> str:
-        """Return the limit that the kernel says was met, or ""."""
+        """Return the limit that the kernel reports as exceeded, or ""."""
         ...
 
     def kill(self) -> None:
-        """Kill what is held."""
+        """Kill the processes under the limits."""
         ...
 
     async def remove(self) -> None:
-        """Give up what holds; nothing is held any more."""
+        """Release the means; no process is left."""
         ...
 
 
@@ -94,12 +94,12 @@ class CgroupGuard:
 
 
 class RlimitGuard:
-    """The kernel limits each process, and we look at all of them again and again.
+    """The kernel limits each process, and we poll all of them.
 
     RLIMIT_DATA, since RLIMIT_AS stops programs that reserve addresses (V8). RLIMIT_NPROC counts
-    within the run's own user namespace; but what is the superuser's outside may always fork (Linux,
-    copy_process), and no looking is quick enough for that, so `detect` offers this level to others
-    only.
+    within the run's own user namespace; but a process that is the superuser's outside may always
+    fork (Linux, copy_process), and polling is too slow for that, so `detect` offers this level only
+    to other users.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -114,7 +114,7 @@ class RlimitGuard:
         return spawn()
 
     def add(self, pid: int) -> None:
-        """Nothing to join."""
+        """Do nothing."""
 
     async def watch(self, init: int) -> str:
         while True:
@@ -128,24 +128,23 @@ class RlimitGuard:
             await self.pause()
 
     async def pause(self) -> None:
-        """Wait between two looks."""
         await anyio.sleep(WATCH_SECONDS)
 
     def reached(self) -> str:
         return ""
 
     def kill(self) -> None:
-        """Nothing to kill by; the first process inside takes all others with it."""
+        """Do nothing: the first process inside takes all others with it."""
 
     async def remove(self) -> None:
-        """Nothing to remove."""
+        """Do nothing."""
 
 
 def usage(init: int, *, stop_at: int) -> tuple[int, int]:
-    """Return how many processes there are from `init` down, and their resident bytes.
+    """Return the number of processes from `init` down, and their resident bytes.
 
-    What they share is counted for each, so the sum is never too small. At `stop_at` processes the
-    count ends.
+    Shared memory is counted for each, so the sum is never too small. Counting ends at `stop_at`
+    processes.
     """
     count = total = 0
     waiting = [init]

@@ -16,7 +16,6 @@ import anyio
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
-from skillhouse.sandbox.capabilities import capabilities_of
 from skillhouse.sandbox.cgroup import CgroupPlace
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, ProcessGuard, RlimitGuard
@@ -26,26 +25,26 @@ from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import MountCover, shield
 from skillhouse.sandbox.seccomp import program as filter_program
-from skillhouse.sandbox.status import SandboxLevel, SandboxStatus
+from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of
 
 
 class Launcher(Protocol):
-    """Something that runs code inside limits."""
+    """Runs commands in a sandbox."""
 
     level: SandboxLevel
 
     async def run(
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
-        """Run a program to its end, or to a limit; nothing of it is left afterwards.
+        """Run a program to its end, or to a limit; all of its processes are gone afterwards.
 
         Args:
             argv: The program's plain name, found in the sandbox's own PATH, and its arguments.
             cwd: The workspace, a directory in it or in a readable one.
-            stdin: What the program reads; without it, nothing.
+            stdin: The program's input.
 
         Raises:
-            SandboxError: the run is refused or could not be started; `code` says why.
+            SandboxError: the run is refused or could not be started; `code` is the reason.
         """
         ...
 
@@ -68,7 +67,6 @@ class BubblewrapLauncher:
             program: bubblewrap.
             seccomp: The filter for this machine.
             place: Where control groups can be made; None for rlimits.
-            stash: Makes the placeholders of protected paths.
             bridge_seccomp: The filter for the bridge to a proxy, which may make Unix sockets.
         """
         self.level = SandboxLevel.CGROUP if place else SandboxLevel.RLIMITS
@@ -81,7 +79,6 @@ class BubblewrapLauncher:
     async def run(
         self, argv: Sequence[str], profile: SandboxProfile, *, cwd: Path, stdin: bytes = b""
     ) -> Completed:
-        """See `Launcher.run`."""
         asked_at = time.monotonic()
         _check_argv(argv)
         profile, cwd = _resolved(profile, cwd)
@@ -153,7 +150,6 @@ class BubblewrapLauncher:
 
 
 async def _census(profile: SandboxProfile) -> Census | None:
-    """Return what acts later in the workspace, as it is before the run."""
     if profile.paths is None:
         return None
     always = {*PROTECTED_NAMES} & {*profile.protected}
@@ -184,7 +180,7 @@ def _check_argv(argv: Sequence[str]) -> None:
 
 
 def _resolved(profile: SandboxProfile, cwd: Path) -> tuple[SandboxProfile, Path]:
-    """Return the profile and the directory with paths in which no link is left."""
+    """Return the profile and the directory with real paths."""
     try:
         resolved = dataclasses.replace(
             profile,
@@ -205,11 +201,11 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
     """Return a launcher of the level that `detect` or `self_test` found.
 
     Args:
-        state: Directory that the launcher may keep empty directories in. On the file system of
-            the workspaces it spares each run some 2 ms.
+        state: Directory for reusable empty directories. On the file system of the workspaces it
+            saves each run 2 ms.
 
     Raises:
-        SandboxUnavailableError: there is none; it carries the reasons and the hint.
+        SandboxUnavailableError: no level works; it carries the reasons and the hint.
     """
     around, program, place = capabilities_of(status)
     return BubblewrapLauncher(

@@ -1,4 +1,4 @@
-"""Tries the promises of each level in earnest, before anything relies on one."""
+"""Tests the guarantees of each level in earnest, before anything relies on one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import dataclasses
 import json
 import secrets
 import socket
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from skillhouse.sandbox.bridge import own_python
 from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.profile import MIB, Limits, SandboxProfile
@@ -32,7 +32,7 @@ Probe = Callable[[Launcher, Path], Awaitable[Mapping[str, str]]]
 PROBE_SECONDS = 20.0
 """Longest time of one probe; all together take about half a second."""
 LIMIT_PROBES = frozenset({"memory_limited", "processes_limited"})
-"""Probes of what distinguishes the levels; failing another one leaves none."""
+"""Probes that only the better level passes; if any other fails, no level is left."""
 
 _MEMORY = "held = [bytearray(1 << 20) for _ in range(256)]; print('survived')"
 _PROCESSES = """
@@ -60,7 +60,7 @@ async def self_test(
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
-        further: Probes of what is built on the sandbox, such as cells.
+        further: Probes of code that is built on the sandbox, such as cells.
     """
     status = await detect(most=most)
     reasons: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ async def self_test(
         failed = [probe for probe in probes if not probe.passed]
         reasons += tuple(f"{status.level}: {probe.name}: {probe.detail}" for probe in failed)
         if all(probe.name.endswith(CELL_STARTS) for probe in failed):
-            # Of such a language no code is run (`Executor`); all else holds.
+            # No code of such a language is run (`Executor`); all else holds.
             reasons += status.reasons
             return SandboxStatus(level=status.level, reasons=reasons, probes=probes, hint=hint)
         if status.level is SandboxLevel.CGROUP and {probe.name for probe in failed} <= LIMIT_PROBES:
@@ -88,7 +88,7 @@ async def self_test(
 
 
 async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeResult, ...]:
-    """Run all probes at once and return what came of each, in the order of their names."""
+    """Run all probes concurrently and return their results by name."""
     probes: tuple[Probe, ...] = (_inside, _memory, _processes, _tree, *further)
     found: dict[str, str] = {}
     errors: list[Exception] = []
@@ -98,15 +98,19 @@ async def _probe(launcher: Launcher, further: Sequence[Probe]) -> tuple[ProbeRes
                 tasks.start_soon(_collect, probe, launcher, place, found, errors)
     if errors:
         raise errors[0]
+    return probe_results(found)
+
+
+def probe_results(failures: Mapping[str, str]) -> tuple[ProbeResult, ...]:
+    """Return the result of each probe, by name, from its failure ("" for a pass)."""
     return tuple(
         ProbeResult(name=name, passed=not detail, detail=detail)
-        for name, detail in sorted(found.items())
+        for name, detail in sorted(failures.items())
     )
 
 
 @contextlib.contextmanager
 def _places(count: int) -> Iterator[list[Path]]:
-    """Yield that many new directories."""
     with tempfile.TemporaryDirectory(prefix="skillhouse-probe-") as base:
         places = [Path(base).resolve() / str(number) for number in range(count)]
         for place in places:
@@ -121,7 +125,6 @@ async def _collect(
     found: dict[str, str],
     errors: list[Exception],
 ) -> None:
-    """Keep what a probe found, or the error that kept it from running."""
     try:
         found.update(await probe(launcher, place))
     except (SandboxError, OSError, ValueError) as error:
@@ -129,7 +132,7 @@ async def _collect(
 
 
 async def _inside(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    """Run the script beside this file, in a workspace that has something to protect."""
+    """Run probe_script.py in a workspace with protected files."""
     workspace = place / "workspace"
     (workspace / ".git" / "hooks").mkdir(parents=True)
     (workspace / ".git" / "config").touch()
@@ -170,7 +173,7 @@ def _names(workspace: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _listeners(workspace: Path) -> Iterator[tuple[dict[str, Any], socket.socket]]:
-    """Yield what listens on the host, and the socket that would get a datagram."""
+    """Yield the addresses of listeners on the host, and the socket that would get a datagram."""
     abstract = f"skillhouse-{secrets.token_hex(8)}"
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -226,25 +229,18 @@ async def _python(
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what our own Python prints in the sandbox."""
-    prefix, program = _interpreter()
+    """Return the output of our own Python in the sandbox."""
+    prefix, program = own_python()
     profile = SandboxProfile(
         workspace,
         readable=() if prefix == Path("/usr") else (prefix,),
         environment=environment or {},
         limits=limits or Limits(seconds=PROBE_SECONDS),
     )
-    # The name is a plain one, as it must be; the shell knows the way to the program.
+    # The launcher requires a plain name, so the shell starts the program by its path.
     argv = ("sh", "-c", 'exec "$@"', "sh", str(program), "-I", "-S", "-c", *arguments)
     done = await launcher.run(argv, profile, cwd=workspace)
     return (done.stdout or done.stderr[-500:]).decode(errors="replace")
-
-
-def _interpreter() -> tuple[Path, Path]:
-    """Return where our own Python is installed, and the program."""
-    prefix = Path(sys.base_prefix).resolve()
-    version = sys.version_info
-    return prefix, prefix / "bin" / f"python{version.major}.{version.minor}"
 
 
 def running(mark: str) -> int:

@@ -1,4 +1,4 @@
-"""Empty directories that stand where a protected path is missing, while something runs."""
+"""Placeholders: empty directories at protected paths that do not exist, during a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from skillhouse.floor import make_private
 
 MTIME_NS = 1_000_000_007 * 1_000_000_000
-"""Modification time of a placeholder, by which any later run knows one that a crash left behind:
-no other directory has this second with none of its nanoseconds."""
+"""Modification time of a placeholder, by which a later run recognises one that a crash left behind:
+no other directory has exactly this second with zero nanoseconds."""
 
 _STASH = re.compile(r"placeholders-(\d+)-\d+")
 _NUMBERS = itertools.count()
 
 
 def is_placeholder(info: os.stat_result) -> bool:
-    """Whether it is an empty directory of ours; putting something into it changes its time."""
+    """Whether it is our empty directory; adding a file changes its time."""
     return info.st_mtime_ns == MTIME_NS and stat.S_ISDIR(info.st_mode)
 
 
@@ -33,7 +33,7 @@ class Stash:
     """
 
     def __init__(self, base: Path | None = None) -> None:
-        """Make a stash; what processes left that are no more is removed from `base`."""
+        """Make a stash; those of processes that no longer exist are removed from `base`."""
         self._directory = ""
         self._free: list[str] = []
         self._numbers = itertools.count()
@@ -44,7 +44,7 @@ class Stash:
             os.mkdir(self._directory)
 
     def place(self, path: str) -> None:
-        """Put a placeholder at `path`, where nothing is; what appeared meanwhile stays."""
+        """Put a placeholder at `path` if nothing exists there."""
         if self._directory:
             source = self._free.pop() if self._free else self._new()
             try:
@@ -58,8 +58,8 @@ class Stash:
         _make(path)
 
     def remove(self, path: str) -> None:
-        """Remove what is at `path` if it is a placeholder, and nothing else."""
-        # Somebody on the host may have put something into it, or removed it: it is theirs now.
+        """Remove `path` if it is a placeholder."""
+        # A program of the host may have put something into it, or removed it: it is not ours then.
         with contextlib.suppress(FileNotFoundError):
             if not is_placeholder(os.lstat(path)):
                 return
@@ -100,7 +100,7 @@ def _sweep(base: Path) -> None:
     for found in base.glob("placeholders-*"):
         owner = _STASH.fullmatch(found.name)
         if owner is not None and not Path("/proc", owner[1]).exists():
-            # Only what is empty goes: rmdir, never a removal of the tree.
+            # Only empty directories are removed: rmdir, never a whole tree.
             with contextlib.suppress(OSError):
                 for name in os.listdir(found):
                     os.rmdir(found / name)

@@ -1,8 +1,8 @@
-"""What acts later in a workspace, before and after a run: agents' files, and git repositories.
+"""Persistent paths, files that take effect after a run: agents' files and git repositories.
 
-What exists is mounted read-only. What a run makes cannot be prevented by a mount at every depth, so
-directories that changed are looked at afterwards: a new file that acts later is renamed, and a new
-repository keeps only the configuration that starts nothing. A file that was moved stays.
+Existing ones are mounted read-only. Mounts cannot keep a run from making new ones anywhere, so
+changed directories are checked afterwards: a new persistent file is renamed, and a new repository
+keeps only configuration that starts no program. A file that was moved stays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COVERS_MAX = 48
 logger = logging.getLogger(__name__)
 
 WITHHELD = "withheld"
-"""Ending of the name that a file gets which a run made and nobody approved."""
+"""Suffix of the new name of a file that a run made without approval."""
 
 
 _Entry = tuple[str, SurveyEntry, PathGroup | None]
@@ -168,7 +168,7 @@ class Census:
             if len(self.covered) < COVERS_MAX:
                 self.covered.append(path)
             else:
-                # Those are counted and asked about before as well (`nested.covered_paths`).
+                # Those are counted and asked about before as well (`covers.covered_paths`).
                 logger.info("`%s` of `%s` is not covered", relative, self.workspace)
 
     def _is_opened(self, place: str) -> bool:

@@ -1,4 +1,4 @@
-"""The descriptors between us and a run, by name; whatever happens, each is closed once."""
+"""The descriptors between us and a run, by name; each is closed exactly once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 CHUNK = 65_536
-"""Bytes of one read or write: what a pipe holds (pipe(7))."""
+"""Bytes of one read or write: the capacity of a pipe (pipe(7))."""
 
 
 class Pipes:
@@ -62,7 +62,7 @@ class Pipes:
         return descriptor
 
     def close_theirs(self) -> None:
-        """Close the child's ends, once it has them."""
+        """Close the child's ends in this process, after the child has inherited them."""
         while self._theirs:
             os.close(self._theirs.pop())
 
@@ -99,7 +99,7 @@ class Pipes:
         return data
 
     async def chunks(self, name: str) -> AsyncIterator[bytes]:
-        """Yield what the child writes until nobody holds the other end."""
+        """Yield the child's output until all copies of the other end are closed."""
         descriptor = self._ours[name]
         while True:
             await anyio.wait_readable(descriptor)

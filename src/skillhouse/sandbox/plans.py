@@ -1,15 +1,15 @@
-"""How a plan of several commands is started: by our own runner, never by a shell."""
+"""Starts a plan of several commands by our own runner, never by a shell."""
 
 from __future__ import annotations
 
 import functools
 import json
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from skillhouse.sandbox.bridge import own_python
 from skillhouse.sandbox.bubblewrap import PROGRAM_PATH
 
 RUNNER = Path(__file__).with_name("plan_runner.py")
@@ -29,31 +29,26 @@ def plan_readable() -> tuple[Path, ...]:
     """Return the directories that the runner needs beside the system's."""
     if _system_python() is not None:
         return ()
-    return (Path(sys.base_prefix).resolve(),)
+    return (own_python()[0],)
 
 
 def _python() -> tuple[str, ...]:
     if _system_python() is not None:
         return ("python3",)
-    # The launcher wants a plain name, and the shell knows the way to the program: its script is
+    # The launcher requires a plain name, so the shell starts the program by its path. Its script is
     # this constant, and all words of the plan are arguments.
-    return ("sh", "-c", 'exec "$@"', "sh", str(_own_python()))
-
-
-def _own_python() -> Path:
-    version = sys.version_info
-    return Path(sys.base_prefix).resolve() / "bin" / f"python{version.major}.{version.minor}"
+    return ("sh", "-c", 'exec "$@"', "sh", str(own_python()[1]))
 
 
 def interpreter() -> tuple[str, tuple[Path, ...]]:
     """Return the Python for what runs inside, and the directories it needs beside the system's."""
-    return _system_python() or str(_own_python()), plan_readable()
+    return _system_python() or str(own_python()[1]), plan_readable()
 
 
 @functools.cache
 def _system_python() -> str | None:
     found = shutil.which("python3", path=PROGRAM_PATH)
-    # One that is only a link to a place outside the system is not there in the sandbox.
+    # A link to a file outside the system's directories does not work in the sandbox.
     if found is None or not Path(found).resolve().is_relative_to("/usr"):
         return None
     return found

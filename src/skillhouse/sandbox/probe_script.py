@@ -1,4 +1,4 @@
-"""What the self-test runs in the sandbox: it tries what must fail and says what came of it.
+"""The self-test's script in the sandbox: it tries what must fail and reports the results.
 
 Run as a script, with the standard library only. Its argument is a JSON object; it prints one that
 maps the name of each probe to what went wrong, "" for nothing.
@@ -19,7 +19,7 @@ from typing import Any
 CLONE_NEWUSER = 0x10000000
 PTRACE_NUMBER = {"x86_64": 101, "aarch64": 117}
 NAMES = {"PATH", "HOME", "LANG", "SKILLHOUSE_PROBE", "PWD", "LC_CTYPE"}
-"""Variables that may be there; the shell and Python set the last two."""
+"""Allowed variables; the shell and Python set the last two."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def tcp_refused(told: Any) -> str:
 
 
 def udp_refused(told: Any) -> str:
-    # Nothing tells the sender of a datagram; the host says whether one arrived.
+    # The sender of a datagram gets no error; the host checks whether one arrived.
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as sender:
         sender.sendto(b"probe", ("127.0.0.1", told["udp"]))
     return ""
@@ -98,7 +98,7 @@ def environment_clean(told: Any) -> str:
         return "a declared variable is missing"
     leaked = Path("/proc/1/environ").read_bytes() + Path("/proc/1/cmdline").read_bytes()
     if told["canary_name"].encode() in leaked.split(b"\0")[0] or b"=" in leaked.split(b"--")[0]:
-        return "the first process tells about the host"
+        return "the first process reveals the host"
     if Path("/proc/1/environ").read_bytes():
         return "the first process has an environment"
     return ""

@@ -1,4 +1,4 @@
-"""One bubblewrap process from its start until nothing of it is left.
+"""One bubblewrap process, from its start until all processes inside are gone.
 
 INVARIANT: it is spawned in the coroutine itself, so on the event loop's thread: what
 `--die-with-parent` follows is the thread that spawned it. No `preexec_fn`, which may deadlock in
@@ -27,32 +27,32 @@ from skillhouse.sandbox.pipes import CHUNK, Pipes
 from skillhouse.sandbox.profile import Completed, Limits
 
 GRACE_SECONDS = 0.5
-"""Longest wait for the end of the output of processes that are dead or dying."""
+"""Longest wait for the end of the output of killed processes."""
 GONE_SECONDS = 10.0
-"""Longest wait for the kernel to take apart a killed process tree."""
+"""Longest wait for the end of a killed process tree."""
 SIGNAL_BASE = 128
-"""bubblewrap exits with this and the number of the signal that ended the program."""
+"""bubblewrap exits with this plus the number of the signal that ended the program."""
 SIGNAL_MAX = 31
-"""The last ordinary signal; greater exit codes are taken as what the program said."""
+"""The last ordinary signal; greater exit codes are the program's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to spawn: bubblewrap, which reads its options from a descriptor."""
+    """A command for bubblewrap, which reads its options from a descriptor."""
 
     program: Path
     argv: Sequence[str]
     files: Mapping[str, bytes]
-    """What it reads from descriptors, by the name under which `options` gets each."""
+    """Contents that it reads from descriptors, by the name under which `options` gets each."""
     options: Callable[[Mapping[str, int]], Iterable[str]]
     """Makes the options from descriptors: those of `files`, "status" and, if it must wait for
     inner limits, "block"."""
     inherited: tuple[int, ...] = ()
-    """Descriptors that the program gets under their numbers; the caller closes his own."""
+    """Descriptors that the program inherits; the caller closes its own copies."""
 
 
 class Run:
-    """A run that is under way; `complete` is called once."""
+    """One run; `complete` is called once."""
 
     def __init__(self, command: Command, guard: ProcessGuard, limits: Limits) -> None:
         self._command = command
@@ -64,7 +64,7 @@ class Run:
         self._status = bytearray()
         self._limit = ""
         self.began_at: float | None = None
-        """When bubblewrap said that there is a process inside, on the monotonic clock."""
+        """When bubblewrap reported the first process inside, on the monotonic clock."""
         self._init: int | None = None
         """Descriptor of the first process inside. When it is gone, so is every other one there
         (pid_namespaces(7))."""
@@ -76,16 +76,14 @@ class Run:
         spawned: Callable[[], object] | None = None,
         prepare: Callable[[], Awaitable[object]] | None = None,
     ) -> Completed:
-        """Start the command and return when it has ended and nothing of it is left.
+        """Start the command and return when all of its processes are gone.
 
         Args:
-            stdin: What it reads.
-            spawned: Called once it has what it inherits.
-            prepare: What must be done before the options are made; bubblewrap starts meanwhile
-                and waits for them.
+            spawned: Called after it has inherited its descriptors.
+            prepare: Awaited before the options are made, while bubblewrap starts and waits.
 
         Raises:
-            SandboxError: "sandbox-failed", bubblewrap did not come to the point of starting it.
+            SandboxError: "sandbox-failed", bubblewrap did not start it.
         """
         try:
             process, descriptors = self._spawn(is_fed=bool(stdin))
@@ -109,8 +107,8 @@ class Run:
             self._pipes.close_all()
         return self._completed(time.monotonic() - began)
 
-    def said(self, max_bytes: int) -> bytes:
-        """Return the end of what the run has printed so far, both streams together."""
+    def output_tail(self, max_bytes: int) -> bytes:
+        """Return the end of the output so far, both streams together."""
         for name, kept in self._output.items():
             if self._pipes.is_open(name):
                 with contextlib.suppress(BlockingIOError):
@@ -143,7 +141,7 @@ class Run:
         return process, passed
 
     async def _attend(self, process: subprocess.Popen[bytes], stdin: bytes) -> None:
-        """Set the limits, let it go, and read until it has ended."""
+        """Set the limits, send the options, and read until it has ended."""
         self._guard.add(process.pid)
         for kind, value in self._guard.resource_limits.items():
             resource.prlimit(process.pid, kind, (value, value))
@@ -167,7 +165,7 @@ class Run:
             tasks.cancel_scope.cancel()
 
     async def _collect(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        """Keep what the run prints; more than the limit, of both streams together, ends it."""
+        """Keep the output; more than the limit, of both streams together, ends the run."""
         kept = self._output[name]
         async for chunk in self._pipes.chunks(name):
             room = self._limits.output_bytes - sum(map(len, self._output.values()))
@@ -177,7 +175,7 @@ class Run:
                 return
 
     async def _follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Read what bubblewrap reports, and watch what it started once that is there."""
+        """Read bubblewrap's reports, and watch the first process inside once it exists."""
         async for chunk in self._pipes.chunks("status"):
             self._status += chunk
             if init := self._find_init():
@@ -206,7 +204,7 @@ class Run:
         return True
 
     def _find_init(self) -> int | None:
-        """Return the first process inside, and keep hold of it, when bubblewrap has named it."""
+        """Return the first process inside, and open it, when bubblewrap has reported it."""
         for report in self._reports():
             pid, namespace = report.get("child-pid"), report.get("pid-namespace")
             if not isinstance(pid, int):
@@ -225,7 +223,7 @@ class Run:
                 yield json.loads(line)
 
     async def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill what is left, and wait until the kernel has taken it apart."""
+        """Kill the remaining processes, and wait for their end."""
         ended = self._pipes.ours("process")
         if self._init is None and not self._pipes.is_open("options"):
             await self._await_init()
@@ -282,3 +280,42 @@ class Run:
             limit=limit,
             duration_seconds=duration_seconds,
         )
+
+
+_PROC = Path("/proc")
+_COMM = "bwrap"
+
+
+def kill_sandboxes(pid: int, shown_in: Path) -> int:
+    """Kill each bubblewrap that another process started, with all inside; return their number.
+
+    Nothing is killed unless the process has a file `PID-…` of that directory open: in another
+    container the number may belong to an unrelated process.
+    """
+    if not _holds(pid, os.fspath(shown_in / f"{pid}-")):
+        return 0
+    killed = 0
+    for place in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(int(place.name))
+            try:
+                # Looked at while the handle is held, so the number is not another process's by now.
+                if _parent_and_name(place) == (pid, _COMM):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    killed += 1
+            finally:
+                os.close(handle)
+    return killed
+
+
+def _holds(pid: int, start: str) -> bool:
+    for link in (_PROC / str(pid) / "fd").glob("*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(link).startswith(start):
+                return True
+    return False
+
+
+def _parent_and_name(place: Path) -> tuple[int, str]:
+    head, _, rest = (place / "stat").read_text(errors="replace").rpartition(")")
+    return int(rest.split()[1]), head.partition("(")[2]

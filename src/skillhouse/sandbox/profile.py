@@ -1,4 +1,4 @@
-"""What a run may touch and use: the profile, its limits and the paths that stay protected."""
+"""What a run may access and use, and its result."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FILE_BYTES = 512 * MIB
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether a name, in any case, is one that a pattern means.
+    """Whether a name matches a pattern, ignoring case.
 
-    `*` is any run of characters; in a pattern without a dot, one without a dot.
+    `*` matches any characters; in a pattern without a dot, any but a dot.
 
     >>> fits("id_*", "ID_work"), fits("id_*", "id_map.py"), fits(".env.*", ".env.a.b")
     (True, False, True)
@@ -39,7 +39,7 @@ def fits(pattern: str, name: str) -> bool:
 
 @functools.cache
 def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what matches each casefolded name that one of the patterns means."""
+    """Return what matches each casefolded name that fits one of the patterns."""
     stars = ("[^.]*" if "." not in pattern else ".*" for pattern in patterns)
     texts = (re.escape(p).replace(r"\*", star) for p, star in zip(patterns, stars, strict=True))
     return re.compile("|".join(texts), re.DOTALL)
@@ -47,11 +47,11 @@ def names_like(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may use; going over one ends it, and `Completed.limit` says which."""
+    """Limits of a run; exceeding one ends it, and `Completed.limit` names it."""
 
     seconds: float = EXEC_SECONDS
     memory_bytes: int = MEMORY_BYTES
-    """Of all its processes together, files in its /tmp included."""
+    """Of all processes together, including files in /tmp."""
     processes: int = PROCESSES
     output_bytes: int = OUTPUT_BYTES
     file_bytes: int = FILE_BYTES
@@ -59,57 +59,55 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SandboxProfile:
-    """What a run may touch: nothing of the host beyond the system's programs and these."""
+    """What a run may access of the host, besides the system's programs."""
 
     workspace: Path
-    """The only writable place, at its own path."""
+    """The only writable directory, at its own path."""
     _: KW_ONLY
     readable: tuple[Path, ...] = ()
-    """Directories (skills) that can be read, at their own paths."""
+    """Readable directories (skills), at their own paths."""
     protected: tuple[str, ...] = PROTECTED_NAMES
-    """Paths relative to the workspace; a name at the top may hold `*`, and then means those
-    that exist."""
+    """Paths relative to the workspace; a name at the top may contain `*`, which matches existing
+    ones."""
     hidden: tuple[str, ...] = ()
-    """More of them, that a run cannot even read."""
+    """Further ones, which cannot be read either."""
     below: CoveredPaths | None = None
-    """What of the workspace is covered besides, by `covered_paths`; else only names count."""
+    """The result of `covered_paths`; without it only names decide."""
     read_only: bool = False
-    """Whether nothing of the workspace can be written."""
+    """Whether the whole workspace is read-only."""
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     """Files of the workspace that the run sees with these bytes, read-only, by real path."""
     paths: PersistentPaths | None = None
-    """Which files act later, and so are neither changed nor made; None does not look at them."""
+    """Which files take effect later, and so cannot be changed or made; None checks none."""
     opened: Opened = field(default_factory=Opened)
-    """What of them the run may write all the same."""
+    """Those of them that the run may write."""
     network: bool = False
     """True: the host's network, unfiltered."""
     proxy_socket: Path | None = None
-    """Unix socket of an HTTP proxy: the run's only way out, offered by `HTTP_PROXY` and the like;
-    not together with `network`."""
+    """Unix socket of an HTTP proxy, the run's only way out, by `HTTP_PROXY` and the like; excludes
+    `network`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """All variables beside PATH, HOME and LANG."""
+    """All variables besides PATH, HOME and LANG."""
     limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """What came of a run."""
-
     exit_code: int | None
     """None when a signal ended the program, or a limit the run."""
     signal: int | None = None
-    """As bubblewrap tells it, its exit code less 128; so `exit 137` reads as signal 9."""
+    """bubblewrap's exit code less 128; so `exit 137` reads as signal 9."""
     stdout: bytes
     stderr: bytes
     truncated: bool = False
-    """True: there was more output than the limit, and the run ended there."""
+    """True: the output exceeded the limit, and the run ended there."""
     timed_out: bool = False
     limit: str = ""
     """The limit that ended the run: "time", "memory", "processes", "output" or ""."""
     duration_seconds: float
     changes: tuple[str, ...] = ()
-    """Files that act later and that it wrote, as it was allowed to."""
+    """Persistent files that it wrote, as it was allowed to."""
     notes: tuple[str, ...] = ()
-    """What it made and may not make, and what became of that."""
+    """What it made without being allowed to, and what was done about it."""
     start_seconds: float | None = None
-    """From the call to the first process inside; None where that is not known."""
+    """From the call to the first process inside; None if unknown."""

@@ -2,7 +2,7 @@
 
 A path that exists is mounted over itself read-only, or hidden if it is a secret. A path that does
 not exist needs something to mount over, or a run could create it (CVE-2026-25725 of another
-sandbox): an empty directory stands there during the run and is removed afterwards. Directories,
+sandbox): an empty directory is put there during the run and removed afterwards. Directories,
 since git passes over empty ones; what is mounted on them is an empty tmpfs, since a bind takes
 bubblewrap four times as long.
 
@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from skillhouse.floor import is_secret
+from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.nested import REPOSITORY, covered_paths
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import fits, names_like
 from skillhouse.sandbox.survey import CoveredPaths
@@ -36,8 +36,8 @@ from skillhouse.sandbox.survey import CoveredPaths
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
 UNDONE = (".git/commondir", ".git/config.worktree")
-"""What no placeholder can hold, as git then refuses to work: removed after the run if it was not
-there before. Both name further configuration to git."""
+"""Paths that cannot be placeholders, as git would refuse to work: removed after the run if they did
+not exist before. Both name further configuration to git."""
 BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
 (5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
@@ -70,7 +70,7 @@ class ProtectedMounts:
 
     workspace: str
     covers: dict[str, MountCover] = field(default_factory=dict)
-    """A pinned parent comes before what lies in it."""
+    """A pinned parent comes before its content."""
     missing: list[str] = field(default_factory=list)
     links: dict[str, str] = field(default_factory=dict)
     undone: list[str] = field(default_factory=list)
@@ -135,7 +135,7 @@ async def shield(
 async def _share(handle: int, workspace: str) -> None:
     try:
         with anyio.fail_after(LOCK_SECONDS):
-            # No event tells when another process lets go.
+            # No event reports that another process released it.
             while not _locked(handle, fcntl.LOCK_SH):  # noqa: ASYNC110
                 await anyio.sleep(0.002)
     except TimeoutError:
@@ -190,7 +190,7 @@ def _survey_below(found: ProtectedMounts, below: CoveredPaths) -> None:
 
 
 def _drop_covered(found: ProtectedMounts) -> None:
-    """Leave out what lies in a hidden directory, and what is read-only by the one around it."""
+    """Leave out paths in a hidden directory, and those in a read-only one."""
     covers = found.covers
     for path, cover in tuple(covers.items()):
         above = path
@@ -266,7 +266,7 @@ def _cover(found: ProtectedMounts, path: str, mode: int, *, secret: bool) -> Non
 
 
 def _look_where_it_points(found: ProtectedMounts, path: str) -> None:
-    """Note the repository that a `.git` file leads to, where it lies in the workspace.
+    """Cover the repository that a `.git` file points to, if it is in the workspace.
 
     Its directories are pinned, so that nothing else can be put where the file points.
     """
@@ -325,7 +325,7 @@ def _remove(path: str) -> None:
 
 def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
     """Remove the placeholders, unless another run is under way, which will do it."""
-    # INVARIANT: let go first and ask then, so that of two runs that end together one succeeds.
+    # INVARIANT: unlock first, then try, so that of two runs that end together one succeeds.
     fcntl.flock(handle, fcntl.LOCK_UN)
     if _locked(handle, fcntl.LOCK_EX):
         for path in missing:

@@ -1,4 +1,4 @@
-"""Git repositories that a run made: what of their settings starts no program may stay."""
+"""Disarms git repositories that a run made: only settings that start no program stay."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Collection
 from skillhouse.floor import spelled
 
 BARE = ("head", "objects", "refs")
-"""Marks of a repository's own directory (gitrepository-layout (5)); `commondir` stands for the
-last two."""
+"""Marks of a repository's own directory (gitrepository-layout (5)); `commondir` replaces the last
+two."""
 OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
-"""What git obeys in such a directory."""
+"""Names in such a directory that git reads settings or programs from."""
 CONFIG_MAX = 262_144
 """Bytes of a `config` that is read; a larger one is replaced."""
 DEPTH_MAX = 16
@@ -36,7 +36,7 @@ _HARMLESS = re.compile(
 
 
 def is_repository(names: Collection[str]) -> bool:
-    """Whether git takes a directory with these names for a repository's own.
+    """Whether git takes a directory with these names for a bare repository.
 
     >>> is_repository({"HEAD", "objects", "refs"}), is_repository({"HEAD", "refs"})
     (True, False)
@@ -44,9 +44,9 @@ def is_repository(names: Collection[str]) -> bool:
     # Most directories have no such name, and spelling all of theirs is slow.
     if not any(name[:4].casefold() == BARE[0] or not name.isascii() for name in names):
         return False
-    # As a file system without case takes them.
-    told = {spelled(name) for name in names if len(name) < 32}
-    return "head" in told and ({"objects", "refs"} <= told or "commondir" in told)
+    # As a case-insensitive file system compares them.
+    spellings = {spelled(name) for name in names if len(name) < 32}
+    return "head" in spellings and ({"objects", "refs"} <= spellings or "commondir" in spellings)
 
 
 def obeyed_names(directory: str) -> frozenset[str]:
@@ -58,7 +58,7 @@ def obeyed_names(directory: str) -> frozenset[str]:
 
 
 def disarm(directory: str, *, depth: int = 0) -> str:
-    """Remove from a new repository what starts programs; return what that was, or nothing."""
+    """Remove from a new repository what starts programs; return the removed names, or ""."""
     removed = []
     for name in sorted(obeyed_names(directory)):
         path = os.path.join(directory, name)
@@ -99,7 +99,7 @@ def _without_hooks(path: str) -> list[str]:
 
 
 def _without_programs(path: str) -> list[str]:
-    """Leave in a `config` only what is known to start nothing."""
+    """Keep in a `config` only settings that are known to start no program."""
     text = _text(path)
     kept, removed = _filtered(text) if text is not None else ("", ["config"])
     if not removed:

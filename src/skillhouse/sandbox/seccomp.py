@@ -3,6 +3,10 @@
 Everything is allowed but what reaches past the namespaces or widens the kernel's attack surface
 (reference/security.md 1.4). The rules of the program are checked by the kernel when bubblewrap
 loads it; a wrong one ends the run before it starts.
+
+`alone_program` is for a hardened container, where no namespace can be made and code shares process
+numbers and user with what runs it: a call is one process that makes no other one, opens no socket
+and touches no process but itself. The kernel takes the stricter answer of both programs.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 # linux/bpf_common.h and linux/filter.h
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
@@ -47,8 +50,9 @@ _SOCKET_KIND_BITS = 0xF
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which type into the terminal (CVE-2017-5226)."""
 
-_REFUSED: Mapping[str, tuple[int, int | None]] = {
-    # name: (x86_64, aarch64); None where the architecture has no such call.
+_Numbers = tuple[int | None, int | None]
+"""Of one call on x86_64 and aarch64; None where the architecture has no such call."""
+_REFUSED: Mapping[str, _Numbers] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
@@ -104,7 +108,7 @@ _REFUSED: Mapping[str, tuple[int, int | None]] = {
     "nfsservctl": (180, 42),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
-    # They tell without /proc what `mountinfo` would: where on the host each bind comes from.
+    # They show without /proc what `mountinfo` would: where on the host each bind comes from.
     "statmount": (457, 457),
     "listmount": (458, 458),
     "lsm_set_self_attr": (460, 460),
@@ -117,14 +121,14 @@ _REFUSED: Mapping[str, tuple[int, int | None]] = {
 }
 _MAKES_NAMESPACES = ("unshare", "setns", "mount")
 """What a cell needs to give each of its calls process and mount namespaces of its own."""
-_SHARED_OBJECTS: Mapping[str, tuple[int, int | None]] = {
+_SHARED_OBJECTS: Mapping[str, _Numbers] = {
     # What these make outlives its maker, and would carry something from call to call.
     "shmget": (29, 194),
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
 }
-_ABSENT: Mapping[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+_ABSENT: Mapping[str, _Numbers] = {"clone3": (435, 435), "openat2": (437, 437)}
 """Answered with ENOSYS, so that libraries fall back to calls whose arguments can be looked at."""
 _MODE_ARGUMENT: Mapping[str, tuple[int | None, int | None, int]] = {
     # name: (x86_64, aarch64, place of the mode)
@@ -143,31 +147,87 @@ _OPEN_ARGUMENTS: Mapping[str, tuple[int | None, int | None, int]] = {
     "openat": (257, 56, 2),
 }
 """name: (x86_64, aarch64, place of the flags); the mode follows the flags."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
-    """A machine whose calls are known: its AUDIT_ARCH and the column of the tables above."""
-
-    audit: int
-    column: int
-    clone: int
-    socket: int
-    socketpair: int
-    ioctl: int
-
-
-ARCHITECTURES = {
-    "x86_64": Architecture(
-        audit=0xC000003E, column=0, clone=56, socket=41, socketpair=53, ioctl=16
-    ),
-    "aarch64": Architecture(
-        audit=0xC00000B7, column=1, clone=220, socket=198, socketpair=199, ioctl=29
-    ),
+OWN_PID = 0x7FFFFFF1
+"""Placeholder in the program for the id of the process that loads it; no process has it."""
+_CLONE_THREAD = 0x00010000
+_SET_DEATH_SIGNAL = 1
+_REFUSED_ALONE: Mapping[str, _Numbers] = {
+    # What makes processes: a call that has one process leaves nothing behind.
+    "fork": (57, None),
+    "vfork": (58, None),
+    # What acts on other processes of the same user.
+    "tkill": (200, 130),
+    "pidfd_open": (434, 434),
+    "pidfd_send_signal": (424, 424),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "sched_setaffinity": (203, 122),
+    # What holds memory that no look at a process shows.
+    "memfd_create": (319, 279),
+    # What hands descriptors over: those on their way are counted for the user, and when they are
+    # too many, no process of the same user hands any over.
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
+    # What changes files past Landlock, which knows no owners, modes, times and attributes: the
+    # skill's own tree belongs to the same user, and the next call would see it.
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
 }
-"""By `platform.machine()`; on another machine there is no sandbox."""
+_ON_ITSELF: Mapping[str, _Numbers] = {
+    "kill": (62, 129),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+}
+"""Their first argument has to be the caller's own number: `abort` and `raise` do that."""
+_FCNTL_REFUSED = (8, 10, 15, 1024, 1026)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, by which the kernel sends any signal to any process of the
+user (Landlock keeps that off from Linux 6.12 on); F_SETLEASE and F_NOTIFY, which hold up others who
+open a file."""
+_IOCTL_REFUSED = (0x8901, 0x8902, 0x40086602, 0x401C5820, 0x40806685)
+"""FIOSETOWN and SIOCSPGRP, likewise; FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_ENABLE_VERITY,
+which change attributes of a file that is open for reading."""
+_EXAMINED: Mapping[str, tuple[int, int]] = {
+    # Calls of which some arguments are refused.
+    "clone": (56, 220),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "ioctl": (16, 29),
+    "fcntl": (72, 25),
+    "prlimit64": (302, 261),
+    "prctl": (157, 167),
+}
+ARCHITECTURES: Mapping[str, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""The AUDIT_ARCH of each machine, in the order of the tables' columns, by `platform.machine()`; on
+another machine there is no sandbox."""
 
 _Instruction = tuple[int, int, int, int]
+_ALLOWED: _Instruction = (_RETURN, 0, 0, _ALLOW)
+_DENIED: _Instruction = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+_NO_FAMILY: _Instruction = (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
 
 
 def program(
@@ -193,32 +253,68 @@ def program(
     >>> len(program("x86_64")) % 8
     0
     """
-    architecture = ARCHITECTURES[machine]
-    column = architecture.column
+    column, number_of = _columns(machine)
     families = (*_FAMILIES, _AF_UNIX) if unix_sockets else _FAMILIES
-    code = instructions(machine)
-    refused = dict(_REFUSED) if shared_objects else {**_REFUSED, **_SHARED_OBJECTS}
+    code = _start(machine)
+    refused = dict(_REFUSED if shared_objects else {**_REFUSED, **_SHARED_OBJECTS})
     for name in _MAKES_NAMESPACES if namespaces else ():
         del refused[name]
-    code += refusing(_numbers(refused, column), errno.EPERM)
-    code += refusing(_numbers(_ABSENT, column), errno.ENOSYS)
-    code += _call(architecture.clone, _any_bit(0, _NEW_NAMESPACES))
-    code += _call(architecture.socket, _other_than(0, families))
-    code += _call(architecture.socketpair, _pair())
-    code += _call(architecture.ioctl, _one_of(1, _TERMINAL_INPUT))
-    for table, test in ((_MODE_ARGUMENT, _setid), (_OPEN_ARGUMENTS, _creates_setid)):
-        for row in table.values():
-            if (number := row[column]) is not None:
-                code += _call(number, test(row[2]))
-    code.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(struct.pack("=HBBI", *line) for line in code)
+    code += _refuse(_numbers(refused, column), errno.EPERM)
+    code += _refuse(_numbers(_ABSENT, column), errno.ENOSYS)
+    code += _call(number_of["clone"], _any_bit(0, _NEW_NAMESPACES))
+    code += _call(number_of["socket"], _other_than(0, families))
+    code += _call(number_of["socketpair"], _pair())
+    code += _call(number_of["ioctl"], _one_of(1, _TERMINAL_INPUT))
+    for row in _MODE_ARGUMENT.values():
+        if (number := row[column]) is not None:
+            code += _call(number, _any_bit(row[2], _SETID_BITS))
+    for row in _OPEN_ARGUMENTS.values():
+        if (number := row[column]) is not None:
+            code += _call(number, _creates_setid(row[2]))
+    return _assembled(code)
 
 
-def instructions(machine: str) -> list[_Instruction]:
+def alone_program(machine: str) -> bytes:
+    """Return the second filter, in which `OWN_PID` is to be replaced where it is loaded.
+
+    Raises:
+        KeyError: the machine is none of `ARCHITECTURES`.
+
+    >>> struct.pack("=I", OWN_PID) in alone_program("x86_64")
+    True
+    """
+    column, number_of = _columns(machine)
+    code = _start(machine)
+    code += _refuse(_numbers(_REFUSED_ALONE, column), errno.EPERM)
+    # All families: no namespace keeps this network away.
+    code += _refuse([number_of["socket"]], errno.EAFNOSUPPORT)
+    code += _first_argument(number_of["clone"], (_JUMP_ANY_BIT, 1, 0, _CLONE_THREAD))
+    for number in _numbers(_ON_ITSELF, column):
+        code += _first_argument(number, (_JUMP_EQUAL, 1, 0, OWN_PID))
+    own = ((_JUMP_EQUAL, 2, 0, 0), (_JUMP_EQUAL, 1, 0, OWN_PID))
+    code += _first_argument(number_of["prlimit64"], *own)
+    code += _call(number_of["fcntl"], _one_of(1, _FCNTL_REFUSED))
+    code += _call(number_of["ioctl"], _one_of(1, _IOCTL_REFUSED))
+    # The kernel's promise that a call ends with what runs it is not the call's to take back.
+    code += _first_argument(number_of["prctl"], (_JUMP_EQUAL, 0, 1, _SET_DEATH_SIGNAL))
+    return _assembled(code)
+
+
+def _columns(machine: str) -> tuple[int, Mapping[str, int]]:
+    """Return a machine's column of the tables, and its numbers of the calls that are examined."""
+    column = {name: place for place, name in enumerate(ARCHITECTURES)}[machine]
+    return column, {name: row[column] for name, row in _EXAMINED.items()}
+
+
+def _assembled(code: list[_Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *line) for line in (*code, _ALLOWED))
+
+
+def _start(machine: str) -> list[_Instruction]:
     """Return how every filter begins: calls of other machines end the process."""
     code: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQUAL, 1, 0, ARCHITECTURES[machine].audit),
+        (_JUMP_EQUAL, 1, 0, ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
     ]
@@ -228,19 +324,11 @@ def instructions(machine: str) -> list[_Instruction]:
     return code
 
 
-def refusing_values(number: int, place: int, values: tuple[int, ...]) -> list[_Instruction]:
-    """Return a test of the call `number`, refused where its argument at `place` is one of these.
-
-    It ends in an answer, so no other rule about that call follows.
-    """
-    return _call(number, _one_of(place, values))
-
-
-def _numbers(table: Mapping[str, tuple[int, int | None]], column: int) -> list[int]:
+def _numbers(table: Mapping[str, _Numbers], column: int) -> list[int]:
     return [number for row in table.values() if (number := row[column]) is not None]
 
 
-def refusing(numbers: Iterable[int], code: int) -> list[_Instruction]:
+def _refuse(numbers: Iterable[int], code: int) -> list[_Instruction]:
     """Return instructions that answer each call of `numbers` with the error `code`.
 
     The kernel tries a filter with every call's number when it is loaded, so groups of rules are
@@ -257,7 +345,7 @@ def refusing(numbers: Iterable[int], code: int) -> list[_Instruction]:
 
 
 def _call(number: int, body: list[_Instruction]) -> list[_Instruction]:
-    """Return `body` for the call `number`; it ends in an answer, so no other rule follows."""
+    """Return `body` for one call; it ends in an answer, so no other rule about it follows."""
     return [(_JUMP_EQUAL, 0, len(body), number), *body]
 
 
@@ -266,12 +354,13 @@ def _argument(place: int) -> _Instruction:
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * place)
 
 
+def _first_argument(number: int, *tests: _Instruction) -> list[_Instruction]:
+    """Return a rule on the first argument of a call; after `tests`, refuse, then allow."""
+    return _call(number, [_argument(0), *tests, _DENIED, _ALLOWED])
+
+
 def _any_bit(place: int, bits: int) -> list[_Instruction]:
-    return [_argument(place), (_JUMP_ANY_BIT, 0, 1, bits), *_refuse_else_allow()]
-
-
-def _setid(place: int) -> list[_Instruction]:
-    return _any_bit(place, _SETID_BITS)
+    return [_argument(place), (_JUMP_ANY_BIT, 0, 1, bits), _DENIED, _ALLOWED]
 
 
 def _one_of(place: int, values: tuple[int, ...]) -> list[_Instruction]:
@@ -279,26 +368,23 @@ def _one_of(place: int, values: tuple[int, ...]) -> list[_Instruction]:
         (_JUMP_EQUAL, len(values) - number - 1, 0 if number < len(values) - 1 else 1, value)
         for number, value in enumerate(values)
     ]
-    return [_argument(place), *tests, *_refuse_else_allow()]
+    return [_argument(place), *tests, _DENIED, _ALLOWED]
 
 
 def _other_than(place: int, values: tuple[int, ...]) -> list[_Instruction]:
     tests = [(_JUMP_EQUAL, len(values) - number, 0, value) for number, value in enumerate(values)]
-    refused = (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT)
-    return [_argument(place), *tests, refused, (_RETURN, 0, 0, _ALLOW)]
+    return [_argument(place), *tests, _NO_FAMILY, _ALLOWED]
 
 
 def _pair() -> list[_Instruction]:
-    """Return the test of a socketpair: AF_UNIX, and of `_PAIR_KINDS`."""
-    kinds = [(_JUMP_EQUAL, 0, 1, kind) for kind in _PAIR_KINDS]
     return [
         _argument(0),
         (_JUMP_EQUAL, 1, 0, _AF_UNIX),
-        (_RETURN, 0, 0, _ERRNO | errno.EAFNOSUPPORT),
+        _NO_FAMILY,
         _argument(1),
         (_AND, 0, 0, _SOCKET_KIND_BITS),
-        *(line for test in kinds for line in (test, (_RETURN, 0, 0, _ALLOW))),
-        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        *(line for kind in _PAIR_KINDS for line in ((_JUMP_EQUAL, 0, 1, kind), _ALLOWED)),
+        _DENIED,
     ]
 
 
@@ -309,9 +395,6 @@ def _creates_setid(place: int) -> list[_Instruction]:
         (_JUMP_ANY_BIT, 0, 3, _O_CREATES),
         _argument(place + 1),
         (_JUMP_ANY_BIT, 0, 1, _SETID_BITS),
-        *_refuse_else_allow(),
+        _DENIED,
+        _ALLOWED,
     ]
-
-
-def _refuse_else_allow() -> list[_Instruction]:
-    return [(_RETURN, 0, 0, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]

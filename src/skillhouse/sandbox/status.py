@@ -1,4 +1,4 @@
-"""What sandbox this machine offers, and how to get a better one."""
+"""Which sandbox this machine offers, and how to get a better one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.sandbox.cgroup import find_place
+from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
+from skillhouse.sandbox.errors import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 
 OLDEST = (0, 8, 0)
@@ -55,24 +56,24 @@ _SWITCHES = {
 
 
 class SandboxLevel(enum.StrEnum):
-    """What holds the code that is run, strongest first (decision 10)."""
+    """What confines the code that is run, strongest first (decision 10)."""
 
     CGROUP = "bubblewrap+seccomp+cgroup"
     RLIMITS = "bubblewrap+seccomp+rlimits"
     CONTAINER = "container+landlock+seccomp"
-    """For skills' tools only, and only where an operator says that this is a container of its own;
-    nothing here finds it by itself (docs/decisions/0126-container-level.md)."""
+    """For skills' tools only, and only where an operator declares a container of its own; it is
+    never detected (docs/decisions/0126-container-level.md)."""
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What came of trying one promise of the sandbox."""
+    """The result of testing one guarantee of the sandbox."""
 
     name: str
     passed: bool
     detail: str = ""
-    """What was seen, when it is not what was promised."""
+    """What was seen, if the probe failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +82,15 @@ class SandboxStatus:
 
     level: SandboxLevel
     reasons: tuple[str, ...] = ()
-    """Why it is no better one."""
+    """Why it is not a better one."""
     probes: tuple[ProbeResult, ...] = ()
-    """What `self_test` tried at this level; empty after `detect`."""
+    """Results of `self_test` at this level; empty after `detect`."""
     hint: str = ""
     """How to get a better one."""
 
 
 def untested(status: SandboxStatus) -> Mapping[str, str]:
-    """Return why, for each language whose cell did not start when the self-test tried it."""
+    """Return the reason for each language whose cell did not start in the self-test."""
     return {
         probe.name.removesuffix(CELL_STARTS): probe.detail
         for probe in status.probes
@@ -99,7 +100,7 @@ def untested(status: SandboxStatus) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What `detect` looks at; a test gives its own."""
+    """The facts that `detect` uses; tests pass their own."""
 
     system: str
     machine: str
@@ -111,11 +112,10 @@ class Surroundings:
 
 
 def surroundings() -> Surroundings:
-    """Return those of this process."""
     return Surroundings(
         system=sys.platform,
         machine=platform.machine(),
-        # Not the caller's PATH: what is found there becomes the boundary.
+        # Not the caller's PATH: the program found there enforces the boundary.
         search_path="/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin",
         process=Path("/proc/self"),
         sysctl=Path("/proc/sys"),
@@ -126,11 +126,11 @@ def surroundings() -> Surroundings:
 async def detect(
     *, most: SandboxLevel = SandboxLevel.CGROUP, around: Surroundings | None = None
 ) -> SandboxStatus:
-    """Return the level that should work, without trying it.
+    """Return the level that should work, without testing it.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
-        around: Where to look; by default around this process.
+        around: By default those of this process.
     """
     around = around or surroundings()
     if most is SandboxLevel.NONE:
@@ -161,7 +161,6 @@ async def detect(
 
 
 def find_program(around: Surroundings) -> Path | None:
-    """Return bubblewrap, or None."""
     found = shutil.which(PROGRAM, path=around.search_path)
     return Path(found) if found else None
 
@@ -190,3 +189,23 @@ def _forbidden(sysctl: Path) -> str:
         except OSError:
             continue
     return ""
+
+
+def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
+    """Return the machine, its bubblewrap, and where control groups go (None without them).
+
+    Groups that killed processes left are removed.
+
+    Raises:
+        SandboxUnavailableError: there is no sandbox any more; it carries reasons and hint.
+    """
+    around = surroundings()
+    program = find_program(around)
+    if status.level in (SandboxLevel.NONE, SandboxLevel.CONTAINER) or program is None:
+        raise SandboxUnavailableError(status.reasons, status.hint)
+    place = find_place(around.process) if status.level is SandboxLevel.CGROUP else None
+    if status.level is SandboxLevel.CGROUP:
+        if place is None:
+            raise SandboxUnavailableError(("the control group is gone",), status.hint)
+        sweep(place)
+    return around, program, place

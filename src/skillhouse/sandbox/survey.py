@@ -1,7 +1,7 @@
-"""The names in the directories of a workspace, kept from one run to the next.
+"""The names in the directories of a workspace, cached from run to run.
 
-A directory is read again when its times or its inode are other ones, so that a run pays for what
-changed. The walk is bounded, and says how much it left out.
+A directory is read again when its times or its inode have changed, so that a run pays for changes
+only. The walk is bounded, and counts what it left out.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 DIRECTORIES_MAX = 20_000
-"""Directories that are looked into before a run, nearest first."""
+"""Directories that are read before a run, nearest first."""
 ENTRIES_MAX = 200_000
-"""Names in them that are looked at: some 0.2 s the first time, and 1 µs a directory afterwards."""
+"""Names in them: 0.2 s the first time, and 1 µs a directory afterwards."""
 SETTLED_NS = 20_000_000
 """How long ago a directory must have changed: within one tick of the clock a second change would
 have the same times."""
@@ -39,16 +39,16 @@ class SurveyHit:
     name: str
     kinds: tuple[str, ...]
     is_closed: bool
-    """Whether the directory of this name is not looked into."""
+    """Whether the directory of this name is not entered."""
 
 
 Classify = Callable[[str, SurveyEntry], SurveyHit | None]
-"""Says of a directory, relative to the workspace, and an entry whether it counts."""
+"""Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""
 
 
 @dataclass(slots=True)
 class Directory:
-    """What is known of one directory."""
+    """One directory as it was read."""
 
     stamp: tuple[int, ...]
     entries: tuple[SurveyEntry, ...]
@@ -58,29 +58,29 @@ class Directory:
     below: tuple[str, ...] = ()
     key: Hashable = None
     kept: dict[Hashable, Any] = field(default_factory=dict)
-    """What others derived from its place and `entries` alone."""
+    """Values derived from its place and `entries` alone."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What is known of one workspace; several threads may use it."""
+    """The cache of one workspace; thread-safe."""
 
     _directories: dict[str, Directory] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     left: int = 0
-    """Directories that the last walk left out, at least; nothing of them is known."""
+    """Directories that the last walk left out, at least."""
 
     def walk(
         self, root: str, classify: Classify, key: Hashable
     ) -> list[tuple[str, tuple[SurveyHit, ...]]]:
         """Return each directory with the names in it that count, nearest first.
 
-        Links are not followed. What lies outside the bounds is counted in `left`.
+        Links are not followed. Directories beyond the bounds are counted in `left`.
 
         Args:
             root: Real path of the workspace.
-            classify: Says which names count; asked again only where something changed.
-            key: What the answers of `classify` depend on besides.
+            classify: Called again only for changed directories.
+            key: Anything else that the results of `classify` depend on.
         """
         with self._lock:
             found: list[tuple[str, tuple[SurveyHit, ...]]] = []
@@ -119,22 +119,21 @@ class Survey:
 
 @dataclass(slots=True)
 class CoveredPaths:
-    """What of a workspace is covered in a run (`covered_paths`)."""
+    """The covered paths of a workspace in one run (`covered_paths`)."""
 
     paths: list[tuple[str, str, bool]] = field(default_factory=list)
     """A directory of the workspace, the protected path below it, and whether it is hidden."""
     opened: set[str] = field(default_factory=set)
     """Secrets that can be read in this run, relative to the workspace."""
     pinned: list[str] = field(default_factory=list)
-    """Directories that cannot be renamed, as what is in them would be another path."""
+    """Directories that cannot be renamed, as that would change the paths of their content."""
     left: int = 0
     """Paths and directories that are not covered, at least."""
     directories: Mapping[str, Directory] = field(default_factory=dict)
-    """Those that were looked into to find this, relative to the workspace."""
+    """Those that were read for this, relative to the workspace."""
 
     @property
     def is_all(self) -> bool:
-        """Whether everything is covered."""
         return not self.left
 
 
@@ -157,7 +156,7 @@ def read_directory(path: str, known: Directory | None = None) -> Directory:
     if known is not None and known.stamp == stamp:
         return known
     entries = read_entries(path)
-    # INVARIANT: what could still change within the same tick is not kept.
+    # INVARIANT: a directory that could still change within the same tick is not cached.
     is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
     now = Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
     if known is not None and known.entries == entries:

@@ -34,7 +34,7 @@ _SET_DUMPABLE = 4
 
 
 def main(argv: list[str]) -> int:
-    """Answer requests until the house is gone."""
+    """Answer requests until the client closes the socket."""
     harden()
     number, password, imported = map(int, argv)
     service = Service(
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         while (data := _frame(link)) is not None:
             reply = _answer(service, data)
             link.sendall(framed(reply))
-            # From here on Ctrl-C is for the house; before, it ends a question at the terminal.
+            # From here on Ctrl-C is for the client; before, it ends a question at the terminal.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     return 0
 
@@ -95,7 +95,7 @@ def _answer(service: Service, data: bytes) -> SignerReply:
 
 
 def _frame(link: socket.socket) -> bytes | None:
-    """Return the content of the next frame, or None when the house is gone."""
+    """Return the content of the next frame, or None when the client has closed the socket."""
     head = _exactly(link, LENGTH.size)
     if head is None:
         return None
@@ -116,5 +116,5 @@ if __name__ == "__main__":
     try:
         raise SystemExit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        # At a question at the terminal; the house says that it was stopped.
+        # At a question at the terminal; the client reports that it was stopped.
         raise SystemExit(128 + signal.SIGINT) from None

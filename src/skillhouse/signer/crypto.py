@@ -18,7 +18,6 @@ _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD036414
 
 
 def new_secret(kind: KeyKind) -> bytes:
-    """Return a new private key of 32 random bytes."""
     while True:
         secret = secrets.token_bytes(32)
         if kind is KeyKind.ED25519 or 0 < int.from_bytes(secret) < _CURVE_ORDER:

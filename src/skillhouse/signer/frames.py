@@ -1,4 +1,4 @@
-"""The words between a house and its signer: a length, then JSON of one fixed shape.
+"""The frames between a client and its signer: a length, then JSON of one fixed shape.
 
 JSON and not MessagePack, as amounts have up to 256 bits.
 """
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request of the house; the answer to the one before has come."""
+    """One request; the reply to the one before it has come."""
 
     number: int
     verb: str

@@ -1,4 +1,4 @@
-"""What is known of a key in the open: its public identity and the terms it signs under."""
+"""The public part of a key: its identity and the terms under which it signs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from skillhouse.signer.errors import SignerError
-from skillhouse.signer.spending import amount_text, checked_currency, smallest
+from skillhouse.signer.movement import amount_text, checked_currency, smallest
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 """Names of keys: no blank, so that a resource of the policy stays one word per part."""
@@ -63,12 +63,11 @@ class KeyInfo:
 
     @property
     def is_session(self) -> bool:
-        """Whether the key lives for a session only and may sign without a person's yes."""
+        """Whether the key lives for a session only and may sign without a person's approval."""
         return self.session_seconds > 0
 
     @property
     def expires_ms(self) -> int:
-        """When a session key ends."""
         return self.created_ms + self.session_seconds * 1000
 
 

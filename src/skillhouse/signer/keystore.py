@@ -1,12 +1,11 @@
-"""The file that keys lie in: public parts in the open, secrets sealed, all of it authentic.
+"""The file of the keys: public parts in the open, secrets sealed, all of it authenticated.
 
-INVARIANT: the seal covers the open part too, so a limit that somebody edits breaks the seal.
+INVARIANT: the seal covers the open part too, so editing a limit breaks the seal.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from skillhouse.floor import (
     file_problem,
     make_private,
     shaped,
+    write_atomically,
 )
 from skillhouse.signer.bounded_json import load_shallow
 from skillhouse.signer.errors import SignerError
@@ -47,7 +47,7 @@ _KEY_BYTES, _NONCE_BYTES, _SALT_BYTES = 32, 12, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """The open part, as it lies in the file."""
+    """The open part, as it is in the file."""
 
     version: int
     store_id: str
@@ -149,18 +149,8 @@ def save(path: Path, store: OpenKeystore) -> None:
     sealed = cipher.encrypt(nonce, plain, _aad(header))
     content = json.dumps(_plain(header) | {"sealed": _base64(sealed)}, indent=1).encode() + b"\n"
     make_private(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-    _sync_directory(path.parent)
+    with write_atomically(path, durable=True) as file:
+        file.write(content)
 
 
 def _read(path: Path) -> tuple[_Header, bytes]:
@@ -248,11 +238,3 @@ def _unbase64(text: str, size: int | None = None) -> bytes:
     if size is not None and len(data) != size:
         raise ValueError(f"expected {size} bytes")
     return data
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""The lives of keys: when each was made, ended, replaced, and who may still sign."""
+"""The life cycle of keys: when each was made, ended, replaced, and which may still sign."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
 from skillhouse.store import STATE, pooled
 
-STATE_FILE = "state.sqlite3"
-"""The state database, in the directory of the state."""
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"
 
 
@@ -46,7 +44,6 @@ class SessionKeys:
     """The session keys and the life-cycle log, for looking and for stopping; needs no password."""
 
     def __init__(self, state: Path, *, clock: Clock = system_clock) -> None:
-        """Take the state database."""
         self._state = state
         self._clock = clock
 
@@ -79,7 +76,7 @@ class SessionKeys:
     def state(self, name: str) -> str:
         """Return active, expired, revoked, or missing; for the choice of a tier.
 
-        The signer looks again, by a clock that nobody can set.
+        The signer checks again, by a clock that cannot be set.
         """
         found = [session for session in self.all() if session.name == name]
         return found[-1].state if found else MISSING
@@ -123,7 +120,6 @@ class SessionKeys:
 
 
 def begin_session(connection: sqlite3.Connection, key: KeyInfo) -> None:
-    """Let a session key sign."""
     connection.execute(
         "INSERT INTO session_key VALUES (?, ?, ?, ?, NULL, '')",
         (key.id, key.name, key.created_ms, key.expires_ms),

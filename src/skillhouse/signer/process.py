@@ -1,4 +1,4 @@
-"""The house's end of the signer: starts its process, speaks with it, sees no key."""
+"""The client of the signer: starts its process, sends it requests, sees no key."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ class SignerProcess:
             state: The state database, which counts what was spent.
             password: Where the password comes from; asked at the terminal when None.
             imported: Descriptor that holds a private key to import; asked when None.
-            environment: The variables of this process.
             cost: log2 of scrypt's N for a keystore that is made.
         """
         self.keystore = keystore
@@ -112,7 +111,6 @@ class SignerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
         return self._process.pid if self._process else None
 
     async def sign(self, request: SignRequest) -> Signature:
@@ -148,7 +146,6 @@ class SignerProcess:
         return (await self._ask("rotate", Named(name=name), KeyList)).keys[0]
 
     async def set_terms(self, name: str, terms: Terms) -> KeyInfo:
-        """Put other terms on a key."""
         return (await self._ask("terms", Named(name=name, terms=terms), KeyList)).keys[0]
 
     async def remove_key(self, name: str) -> KeyInfo:
@@ -156,7 +153,7 @@ class SignerProcess:
         return (await self._ask("remove", Named(name=name), KeyList)).keys[0]
 
     async def accept(self) -> None:
-        """Believe clock and counters as they are, because a person looked at them."""
+        """Accept clock and counters as they are, because a person checked them."""
         await self._ask("accept", Named(name=""), KeyList)
 
     def close(self) -> None:
@@ -224,7 +221,7 @@ class SignerProcess:
             raise
 
     def _password_descriptor(self) -> int | None:
-        """Return a descriptor to read the password from, which is ours to close."""
+        """Return a descriptor to read the password from, which the caller closes."""
         source = self._source
         if source.kind == "descriptor":
             try:

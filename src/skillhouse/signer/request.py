@@ -1,11 +1,11 @@
-"""What is asked of a signer and what it answers."""
+"""Requests to a signer and its answers."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from skillhouse.floor import Digest, canonical_json, digest
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignRequest:
-    """One thing to sign, bound to what a person was shown."""
+    """One thing to sign, bound to the content that a person saw."""
 
     id: str
     """32 hex digits; each is signed once."""
@@ -40,36 +40,31 @@ class SignRequest:
     approved: Digest
     """`binding` of what was shown and decided; another content is refused."""
     approval: str = ""
-    """Id of a person's yes to `approved`; empty when a policy let a session key sign."""
+    """Id of a person's approval of `approved`; empty when a policy let a session key sign."""
 
     @property
     def content(self) -> Digest:
         """Digest of what is signed and with which key: the same for every request for it."""
-        content = {
-            "key": self.key,
-            "key_id": self.key_id,
-            "payload_sha256": hashlib.sha256(self.payload).hexdigest(),
-            "type": self.type,
-        }
-        return digest(b"skillhouse-sign-content-1\n" + canonical_json(content))
+        return digest(b"skillhouse-sign-content-1\n" + canonical_json(self._content()))
 
     @property
     def binding(self) -> Digest:
         """Digest of all that is signed and by whom."""
-        content = {
-            "expires_ms": self.expires_ms,
-            "id": self.id,
+        whole = {**self._content(), "expires_ms": self.expires_ms, "id": self.id}
+        return digest(b"skillhouse-sign-1\n" + canonical_json(whole))
+
+    def _content(self) -> dict[str, str]:
+        return {
             "key": self.key,
             "key_id": self.key_id,
             "payload_sha256": hashlib.sha256(self.payload).hexdigest(),
             "type": self.type,
         }
-        return digest(b"skillhouse-sign-1\n" + canonical_json(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What was signed."""
+    """A signature, and the signed transaction if it is one."""
 
     key_id: str
     public_key: str
@@ -83,7 +78,7 @@ class Signature:
 
 
 class Signer(Protocol):
-    """Something that signs what was agreed to, and shows no key."""
+    """Signs approved requests and reveals no key."""
 
     async def sign(self, request: SignRequest) -> Signature:
         """Return the signature of exactly the request's content.
@@ -109,21 +104,11 @@ def new_request(key: KeyInfo, kind: str, payload: bytes, now_ms: int) -> SignReq
 
 
 def with_approval(request: SignRequest, approved: Digest, approval: str = "") -> SignRequest:
-    """Return the request with what was agreed to."""
-    return SignRequest(
-        id=request.id,
-        key=request.key,
-        key_id=request.key_id,
-        type=request.type,
-        payload=request.payload,
-        expires_ms=request.expires_ms,
-        approved=approved,
-        approval=approval,
-    )
+    return replace(request, approved=approved, approval=approval)
 
 
 def check_request(request: SignRequest) -> None:
-    """Refuse a request that is not what was agreed to, or is none.
+    """Refuse a request that is malformed or differs from the approved content.
 
     Raises:
         SignerError: "binding".
@@ -133,7 +118,7 @@ def check_request(request: SignRequest) -> None:
     if request.binding != request.approved:
         raise SignerError(
             "binding",
-            "what is to be signed is not what was agreed to; ask again, nothing is signed",
+            "the content to sign is not the approved content; nothing was signed, ask again",
         )
 
 
@@ -154,6 +139,6 @@ def message_text(payload: bytes) -> str:
     if not all(character.isprintable() or character == "\n" for character in text):
         raise SignerError(
             "unreadable-message",
-            "the message has control or hidden characters, which nobody could be shown",
+            "the message has control or hidden characters, which cannot be shown to a person",
         )
     return text

@@ -13,7 +13,7 @@ DEPTH_MAX = 4
 Item: TypeAlias = "bytes | tuple[Item, ...]"
 
 _SHORT = 55
-"""Longest content whose length stands in its first byte."""
+"""Longest content whose length is in its first byte."""
 
 
 def decode_rlp(data: bytes) -> Item:
@@ -25,7 +25,7 @@ def decode_rlp(data: bytes) -> Item:
     """
     item, end = _read(data, 0, len(data), 0)
     if end != len(data):
-        raise _unreadable(f"{len(data) - end} bytes follow its end")
+        raise unreadable(f"{len(data) - end} bytes follow its end")
     return item
 
 
@@ -50,11 +50,11 @@ def integer(item: Item, name: str, *, bits: int = 256) -> int:
         SignerError: a list, a leading zero, or more than `bits`.
     """
     if not isinstance(item, bytes):
-        raise _unreadable(f"expected a number as its {name}, got a list")
+        raise unreadable(f"expected a number as its {name}, got a list")
     if item[:1] == b"\0":
-        raise _unreadable(f"its {name} has a leading zero")
+        raise unreadable(f"its {name} has a leading zero")
     if len(item) * 8 > bits:
-        raise _unreadable(f"its {name} has more than {bits} bits")
+        raise unreadable(f"its {name} has more than {bits} bits")
     return int.from_bytes(item)
 
 
@@ -70,7 +70,7 @@ def minimal(number: int) -> bytes:
 def _read(data: bytes, start: int, stop: int, depth: int) -> tuple[Item, int]:
     """Return the item at `start` and where it ends, which is not beyond `stop`."""
     if start >= stop:
-        raise _unreadable("it is cut")
+        raise unreadable("it is cut")
     first = data[start]
     if first < 0x80:
         return data[start : start + 1], start + 1
@@ -79,7 +79,7 @@ def _read(data: bytes, start: int, stop: int, depth: int) -> tuple[Item, int]:
     begin, end = _bounds(data, start, stop, first - base)
     if is_list:
         if depth >= DEPTH_MAX:
-            raise _unreadable(f"lists are nested deeper than {DEPTH_MAX}")
+            raise unreadable(f"lists are nested deeper than {DEPTH_MAX}")
         items = []
         while begin < end:
             item, begin = _read(data, begin, end, depth + 1)
@@ -87,7 +87,7 @@ def _read(data: bytes, start: int, stop: int, depth: int) -> tuple[Item, int]:
         return tuple(items), end
     content = data[begin:end]
     if len(content) == 1 and content[0] < 0x80:
-        raise _unreadable("a single byte is written with a length")
+        raise unreadable("a single byte is written with a length")
     return content, end
 
 
@@ -98,14 +98,14 @@ def _bounds(data: bytes, start: int, stop: int, size: int) -> tuple[int, int]:
         width = size - _SHORT
         begin += width
         if begin > stop:
-            raise _unreadable("it is cut")
+            raise unreadable("it is cut")
         if data[start + 1] == 0:
-            raise _unreadable("a length has a leading zero")
+            raise unreadable("a length has a leading zero")
         size = int.from_bytes(data[start + 1 : begin])
         if size <= _SHORT:
-            raise _unreadable("a short length is written as a long one")
+            raise unreadable("a short length is written as a long one")
     if begin + size > stop:
-        raise _unreadable("it is cut")
+        raise unreadable("it is cut")
     return begin, begin + size
 
 
@@ -116,5 +116,5 @@ def _prefix(size: int, base: int) -> bytes:
     return bytes([base + _SHORT + len(length)]) + length
 
 
-def _unreadable(reason: str) -> SignerError:
+def unreadable(reason: str) -> SignerError:
     return SignerError("unreadable-transaction", f"the transaction cannot be read: {reason}")

@@ -1,7 +1,7 @@
-"""The signer itself: keeps the keys, and signs what passes every check; in its own process.
+"""The signer itself: keeps the keys and signs requests that pass every check, in its own process.
 
-It believes nothing that it can see for itself: it decodes the transaction again, holds it against
-what was agreed to, against the sealed terms, the session, the clock and the counters.
+It trusts nothing that it can check itself: it decodes the transaction again and compares it with
+the approved content, the sealed terms, the session, the clock and the counters.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import Clock, system_clock
-from skillhouse.signer import keystore, lifecycle, unlocking
-from skillhouse.signer.clock import accept_clock, trusted_now
-from skillhouse.signer.counters import check_terms, count, gather_future
+from skillhouse.signer import keystore, lifecycle, unlock
+from skillhouse.signer.counters import accept_clock, check_terms, count, gather_future, trusted_now
 from skillhouse.signer.crypto import (
     key_id,
     new_secret,
@@ -30,8 +29,8 @@ from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import KeyList, Named, NewKey, Opening
 from skillhouse.signer.keys import KeyInfo, KeyKind, checked_name
 from skillhouse.signer.keystore import OpenKeystore
+from skillhouse.signer.movement import Movement, message_movement, movement_of
 from skillhouse.signer.request import Signature, SignRequest, check_request, message_text
-from skillhouse.signer.spending import Movement, message_movement, movement_of
 from skillhouse.signer.transaction import Transaction, decode_transaction
 from skillhouse.store import STATE, Store
 
@@ -105,7 +104,6 @@ class Service:
         return KeyList(keys=(made,))
 
     def remove(self, named: Named) -> KeyList:
-        """Forget a key for good."""
         with self._changing() as (store, connection, now_ms):
             key = store.vault.get(named.name)
             lifecycle.end_session(connection, key.id, now_ms, "removed")
@@ -114,7 +112,6 @@ class Service:
         return KeyList(keys=(key,))
 
     def terms(self, named: Named) -> KeyList:
-        """Put other terms on a key."""
         if named.terms is None:
             raise SignerError("limit", "expected the new terms")
         with self._changing() as (store, connection, now_ms):
@@ -149,7 +146,7 @@ class Service:
         return KeyList(keys=(made,))
 
     def accept(self, named: Named) -> KeyList:
-        """Believe the clock and the counters as they are; a person has looked."""
+        """Accept the clock and the counters as they are; a person has checked them."""
         store = self._opened()
         moment = self._clock()
         with Store(self._state, STATE) as state, state.transaction() as connection:
@@ -234,35 +231,35 @@ class Service:
     def _made(self) -> OpenKeystore:
         store_id = secrets.token_hex(16)
         if self._source == "keyring":
-            ring = unlocking.system_keyring()
-            secret = unlocking.keyring_secret(ring, store_id, create=True)
+            ring = unlock.system_keyring()
+            secret = unlock.keyring_secret(ring, store_id, create=True)
             return keystore.new_keystore(secret, "keyring", store_id, cost=self._cost)
         if self._source == "descriptor":
             secret = self._secret("password", store_id)
-            unlocking.check_new(secret)
+            unlock.check_new(secret)
         else:
-            secret = unlocking.new_password()
+            secret = unlock.new_password()
         return keystore.new_keystore(secret, "password", store_id, cost=self._cost)
 
     def _secret(self, lock: str, store_id: str) -> bytes:
         if lock == "keyring":
-            return unlocking.keyring_secret(unlocking.system_keyring(), store_id)
+            return unlock.keyring_secret(unlock.system_keyring(), store_id)
         if self._descriptors.password is not None:
             descriptor, self._descriptors = (
                 self._descriptors.password,
                 dataclasses.replace(self._descriptors, password=None),
             )
-            return unlocking.read_descriptor(descriptor)
+            return unlock.read_descriptor(descriptor)
         if self._source == "terminal":
-            return unlocking.ask_password("password of the keystore: ")
-        raise SignerError("no-password", "no password came; name a descriptor or a variable")
+            return unlock.ask_password("password of the keystore: ")
+        raise SignerError("no-password", "no password was given; name a descriptor or a variable")
 
     def _imported(self, kind: KeyKind) -> bytes:
         descriptor = self._descriptors.imported
         if descriptor is None:
-            return secret_from(kind, unlocking.ask_password("private key, 64 hex digits: "))
+            return secret_from(kind, unlock.ask_password("private key, 64 hex digits: "))
         self._descriptors = dataclasses.replace(self._descriptors, imported=None)
-        return secret_from(kind, unlocking.read_descriptor(descriptor))
+        return secret_from(kind, unlock.read_descriptor(descriptor))
 
     def _opened(self) -> OpenKeystore:
         if self._store is None:
@@ -311,5 +308,5 @@ def _use(connection: sqlite3.Connection, request: SignRequest, now_ms: int) -> N
     for token, until_ms in tokens:
         found = connection.execute("SELECT 1 FROM sign_used WHERE token = ?", (token,)).fetchone()
         if found:
-            raise SignerError("replayed", "this was signed already; a new yes is needed")
+            raise SignerError("replayed", "already signed; a new approval is needed")
         connection.execute("INSERT INTO sign_used VALUES (?, ?)", (token, until_ms))

@@ -1,11 +1,14 @@
-"""What a raw, unsigned EVM transaction says: decoded by us, never taken from a skill's words."""
+"""Decodes raw, unsigned EVM transactions, so that nothing is taken from a skill's claims."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from skillhouse.signer.errors import SignerError
-from skillhouse.signer.rlp import Item, decode_rlp, encode_rlp, integer, minimal
+from skillhouse.signer.rlp import Item, decode_rlp, encode_rlp, integer, minimal, unreadable
 
 TRANSACTION_MAX = 131_072
 """Bytes of a transaction (go-ethereum, core/txpool/legacypool: txMaxSize, 128 KiB)."""
@@ -19,7 +22,7 @@ LEGACY, ACCESS_LIST, DYNAMIC_FEE = 0, 1, 2
 """Types: EIP-155 legacy, EIP-2930, EIP-1559."""
 
 _REFUSED = {
-    3: "a blob transaction (EIP-4844), whose blobs nobody could be shown",
+    3: "a blob transaction (EIP-4844), whose blobs cannot be shown to a person",
     4: "a delegation (EIP-7702), which would give the whole account away",
 }
 
@@ -91,9 +94,9 @@ def decode_transaction(raw: bytes) -> Transaction:
             or of a type that is refused.
     """
     if len(raw) > TRANSACTION_MAX:
-        raise _unreadable(f"expected at most {TRANSACTION_MAX} bytes, got {len(raw)}")
+        raise unreadable(f"expected at most {TRANSACTION_MAX} bytes, got {len(raw)}")
     if not raw:
-        raise _unreadable("it is empty")
+        raise unreadable("it is empty")
     if raw[0] >= 0xC0:
         found = _legacy(_fields(raw))
     elif raw[0] == ACCESS_LIST:
@@ -102,27 +105,27 @@ def decode_transaction(raw: bytes) -> Transaction:
         found = _dynamic_fee(_fields(raw[1:]))
     else:
         what = _REFUSED.get(raw[0], f"of type {raw[0]}")
-        raise _unreadable(f"it is {what}; types 0 (EIP-155), 1 and 2 are signed here")
+        raise unreadable(f"it is {what}; types 0 (EIP-155), 1 and 2 are signed here")
     # INVARIANT: what was decoded means exactly the bytes that will be signed.
     if found.unsigned() != raw:
-        raise _unreadable("its encoding is not canonical")
+        raise unreadable("its encoding is not canonical")
     return found
 
 
 def _fields(body: bytes) -> tuple[Item, ...]:
     fields = decode_rlp(body)
     if isinstance(fields, bytes):
-        raise _unreadable("expected a list of fields")
+        raise unreadable("expected a list of fields")
     return fields
 
 
 def _legacy(fields: tuple[Item, ...]) -> Transaction:
     if len(fields) == 6:
-        raise _unreadable("it names no chain and would be valid on any (EIP-155)")
+        raise unreadable("it names no chain and would be valid on any (EIP-155)")
     _expect(fields, 9)
     nonce, price, gas, to, value, data, chain, *rest = fields
     if rest != [b"", b""]:
-        raise _unreadable("it is signed already; give the unsigned transaction")
+        raise unreadable("it is signed already; give the unsigned transaction")
     return Transaction(
         type=LEGACY,
         chain_id=_chain(chain),
@@ -167,21 +170,21 @@ def _dynamic_fee(fields: tuple[Item, ...]) -> Transaction:
         access_list=_checked_entries(entries),
     )
     if (found.priority_fee or 0) > found.gas_price:
-        raise _unreadable("its priority fee is greater than its whole fee (EIP-1559)")
+        raise unreadable("its priority fee is greater than its whole fee (EIP-1559)")
     return found
 
 
 def _expect(fields: tuple[Item, ...], count: int) -> None:
     if len(fields) == count + 3:
-        raise _unreadable("it is signed already; give the unsigned transaction")
+        raise unreadable("it is signed already; give the unsigned transaction")
     if len(fields) != count:
-        raise _unreadable(f"expected {count} fields, got {len(fields)}")
+        raise unreadable(f"expected {count} fields, got {len(fields)}")
 
 
 def _chain(item: Item) -> int:
     chain = integer(item, "chain id", bits=CHAIN_BITS)
     if chain == 0:
-        raise _unreadable("its chain id is 0, which would be valid on any chain")
+        raise unreadable("its chain id is 0, which would be valid on any chain")
     return chain
 
 
@@ -189,30 +192,97 @@ def _address(item: Item) -> bytes | None:
     if item == b"":
         return None
     if not isinstance(item, bytes) or len(item) != ADDRESS_BYTES:
-        raise _unreadable(f"expected {ADDRESS_BYTES} bytes as its recipient")
+        raise unreadable(f"expected {ADDRESS_BYTES} bytes as its recipient")
     return item
 
 
 def _bytes(item: Item, name: str) -> bytes:
     if not isinstance(item, bytes):
-        raise _unreadable(f"expected bytes as its {name}, got a list")
+        raise unreadable(f"expected bytes as its {name}, got a list")
     return item
 
 
 def _checked_entries(item: Item) -> Item:
     """Return an access list: pairs of an address and storage keys of 32 bytes (EIP-2930)."""
     if isinstance(item, bytes):
-        raise _unreadable("expected a list as its access list")
+        raise unreadable("expected a list as its access list")
     for entry in item:
         if isinstance(entry, bytes) or len(entry) != 2:
-            raise _unreadable("an entry of its access list is no pair")
+            raise unreadable("an entry of its access list is no pair")
         address, keys = entry
         if _address(address) is None or isinstance(keys, bytes):
-            raise _unreadable("an entry of its access list has no address or no keys")
+            raise unreadable("an entry of its access list has no address or no keys")
         if any(not isinstance(key, bytes) or len(key) != 32 for key in keys):
-            raise _unreadable("a storage key of its access list is not 32 bytes long")
+            raise unreadable("a storage key of its access list is not 32 bytes long")
     return item
 
 
-def _unreadable(reason: str) -> SignerError:
-    return SignerError("unreadable-transaction", f"the transaction cannot be read: {reason}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,77}|0x[0-9a-fA-F]{1,64}")
+_HEX = re.compile(r"(0x)?([0-9a-fA-F]{2})*")
+
+
+def build_transaction(fields: Mapping[str, Any]) -> bytes:
+    """Return the raw unsigned transaction of these fields.
+
+    Args:
+        fields: chain_id, nonce, to, value, data, gas_limit, and gas_price or max_fee_per_gas with
+            max_priority_fee_per_gas; numbers as integers or texts, in the smallest unit.
+
+    Raises:
+        SignerError: "unreadable-transaction": a field is missing or no such value.
+    """
+    legacy = "gas_price" in fields
+    if legacy == ("max_fee_per_gas" in fields):
+        raise _wrong("expected either `gas_price` or `max_fee_per_gas`")
+    to = _hex_bytes(fields, "to")
+    if to and len(to) != 20:
+        raise _wrong("expected 0x and 40 hex digits as `to`")
+    found = Transaction(
+        type=LEGACY if legacy else DYNAMIC_FEE,
+        chain_id=_number(fields, "chain_id"),
+        nonce=_number(fields, "nonce"),
+        to=to or None,
+        value=_number(fields, "value", default=0),
+        data=_hex_bytes(fields, "data"),
+        gas_limit=_number(fields, "gas_limit"),
+        gas_price=_number(fields, "gas_price" if legacy else "max_fee_per_gas"),
+        priority_fee=None if legacy else _number(fields, "max_priority_fee_per_gas", default=0),
+    )
+    raw = found.unsigned()
+    decode_transaction(raw)
+    return raw
+
+
+def raw_bytes(text: str) -> bytes:
+    """Return the bytes of hex digits, with or without 0x.
+
+    Raises:
+        SignerError: "unreadable-transaction": there is something else in it.
+
+    >>> raw_bytes("0x01ff")
+    b'\\x01\\xff'
+    """
+    found = text.strip()
+    if not _HEX.fullmatch(found):
+        raise _wrong("expected the unsigned transaction as hex digits")
+    return bytes.fromhex(found.removeprefix("0x"))
+
+
+def _number(fields: Mapping[str, Any], name: str, *, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value, 16 if value.startswith("0x") else 10)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 256:
+        raise _wrong(f"expected a number of 256 bits as `{name}`")
+    return value
+
+
+def _hex_bytes(fields: Mapping[str, Any], name: str) -> bytes:
+    value = fields.get(name, "")
+    if not isinstance(value, str) or not _HEX.fullmatch(value):
+        raise _wrong(f"expected hex digits as `{name}`")
+    return bytes.fromhex(value.removeprefix("0x"))
+
+
+def _wrong(reason: str) -> SignerError:
+    return SignerError("unreadable-transaction", f"the transaction cannot be built: {reason}")

@@ -1,7 +1,7 @@
-"""Says what a skill is: bytes in, values and diagnostics out.
+"""Reads skills: bytes in, values and diagnostics out.
 
-The face loads each name when it is first used, because a warm start reads no SKILL.md. No file is
-named as a public name is: the module would take the name's place.
+Each name is loaded when it is first used, because a warm start reads no SKILL.md. No file has the
+name of a public name: the module would replace it.
 """
 
 from typing import TYPE_CHECKING
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.content import load_listing as load_listing
     from skillhouse.skill.core_schema import core_value as core_value
     from skillhouse.skill.core_schema import typed_fields as typed_fields
-    from skillhouse.skill.head import HEAD_BYTES as HEAD_BYTES
-    from skillhouse.skill.head import read_metadata as read_metadata
     from skillhouse.skill.hidden import HiddenText as HiddenText
     from skillhouse.skill.hidden import find_hidden as find_hidden
     from skillhouse.skill.hidden import handed_over as handed_over
@@ -47,9 +45,7 @@ if TYPE_CHECKING:
     from skillhouse.skill.model import SkillContent as SkillContent
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
-    from skillhouse.skill.naming import validate_name as validate_name
-    from skillhouse.skill.parsing import Metadata as Metadata
-    from skillhouse.skill.parsing import parse as parse
+    from skillhouse.skill.names import validate_name as validate_name
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
@@ -65,6 +61,11 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile_file import read_profile as read_profile
     from skillhouse.skill.profile_lookup import load_profile as load_profile
     from skillhouse.skill.profile_lookup import profile_names as profile_names
+    from skillhouse.skill.skill_file import HEAD_BYTES as HEAD_BYTES
+    from skillhouse.skill.skill_file import Metadata as Metadata
+    from skillhouse.skill.skill_file import parse as parse
+    from skillhouse.skill.skill_file import read_metadata as read_metadata
+    from skillhouse.skill.skill_file import skill_text as skill_text
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from skillhouse.skill.substitution import find_commands as find_commands
     from skillhouse.skill.substitution import substitute as substitute
     from skillhouse.skill.validation import validate as validate
-    from skillhouse.skill.writing import skill_text as skill_text
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from skillhouse.floor import PathError, SkillError, confine, open_beneath
 from skillhouse.skill.model import SKILL_FILE, ParseResult, Skill, SkillContent
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import DEFAULT_PROFILE
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX
 
 RESOURCES_MAX = 50
@@ -24,7 +24,7 @@ def load(skill: Skill) -> SkillContent:
     """Return the body of `skill`, read now, with the list of its other files.
 
     Raises:
-        SkillError: the file is gone, lies outside the skill's root, or is one that `parse`
+        SkillError: the file is gone, is outside the skill's root, or is one that `parse`
             refuses; `code` is the finding's.
     """
     return load_listing(skill, resources_max=RESOURCES_MAX)

@@ -1,6 +1,6 @@
 """A SKILL.md's frontmatter as the JSON that other programs make of it.
 
-Inside the house every scalar is the text that was written (decision 13). Peers read the file with
+In skillhouse every scalar is the text that was written (decision 13). Peers read the file with
 a YAML library of their own and compare field by field, so for them a plain `1.0` is the number
 that YAML 1.2's core schema makes of it; what is in quotes stays text.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from skillhouse.skill.model import ParsePolicy
-from skillhouse.skill.parsing import parse
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import split_head
 from skillhouse.skill.yaml_events import mapping_of
 

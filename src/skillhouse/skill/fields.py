@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
-from skillhouse.skill.naming import name_findings
+from skillhouse.skill.names import name_findings
 from skillhouse.skill.source import Finding
 from skillhouse.skill.yaml_text import key_line
 
@@ -42,11 +42,6 @@ def read_fields(
     A fatal finding means that the skill cannot be used; the texts are then as good as they get.
 
     Args:
-        fields: The mapping of the block.
-        directory: Name of the directory the file lies in.
-        block: The block, for the lines of the findings.
-        findings: Where to add what is wrong.
-        policy: What designs and clients differ on.
         body: Gives the body, for a description that is missing; asked only then.
     """
     problems: list[_Problem] = []
@@ -153,12 +148,16 @@ def _metadata(value: Any, problems: list[_Problem]) -> None:
 def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
     if not isinstance(value, str) or ("," in value and "," in _BRACKETED.sub("", value)):
         problems.append(
-            _Problem("allowed-tools", "allowed-tools-form", "expected tools separated by blanks")
+            _Problem(
+                "allowed-tools",
+                "allowed-tools-form",
+                "`allowed-tools` must be a space-separated string, for example `Read Write`",
+            )
         )
 
 
 def _compatibility(value: Any, problems: list[_Problem]) -> None:
-    # A block scalar ends in a newline that nobody wrote as a character of the text.
+    # A block scalar ends in a newline that is not part of the text as written.
     if not isinstance(value, str) or not 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
         problems.append(
             _Problem(

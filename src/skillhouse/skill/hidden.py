@@ -46,7 +46,7 @@ _FLAGS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenText:
-    """What a person does not see of a text."""
+    """The hidden characters of a text."""
 
     kinds: tuple[tuple[str, int], ...]
     """What it is, as a noun, with its number; the most frequent first."""
@@ -112,7 +112,7 @@ def hidden_text(text: str) -> HiddenText | None:
     for sign, count in Counter(text[at] for at in places).items():
         kinds[_kind(sign)] += count
     runs = any(after - before == 1 for before, after in pairwise(places))
-    # Soft hyphens are spelling, and hide nothing as long as something stands between them.
+    # Soft hyphens are spelling, and hide nothing as long as other characters separate them.
     signs = kinds.total() - kinds[_SOFT_HYPHEN]
     tags = (chr(ord(text[at]) - 0xE0000) for at in places if kinds[_TAG] and _is_tag(text[at]))
     return HiddenText(

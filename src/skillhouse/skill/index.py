@@ -18,7 +18,7 @@ _Key = Callable[[Skill], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexContent:
-    """What an index holds once it is needed."""
+    """The content of an index, decoded when it is needed."""
 
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
@@ -108,7 +108,7 @@ class SkillIndex:
         return None
 
     def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
-        """Return an index of those skills in force that `keep` says yes to, looked up alike."""
+        """Return an index of those skills in force that `keep` accepts, with the same look-up."""
         return SkillIndex(filter(keep, self.skills), name_match=self.name_match)
 
     def __len__(self) -> int:

@@ -6,18 +6,20 @@ profile or the user turns it on (`Extensions`), and no field can turn on anythin
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
-from skillhouse.skill.globs import is_glob, matches_glob, split_globs
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.index import SkillIndex
 from skillhouse.skill.model import Skill, SkillContent
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.profile import Extensions
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 from skillhouse.skill.yaml_text import key_line
 
@@ -35,12 +37,12 @@ PATHS_MAX = 64
 """Patterns that one skill may have."""
 
 _JOIN = " - "
-"""Stands between a description and `when_to_use`, as in Claude Code."""
+"""Separates a description from `when_to_use`, as in Claude Code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What a frontmatter says about who starts the skill, as far as a profile heeds it."""
+    """What a frontmatter says about who starts the skill, as far as a profile uses it."""
 
     model_invocable: bool = True
     """False: only a person starts it; the model neither sees nor loads it."""
@@ -230,3 +232,103 @@ def _line_of(skill: Skill, field: str) -> int | None:
         return key_line(split_head(normalise(data, [])).block, field)
     except (PathError, FileRefusedError):
         return None
+
+
+GLOB_MAX = 512
+"""Characters of one pattern."""
+BRACES_MAX = 64
+"""Patterns that the braces of one pattern may stand for."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def split_globs(text: str) -> tuple[str, ...]:
+    """Return the patterns that commas separate; those inside braces do not.
+
+    >>> split_globs("src/**, *.{ts,tsx}")
+    ('src/**', '*.{ts,tsx}')
+    """
+    found, depth, current = [], 0, ""
+    for character in text + ",":
+        depth = max(0, depth + (character == "{") - (character == "}"))
+        if character == "," and depth == 0:
+            found.append(current.strip())
+            current = ""
+        else:
+            current += character
+    if current:
+        # A brace that is not closed: the pattern is literal, and matches only itself.
+        found.append(current.removesuffix(",").strip())
+    return tuple(glob for glob in found if glob)
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern is one that `matches_glob` can match anything by."""
+    return (
+        0 < len(pattern) <= GLOB_MAX
+        and pattern.isprintable()
+        and not pattern.startswith(("/", "~"))
+        and ".." not in pattern.split("/")
+        and _expanded(pattern) is not None
+    )
+
+
+def matches_glob(pattern: str, relative: str) -> bool:
+    """Whether a POSIX path below the project fits a pattern as a whole, with case.
+
+    `*` and `?` end at a `/`, `**` matches any directories, `[ab]` one character and `{a,b}`
+    either text; a pattern that ends in `/` matches everything below. A pattern that is none
+    (`is_glob`) matches nothing.
+
+    >>> matches_glob("src/**/*.{ts,tsx}", "src/ui/list.tsx"), matches_glob("*.ts", "src/a.ts")
+    (True, False)
+    """
+    if not is_glob(pattern):
+        return False
+    parts = tuple(relative.split("/"))
+    return any(_fits(segments, parts) for segments in _segments(pattern))
+
+
+@lru_cache(maxsize=1_024)
+def _segments(pattern: str) -> tuple[tuple[re.Pattern[str] | None, ...], ...]:
+    found = []
+    for alternative in _expanded(pattern) or ():
+        text = f"{alternative}**" if alternative.endswith("/") else alternative
+        segments: list[re.Pattern[str] | None] = []
+        for part in text.removeprefix("./").split("/"):
+            if part != "**":
+                segments.append(re.compile(fnmatch.translate(part)))
+            elif not segments or segments[-1] is not None:
+                segments.append(None)
+        found.append(tuple(segments))
+    return tuple(found)
+
+
+def _fits(segments: tuple[re.Pattern[str] | None, ...], parts: tuple[str, ...]) -> bool:
+    """Whether the segments fit all parts: which prefixes fit is kept for one segment at a time."""
+    ends = {0}
+    for segment in segments:
+        if segment is None:
+            ends = set(range(min(ends), len(parts) + 1))
+        else:
+            ends = {at + 1 for at in ends if at < len(parts) and segment.match(parts[at])}
+        if not ends:
+            return False
+    return len(parts) in ends
+
+
+@lru_cache(maxsize=1_024)
+def _expanded(pattern: str) -> tuple[str, ...] | None:
+    """Return the patterns without braces that this one expands to; None when they are too many."""
+    pending, found = [pattern], []
+    while pending:
+        current = pending.pop()
+        braces = _BRACES.search(current)
+        if braces is None:
+            found.append(current)
+        else:
+            head, tail = current[: braces.start()], current[braces.end() :]
+            pending += [f"{head}{choice}{tail}" for choice in braces[1].split(",")]
+        if len(pending) + len(found) > BRACES_MAX:
+            return None
+    return tuple(found)

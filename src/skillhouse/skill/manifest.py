@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
+from skillhouse.skill.manifest_code import read_javascript, read_python
 from skillhouse.skill.manifest_fields import RawManifest, read_fields
-from skillhouse.skill.manifest_javascript import read_javascript
 from skillhouse.skill.manifest_model import (
     JAVASCRIPT_FILE,
     MANIFEST_MAX,
@@ -23,9 +23,8 @@ from skillhouse.skill.manifest_model import (
     ManifestResult,
     SkillManifest,
 )
-from skillhouse.skill.manifest_python import read_python
 from skillhouse.skill.model import SKILL_FILE
-from skillhouse.skill.parsing import placed
+from skillhouse.skill.skill_file import placed
 from skillhouse.skill.source import FileRefusedError, Finding, decoded
 
 DIRECTORIES_MAX = 2_000
@@ -63,9 +62,7 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
 
     The result has neither a manifest nor findings for a Markdown skill without tools of its own.
 
-    Args:
-        directory: Of the skill.
-        told: Hears each step that was taken with success.
+    Each step that succeeds is passed to the callback.
     """
     place = Path(directory)
     say = told or _unheard
@@ -135,7 +132,7 @@ def find_manifests(
 
 
 def _unheard(directory: Path, step: str) -> None:
-    """Nobody asked for the steps."""
+    """Ignore the steps."""
 
 
 def _is_entered(entry: os.DirEntry[str]) -> bool:
@@ -206,7 +203,6 @@ def _text(directory: Path, file: str) -> str:
 
 
 def _nothing(directory: Path, silent: list[str]) -> ManifestResult:
-    """Return the result for a directory in which no file claims to be a manifest."""
     if (directory / SKILL_FILE).is_file():
         return ManifestResult(directory=directory, manifest=None)
     if not silent:

@@ -42,7 +42,7 @@ _STEERING = re.compile(
     r"|PYTHON[A-Z]+|GCONV_PATH",
     re.IGNORECASE,
 )
-"""Variables that say which code a program loads, or are the house's own."""
+"""Variables that decide which code a program loads, or are our own."""
 _KEY_MATERIAL = re.compile(r"PRIVATE_?KEY|MNEMONIC|SEED_?PHRASE", re.IGNORECASE)
 
 _ENDINGS: Mapping[Language, tuple[str, ...]] = {
@@ -65,7 +65,7 @@ class RawManifest(NamedTuple):
     own_keys: Keys
     dependencies: tuple[str, ...]
     line_of: Callable[[Keys], int]
-    """Tells the line at which the value at some keys stands, or what is left of them."""
+    """Returns the line of the value at some keys, or of the nearest parent that is there."""
 
 
 @dataclass(slots=True)
@@ -240,7 +240,7 @@ def _env(notes: _Notes) -> tuple[str, ...]:
             message = f"expected a variable's name, got {str(name)[:80]!r}"
             notes.refuse("env-name", message, at)
         elif _STEERING.fullmatch(name):
-            message = f"`{name}` says which code a program loads, or belongs to the house"
+            message = f"`{name}` decides which code a program loads, or belongs to skillhouse"
             notes.refuse("env-refused", message, at)
         elif name not in found:
             found.append(name)

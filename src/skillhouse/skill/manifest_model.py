@@ -69,7 +69,7 @@ class SkillManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestResult:
-    """What reading one directory came to."""
+    """The result of reading one directory."""
 
     directory: Path
     manifest: SkillManifest | None

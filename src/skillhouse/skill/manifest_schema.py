@@ -225,7 +225,6 @@ def _check_pattern(pattern: str, keys: Keys) -> None:
 
 
 def _pointed(root: Any, ref: str, keys: Keys) -> Any:
-    """Return what a JSON pointer (RFC 6901) names."""
     found = root
     for part in ref.removeprefix("#/").split("/"):
         name = unquote(part).replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""The values of this room: what a skill is, as far as its SKILL.md says."""
+"""The values of this package: a skill as its SKILL.md describes it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def split_tools(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsePolicy:
-    """How `parse` treats what designs and clients differ on."""
+    """How `parse` treats points on which designs and clients differ."""
 
     yaml_repair: bool = True
     """Mend unquoted colons and one-line `>` values (S001-25)."""
@@ -148,7 +148,6 @@ class Skill:
 
     @property
     def location(self) -> Path:
-        """The SKILL.md."""
         return Path(self.file)
 
     @property
@@ -158,13 +157,13 @@ class Skill:
 
     @property
     def uri(self) -> str:
-        """The `file:` address of the SKILL.md, which tells two skills of one name apart."""
+        """The `file:` address of the SKILL.md, which differs for two skills of one name."""
         return Path(self.file).as_uri()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillContent:
-    """What activation hands over: the body, and which other files there are."""
+    """The result of activation: the body, and the list of the other files."""
 
     skill: Skill
     text: str
@@ -204,4 +203,4 @@ class ParseResult:
     text: str = ""
     """The whole file with LF newlines; empty when it could not be decoded."""
     body: str = ""
-    """The Markdown after the frontmatter; empty when that could not be told."""
+    """The Markdown after the frontmatter; empty when its beginning is unknown."""

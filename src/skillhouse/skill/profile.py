@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeRule:
-    """How far a scope is scanned, and what happens to its skills when no rule speaks."""
+    """How far a scope is scanned, and what happens to its skills when no rule matches."""
 
     name: str
     default_effect: Literal["allow", "ask", "deny"]
@@ -47,7 +47,7 @@ class RootRule:
     """`~/x` is below home and `/x` absolute; `${NAME}` is each path in that variable and
     `${NAME:-~/x}` has a value for when it is unset; `{explicit}` is what was given by hand and
     `{builtin}` what comes with the package; anything else is below each directory of the walk.
-    `*` stands for any one directory."""
+    `*` matches any one directory."""
     walk: WalkUp | None = None
     """Another walk than the profile's."""
     max_depth: int | None = None
@@ -75,7 +75,7 @@ class RootRule:
             )
         walked = not placed and self.path != "~" and not self.path.startswith(("~/", "/"))
         if walked and self.scope != "project":
-            # INVARIANT: what lies in a project is read as a project's, which must be trusted.
+            # INVARIANT: files in a project are read in scope project, which must be trusted.
             raise ValueError(f"expected the scope project for `{self.path}`, got {self.scope}")
         stars = self.path.split("/").count("*")
         if self.namespace is not None and not 1 <= self.namespace <= stars:
@@ -114,7 +114,7 @@ class ProfileRules:
     match: Literal["last", "first"] = "last"
     """Which of several matching rules is a layer's verdict."""
     default_effect: Literal["", "allow", "ask", "deny"] = ""
-    """What holds when no rule speaks; empty leaves it to the scope."""
+    """The effect when no rule matches; empty leaves it to the scope."""
     case_sensitive: bool = True
     slash_stops: bool = False
     """Whether `*` ends at a `/`."""
@@ -144,7 +144,7 @@ class CatalogRule:
     tool_style: str = "compact"
     """The renderer for the description of the skill tool."""
     exposure: Literal["tool", "system", "search"] = "tool"
-    """Where the list stands: in the skill tool's description, in the system prompt, or nowhere,
+    """Where the list is: in the skill tool's description, in the system prompt, or nowhere,
     and then skills are found by search alone."""
     without_skill_tool: str = "xml"
     """The renderer for a system prompt whose model has tools, but not the skill tool (S004-40)."""
@@ -154,7 +154,7 @@ class CatalogRule:
     attributes: bool = False
     """Whether an XML entry has an `id` attribute and a `<version>` (S000-41)."""
     empty: str = ""
-    """What stands for a list without skills."""
+    """The text in place of a list without skills."""
     budget_tokens: int | Literal["none"] = CATALOG_TOKENS
     """Tokens of the whole list unless the configuration says otherwise; "none" is no bound."""
     tool_chars: int | Literal["none"] = TOOL_CHARS
@@ -207,7 +207,7 @@ DEFAULT_TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """What Claude Code adds to the format; off unless a profile or the user turns it on."""
+    """Claude Code's extensions of the format; off unless a profile or the user turns them on."""
 
     invocation: bool = False
     """`disable-model-invocation` and `user-invocable` are heeded."""
@@ -302,7 +302,7 @@ class Profile:
     allowed_tools: Literal["ignore", "display", "preapprove"] = "display"
     """What `allowed-tools` does; it pre-approves only within what the operator allowed."""
     cache: Literal["none", "context", "watch"] = "context"
-    """When a house looks anew: at each call, when told, or when files change."""
+    """When skills are scanned again: at each call, on request, or when files change."""
     extensions: Extensions = field(default_factory=Extensions)
     runs_code: bool = False
     """Whether tools that skills bring are offered and their code is run, in cells."""

@@ -35,13 +35,13 @@ def read_profile(path: Path) -> Profile:
     for keys, key, known in _unknown(table, Profile, ()):
         close = nearest(key, known)
         raise ConfigError(
-            f"line {_line(text, (*keys, key))}: unknown key `{key}`",
+            f"line {line_of_key(text, (*keys, key))}: unknown key `{key}`",
             path=path,
             key=key,
             suggestion=close[0] if close else "",
         )
     if table.setdefault("name", path.stem) != path.stem:
-        line = _line(text, ("name",))
+        line = line_of_key(text, ("name",))
         message = f"line {line}: expected the name of the file, `{path.stem}`"
         raise ConfigError(message, path=path, key="name")
     try:
@@ -50,11 +50,11 @@ def read_profile(path: Path) -> Profile:
         message, _, place = str(error).partition(" - at `$")
         at = tuple(re.findall(r"\w+", place))
         key = next((word for word in reversed(at) if not word.isdecimal()), "")
-        where = f"line {_line(text, at)}: `{key}`: " if key else ""
+        where = f"line {line_of_key(text, at)}: `{key}`: " if key else ""
         raise ConfigError(f"{where}{message}", path=path, key=key) from error
     for number, root in enumerate(profile.roots):
         if all(rule.name != root.scope for rule in profile.scopes):
-            line = _line(text, ("roots", str(number), "scope"))
+            line = line_of_key(text, ("roots", str(number), "scope"))
             message = f"line {line}: no scope is called `{root.scope}`"
             raise ConfigError(message, path=path, key="scope")
     return profile
@@ -78,8 +78,8 @@ def _unknown(
                 yield keys, key, tuple(hints)
 
 
-def _line(text: str, keys: tuple[str, ...]) -> int:
-    """Return the line on which the value at `keys` stands, as nearly as its table tells."""
+def line_of_key(text: str, keys: tuple[str, ...]) -> int:
+    """Return the line of the value at `keys`, or of the nearest table above it that is found."""
     lines = text.splitlines()
     found = 0
     for at, key in enumerate(keys):

@@ -22,7 +22,6 @@ def load_profile(profile: str | Profile, own: Path | None = None) -> Profile:
     """Return the profile of that name; a `Profile` is returned as it is.
 
     Args:
-        profile: A name, or the value itself.
         own: The user's directory of profiles; a file there goes before a shipped one of its name.
 
     Raises:

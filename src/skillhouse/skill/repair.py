@@ -98,7 +98,6 @@ def field_at(block: str, line: int) -> str | None:
 
 
 def _entry(line: str, at: int) -> _Entry | None:
-    """Return the field that begins on a line; None when none does."""
     quoted = _QUOTED_KEY.match(line)
     if quoted:
         end = quoted.end()

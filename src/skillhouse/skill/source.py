@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 
 class FileRefusedError(Exception):
-    """Reading ended here; the finding says why. Private to this room."""
+    """Reading ended here; the finding says why. Private to this package."""
 
     def __init__(self, code: str, message: str, line: int | None = None) -> None:
         super().__init__(message)

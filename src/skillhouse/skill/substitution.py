@@ -32,16 +32,16 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
 _BLOCK = "```!"
 _MARK = re.compile("\ue000(\\d+)\ue001")
-"""Stands for a place while a command is taken apart; private use, so that no shell knows it."""
+"""Marks a place while a command is split; private use, so that it means nothing to a shell."""
 
 
 class SubstitutionError(SkillhouseError):
-    """A body has so many places for such long arguments that nobody could read the result."""
+    """A body has so many places for such long arguments that no person could read the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """What a body wants run before the model sees the text."""
+    """A command in a body that is to run before the model sees the text."""
 
     start: int
     end: int
@@ -68,7 +68,6 @@ class Filling:
         names: Sequence[str] = (),
         positions_from: int = 0,
     ) -> None:
-        """Take what `substitute` takes."""
         self._arguments = arguments
         self._words = _split(arguments)
         self._settings = {"CLAUDE_SKILL_DIR": str(directory), "CLAUDE_SESSION_ID": session}
@@ -108,7 +107,7 @@ class Filling:
         return tuple(_MARK.sub(lambda found: values[int(found[1])], word) for word in words)
 
     def rest(self) -> str:
-        """Return what goes at the end: the arguments, where no place took any."""
+        """Return the text for the end: the arguments, where no place took any."""
         if self.is_used or not self._arguments:
             return ""
         return f"\n\nARGUMENTS: {self._arguments}\n"
@@ -156,11 +155,10 @@ def substitute(
     those that are given are added at the end.
 
     Args:
-        body: The text.
         arguments: What the person wrote after the skill's name.
         directory: For `${CLAUDE_SKILL_DIR}`.
         session: For `${CLAUDE_SESSION_ID}`.
-        names: Of the positional arguments (frontmatter, `arguments`): `$name` stands for each.
+        names: Of the positional arguments (frontmatter, `arguments`): `$name` is replaced by each.
         positions_from: The number of the first argument in `$0`, `$1`: 0 or 1.
 
     Raises:
@@ -194,7 +192,7 @@ def argument_names(fields: Mapping[str, object]) -> tuple[str, ...]:
 def find_commands(body: str) -> Iterator[CommandPlace]:
     """Yield the commands that a body, as its author wrote it, wants run: !`…` and ```! blocks.
 
-    The `!` stands at the start of a line or after a blank. What is in any other fenced block is an
+    The `!` is at the start of a line or after a blank. What is in any other fenced block is an
     example, and a block that is not closed holds nothing.
 
     INVARIANT: this is asked of the body before anything is filled in, so that no argument can

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
-from skillhouse.skill.parsing import parse
 from skillhouse.skill.repair import repaired
+from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, split_head
 from skillhouse.skill.yaml_text import key_lines
 
@@ -76,13 +77,7 @@ def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
 def _stricter(finding: Diagnostic) -> Diagnostic:
     if finding.code not in _STRICT_ERRORS:
         return finding
-    return Diagnostic(
-        code=finding.code,
-        severity=Severity.ERROR,
-        message=finding.message,
-        path=finding.path,
-        line=finding.line,
-    )
+    return replace(finding, severity=Severity.ERROR)
 
 
 def _unreadable(code: str, place: Path, file: Path) -> Diagnostic:

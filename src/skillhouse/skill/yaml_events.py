@@ -21,11 +21,9 @@ class _ValueBuilder:
         """Open collections, each with the key that waits for its value (empty: none)."""
 
     def wants_key(self) -> bool:
-        """Whether what comes next is a key."""
         return bool(self.stack) and isinstance(self.stack[-1][0], dict) and not self.stack[-1][1]
 
     def put(self, value: Any, line: int, *, opens: bool) -> None:
-        """Place a value where the innermost collection expects one."""
         if not self.stack:
             self.root = value
         else:
@@ -100,7 +98,6 @@ def mapping_of(block: str, scalar: Callable[[Any], Any] = _as_written) -> dict[s
 
 
 def _indirect(event: Any, line: int) -> FileRefusedError | None:
-    """Return the refusal of an anchor, an alias or a tag."""
     if event.anchor is not None:
         kind = "alias" if isinstance(event, yaml.AliasEvent) else "anchor"
         return FileRefusedError("yaml-alias", f"{kind} `{event.anchor}`: write the value out", line)

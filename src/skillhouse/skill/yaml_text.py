@@ -139,6 +139,6 @@ def key_lines(block: str) -> dict[str, int]:
 def _events() -> ModuleType:
     """Return the slow reader, loaded when the first block needs it.
 
-    PyYAML takes a quarter of the time in which a house starts, and most blocks never need it.
+    PyYAML takes a quarter of the start-up time, and most blocks never need it.
     """
     return importlib.import_module("skillhouse.skill.yaml_events")

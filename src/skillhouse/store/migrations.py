@@ -11,7 +11,7 @@ from skillhouse.floor import StateError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """A schema as the steps that lead to it; version N is what the first N steps make."""
+    """A schema as its first released version and the steps from there, each to the next version."""
 
     name: str
     mark: int
@@ -20,13 +20,26 @@ class Schema:
     """Never edited once released: a change is a new step."""
     disposable: bool
     """Whether the file may be thrown away and made again when it is corrupt, foreign or newer."""
+    base: tuple[str, ...] = ()
+    """Statements that make the first released version in an empty file."""
+    base_version: int = 0
 
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.base_version + len(self.steps)
+
+
+STATE_FILE = "state.sqlite3"
+"""Name of the state database in the state directory."""
 
 STATE = Schema(
     name="state",
     mark=0x736B6853,  # "skhS"
     disposable=False,
-    steps=(
+    # Version 0.1.0 wrote 24; smaller numbers were never released.
+    base_version=24,
+    base=(
         """
         CREATE TABLE trust (
             project TEXT NOT NULL,
@@ -34,16 +47,6 @@ STATE = Schema(
             tree_digest TEXT NOT NULL,
             trusted_at TEXT NOT NULL,
             PRIMARY KEY (project, directory)
-        )
-        """,
-        """
-        CREATE TABLE "grant" (
-            action TEXT NOT NULL,
-            pattern TEXT NOT NULL,
-            place TEXT NOT NULL,
-            skill_digest TEXT NOT NULL,
-            granted_at TEXT NOT NULL,
-            PRIMARY KEY (action, pattern, place, skill_digest)
         )
         """,
         """
@@ -87,15 +90,6 @@ STATE = Schema(
             UNIQUE (action, pattern, place, skill_digest, user, agent)
         )
         """,
-        # What was granted before had no user, no agent and no end.
-        """
-        INSERT INTO lasting_grant
-        SELECT lower(hex(randomblob(8))), action, pattern, place, skill_digest, 'local', 'default',
-            CAST(strftime('%s', granted_at) AS INTEGER) * 1000,
-            (CAST(strftime('%s', granted_at) AS INTEGER) + 30 * 86400) * 1000
-        FROM "grant"
-        """,
-        'DROP TABLE "grant"',
         """
         CREATE TABLE device (
             id TEXT NOT NULL PRIMARY KEY,
@@ -222,6 +216,8 @@ STATE = Schema(
             PRIMARY KEY (file, name)
         )
         """,
+    ),
+    steps=(
         # Which paired device gave an answer or a standing approval; empty when none did.
         "ALTER TABLE approval ADD COLUMN device TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE approval ADD COLUMN device_name TEXT NOT NULL DEFAULT ''",
@@ -287,15 +283,20 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     Raises:
         StateError: the file was written by a newer program, or is not ours; nothing was changed.
     """
-    if _version(connection, schema, path) == len(schema.steps):
+    if _version(connection, schema, path) == schema.version:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have migrated while we waited for the lock.
-        for step in schema.steps[_version(connection, schema, path) :]:
+        version = _version(connection, schema, path)
+        if version < schema.base_version:
+            for statement in schema.base:
+                connection.execute(statement)
+            version = schema.base_version
+        for step in schema.steps[version - schema.base_version :]:
             connection.execute(step)
         connection.execute(f"PRAGMA application_id = {schema.mark}")
-        connection.execute(f"PRAGMA user_version = {len(schema.steps)}")
+        connection.execute(f"PRAGMA user_version = {schema.version}")
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
@@ -316,11 +317,15 @@ def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:
         mark or version or _number(connection, "SELECT count(*) FROM sqlite_master")
     ):
         raise StateError(f"expected a {schema.name} of skillhouse, got another database", path)
-    if version > len(schema.steps):
+    if version > schema.version:
         raise StateError(
             f"the {schema.name} has version {version}, this program knows "
-            f"{len(schema.steps)}: use a newer skillhouse",
+            f"{schema.version}: use a newer skillhouse",
             path,
+        )
+    if 0 < version < schema.base_version:
+        raise StateError(
+            f"the {schema.name} has version {version}, which no release wrote: move it aside", path
         )
     return version
 

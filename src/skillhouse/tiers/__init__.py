@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.tiers.stopping import StopNotice as StopNotice
-    from skillhouse.tiers.stopping import StopReport as StopReport
+    from skillhouse.tiers.emergency_stop import StopNotice as StopNotice
+    from skillhouse.tiers.emergency_stop import StopReport as StopReport
     from skillhouse.tiers.tier_engine import ResumeError as ResumeError
     from skillhouse.tiers.tier_engine import TierEngine as TierEngine
     from skillhouse.tiers.tier_engine import is_stop_command as is_stop_command

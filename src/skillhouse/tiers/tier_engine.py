@@ -11,7 +11,7 @@ from typing import Any
 from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
 from skillhouse.floor.effect import Effect
 from skillhouse.tiers import tier_ledger as ledger
-from skillhouse.tiers.stopping import (
+from skillhouse.tiers.emergency_stop import (
     CallsHere,
     CallsToEnd,
     Step,
@@ -20,9 +20,8 @@ from skillhouse.tiers.stopping import (
     do_steps,
     either,
 )
-from skillhouse.tiers.tier_ledger import TierOutcome
+from skillhouse.tiers.tier_ledger import TierOutcome, TierStore
 from skillhouse.tiers.tier_policy import TierPolicy
-from skillhouse.tiers.tier_state import TierStore
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
     INLINE,
@@ -132,9 +131,7 @@ class TierEngine:
                 return str(error)
         return ""
 
-    def request_approval(
-        self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None
-    ) -> bool:
+    def settle(self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None) -> bool:
         """Keep what came of a call, once; may stop everything by itself.
 
         Args:
@@ -154,9 +151,7 @@ class TierEngine:
         if amount is not None and not (amount.is_finite() and amount >= 0):
             amount = None
         with self._store.turn() as (connection, now_ms):
-            settled = ledger.request_approval(
-                connection, reservation, outcome, usd=amount, now_ms=now_ms
-            )
+            settled = ledger.settle(connection, reservation, outcome, usd=amount, now_ms=now_ms)
             why = ledger.trigger(connection, now_ms) if settled else ""
         if why and self.policy.emergency_stop.enabled:
             self.stop("automatic", why)

@@ -6,12 +6,19 @@ second sees the first.
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import os
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
+from sqlite3 import Connection
 
+from skillhouse.floor import Clock, Moment, StateError
+from skillhouse.store import STATE, close_pooled, pooled
+from skillhouse.tiers.emergency_stop import StopMark
 from skillhouse.tiers.tier_policy import DAY_MS, DENIALS_MAX
 from skillhouse.tiers.tier_values import TierCall, TierState
 
@@ -100,7 +107,7 @@ def begin(connection: sqlite3.Connection, token: str) -> bool:
     return changed.rowcount == 1
 
 
-def request_approval(
+def settle(
     connection: sqlite3.Connection,
     token: str,
     outcome: TierOutcome,
@@ -217,3 +224,101 @@ def _mark(connection: sqlite3.Connection, name: str) -> int | None:
 
 def _set_mark(connection: sqlite3.Connection, name: str, now_ms: int) -> None:
     connection.execute("INSERT OR REPLACE INTO tier_mark VALUES (?, ?)", (name, now_ms))
+
+
+def tick(connection: sqlite3.Connection, moment: Moment) -> int:
+    """Return the time in milliseconds, never less than before, and keep it.
+
+    Within one boot only the running clock counts, so setting the wall clock moves nothing. Across
+    a reboot the wall clock is believed as long as it does not go back; where it does, time goes
+    on from where it was. All windows here are lengths of time, so a day that is named wrongly does
+    not matter.
+    """
+    row = connection.execute(
+        "SELECT boot, anchor_ms, running_ms, now_ms FROM tier_clock WHERE id = 1"
+    ).fetchone()
+    if row is None:
+        anchor_ms, running_ms, now_ms = moment.wall_ms, moment.running_ms, moment.wall_ms
+    elif row[0] == moment.boot:
+        anchor_ms, running_ms = row[1], row[2]
+        now_ms = max(row[3], anchor_ms + moment.running_ms - running_ms)
+    else:
+        now_ms = max(row[3], moment.wall_ms)
+        anchor_ms, running_ms = now_ms, moment.running_ms
+    connection.execute(
+        "INSERT OR REPLACE INTO tier_clock VALUES (1, ?, ?, ?, ?)",
+        (moment.boot, anchor_ms, running_ms, now_ms),
+    )
+    return int(now_ms)
+
+
+STOP_DIRECTORY = "stop"
+"""Beside the database: the file of the stop, and which processes run calls."""
+
+
+class _TakenBackError(Exception):
+    """Ends a transaction whose changes are not to stay."""
+
+
+class TierStore:
+    """Opens the state when it is first used."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self.mark = StopMark(path.parent / STOP_DIRECTORY)
+        """The stop beside the database, which may be lost or have no space."""
+
+    def stopped(self) -> str:
+        """Return why everything is stopped, or ""; makes no file.
+
+        Raises:
+            StateError: nobody can tell.
+        """
+        if reason := self.mark.reason():
+            return reason
+        if not self._is_there():
+            return ""
+        with pooled(self._path, STATE) as store:
+            return stop_text(store.rows(STOP_QUERY))
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[tuple[Connection, int]]:
+        """Hold the write lock for a block, with the time.
+
+        Raises:
+            StateError: the state cannot be read or written; nothing of the block happened.
+        """
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            # Under the lock: else a turn that waited would bring the time of before.
+            yield connection, tick(connection, self._clock())
+
+    @contextlib.contextmanager
+    def glance(self) -> Iterator[tuple[Connection, int] | None]:
+        """Give what `turn` gives, and take back whatever the block writes; makes no file.
+
+        None where there is no state yet.
+
+        Raises:
+            StateError: the state cannot be read.
+        """
+        if not self._is_there():
+            yield None
+            return
+        undone = contextlib.suppress(_TakenBackError)
+        with pooled(self._path, STATE) as store, undone, store.transaction() as connection:
+            yield connection, tick(connection, self._clock())
+            raise _TakenBackError
+
+    def close(self) -> None:
+        """Close the state; another use opens it again."""
+        close_pooled(self._path)
+
+    def _is_there(self) -> bool:
+        try:
+            os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as error:
+            raise StateError(f"the state cannot be looked at: {error}", self._path) from error
+        return True

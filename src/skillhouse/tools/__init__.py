@@ -1,6 +1,6 @@
-"""Turns a tool call into an effect through one door.
+"""Turns a tool call into an effect: every call goes through the gate.
 
-The face loads each name when it is first used, because most commands of a house call no tool.
+Each name is loaded when it is first used, because most commands of the program call no tool.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from skillhouse.tools.activation import Attachment as Attachment
     from skillhouse.tools.activation import LeftOut as LeftOut
     from skillhouse.tools.activation import tokens_of as tokens_of
+    from skillhouse.tools.asker import RedeemedApprovals as RedeemedApprovals
+    from skillhouse.tools.asset_tools import SKILL_FILE_TOOL as SKILL_FILE_TOOL
     from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
     from skillhouse.tools.asset_tools import AssetTool as AssetTool
     from skillhouse.tools.asset_tools import ScriptPathTool as ScriptPathTool
+    from skillhouse.tools.asset_tools import SkillFileTool as SkillFileTool
+    from skillhouse.tools.asset_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.assets import ASSET_MAX as ASSET_MAX
     from skillhouse.tools.assets import ASSETS_LISTED_MAX as ASSETS_LISTED_MAX
     from skillhouse.tools.assets import AssetError as AssetError
@@ -23,16 +27,20 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
-    from skillhouse.tools.attaching import AttachTool as AttachTool
-    from skillhouse.tools.attaching import Way as Way
+    from skillhouse.tools.attach import AttachTool as AttachTool
+    from skillhouse.tools.attach import Way as Way
+    from skillhouse.tools.call import HIDDEN_TEXT as HIDDEN_TEXT
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
+    from skillhouse.tools.call import PERSISTENCE as PERSISTENCE
     from skillhouse.tools.call import TRANSACTION_PAGE as TRANSACTION_PAGE
+    from skillhouse.tools.call import UNBOUND as UNBOUND
+    from skillhouse.tools.call import EvaluatedPermission as EvaluatedPermission
     from skillhouse.tools.call import Output as Output
+    from skillhouse.tools.call import PermissionRequest as PermissionRequest
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import Progress as Progress
     from skillhouse.tools.call import ProgressHandler as ProgressHandler
     from skillhouse.tools.call import RefusedError as RefusedError
-    from skillhouse.tools.call import Tool as Tool
     from skillhouse.tools.call import ToolCall as ToolCall
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
@@ -44,32 +52,19 @@ if TYPE_CHECKING:
     from skillhouse.tools.files import WriteTool as WriteTool
     from skillhouse.tools.forecast import Forecast as Forecast
     from skillhouse.tools.gate import Gate as Gate
-    from skillhouse.tools.invoking import INVOKE as INVOKE
-    from skillhouse.tools.invoking import InvokeTool as InvokeTool
-    from skillhouse.tools.invoking import Menu as Menu
-    from skillhouse.tools.invoking import RunCommand as RunCommand
+    from skillhouse.tools.invoke import INVOKE as INVOKE
+    from skillhouse.tools.invoke import InvokeTool as InvokeTool
+    from skillhouse.tools.invoke import Menu as Menu
+    from skillhouse.tools.invoke import RunCommand as RunCommand
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
-    from skillhouse.tools.messages import DEFAULT_MESSAGES as DEFAULT_MESSAGES
-    from skillhouse.tools.messages import render as render
-    from skillhouse.tools.permission_request import HIDDEN_TEXT as HIDDEN_TEXT
-    from skillhouse.tools.permission_request import PERSISTENCE as PERSISTENCE
-    from skillhouse.tools.permission_request import UNBOUND as UNBOUND
-    from skillhouse.tools.permission_request import EvaluatedPermission as EvaluatedPermission
-    from skillhouse.tools.permission_request import PermissionRequest as PermissionRequest
-    from skillhouse.tools.portal import Portal as Portal
-    from skillhouse.tools.redeemed_approvals import RedeemedApprovals as RedeemedApprovals
     from skillhouse.tools.remote_skills import SKILL_CODE as SKILL_CODE
     from skillhouse.tools.remote_skills import SKILL_RESOURCE as SKILL_RESOURCE
-    from skillhouse.tools.remote_skills import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
-    from skillhouse.tools.rendering import one_line as one_line
-    from skillhouse.tools.rendering import render_content as render_content
-    from skillhouse.tools.rendering import result_data as result_data
-    from skillhouse.tools.running import Background as Background
-    from skillhouse.tools.serving import SKILL_FILE_TOOL as SKILL_FILE_TOOL
-    from skillhouse.tools.serving import SkillFileTool as SkillFileTool
+    from skillhouse.tools.running_calls import Background as Background
+    from skillhouse.tools.running_calls import Portal as Portal
+    from skillhouse.tools.session import RemoteSkillProvider as RemoteSkillProvider
     from skillhouse.tools.session import Session as Session
     from skillhouse.tools.session import Sessions as Sessions
     from skillhouse.tools.session import SkillCheck as SkillCheck
@@ -80,8 +75,11 @@ if TYPE_CHECKING:
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
     from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
-    from skillhouse.tools.skill_gate import SkillGate as SkillGate
-    from skillhouse.tools.skill_tools import tool_about_skills as tool_about_skills
+    from skillhouse.tools.skill_text import DEFAULT_MESSAGES as DEFAULT_MESSAGES
+    from skillhouse.tools.skill_text import one_line as one_line
+    from skillhouse.tools.skill_text import render as render
+    from skillhouse.tools.skill_text import render_content as render_content
+    from skillhouse.tools.skill_text import result_data as result_data
     from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
@@ -89,6 +87,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.skills import search_skills as search_skills
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
     from skillhouse.tools.tier_gate import TierGate as TierGate
+    from skillhouse.tools.tool import Tool as Tool
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool
     from skillhouse.tools.workspace import Workspace as Workspace

@@ -44,7 +44,7 @@ class Activation:
     digest: Digest
     """Of the text of the whole file, as it was given."""
     tree: str = ""
-    """What a yes to loading it is bound to; empty where nobody had to be asked."""
+    """What an approval of loading it is bound to; empty where no person had to be asked."""
     arguments: str = ""
     """What a person wrote after its name."""
     by: By = "model"
@@ -54,13 +54,13 @@ class Activation:
     is_whole: bool = True
     """Whether the model got all of the body."""
     call_id: str = ""
-    """By what the text is found in the context: the call's id, or that of an attachment."""
+    """Identifies its text in the context: the id of the call, or of an attachment."""
     ordinal: int = 0
     """Its place among the activations of its conversation, from 1."""
     is_approved: bool = False
-    """Whether a person said yes to it in this conversation."""
+    """Whether a person approved it in this conversation."""
     is_restored: bool = False
-    """Whether it was read back, and so is somebody's word."""
+    """Whether it was read back from a transcript, which is not trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,6 @@ class Attachment:
 
 
 def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Activation:
-    """Return the activation of a skill that a model's call loads as `text`."""
     skill = content.skill
     return Activation(
         skill=skill.id,
@@ -98,7 +97,6 @@ def activation_of(content: SkillContent, text: str, need_digest: str = "") -> Ac
 
 
 def text_digest(content: SkillContent) -> Digest:
-    """Return the digest of a loaded skill's whole text."""
     return digest(content.text.encode("utf-8", "surrogatepass"))
 
 
@@ -110,11 +108,10 @@ class Activations:
     """
 
     def __init__(self, noted: Callable[[Activation], None] | None = None) -> None:
-        """Take who hears of each skill that is given."""
         self._noted = noted
         self._newest: dict[str, Activation] = {}
         self._count = 0
-        # None: nobody says what is in the context.
+        # None: no caller reports what is in the context.
         self._lost: frozenset[str] | None = None
         self.last = Attachment()
         """What was attached last; it is given again while the context does not keep it."""
@@ -137,11 +134,9 @@ class Activations:
             del self._newest[next(iter(self._newest))]
 
     def newest(self) -> tuple[Activation, ...]:
-        """Return the newest activation of each skill, in the order in which they began."""
         return tuple(self._newest.values())
 
     def of(self, file: str) -> Activation | None:
-        """Return the newest activation of the skill with this SKILL.md."""
         return self._newest.get(file)
 
     def is_protected(self, call_id: str) -> bool:
@@ -180,7 +175,7 @@ class Activations:
         )
 
     def is_held(self, content: SkillContent, arguments: str = "") -> bool:
-        """Whether the model has all of this very text, as far as somebody follows its context."""
+        """Whether the model has all of this text; False unless a caller follows its context."""
         found = self._newest.get(content.skill.file)
         return (
             found is not None
@@ -202,7 +197,6 @@ class Activations:
         return gone
 
     def as_data(self) -> dict[str, Any]:
-        """Return all of it as plain values, to be kept with a transcript."""
         return {
             "version": DATA_VERSION,
             "activations": [asdict(one) for one in self._newest.values()],
@@ -212,7 +206,7 @@ class Activations:
         """Take back what `as_data` gave, in the place of what is here.
 
         Whoever can write the transcript can write this, so it says what the context holds and
-        grants nothing: no yes, no directory, no skill that is for people alone.
+        grants nothing: no approval, no directory, no skill that is for people alone.
 
         Raises:
             DecodeError: it is not of that shape, or too large.

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from skillhouse.floor import PathError, SkillError, digest, read_beneath
 from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
-from skillhouse.skill import Skill, ToolRule
+from skillhouse.skill import Extensions, Skill, ToolRule, current_invocation, load_listing
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
-from skillhouse.tools.call import Output, Plan, object_schema
+from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, handed
-from skillhouse.tools.messages import render
-from skillhouse.tools.remote_skills import fetched, files_elsewhere
+from skillhouse.tools.remote_skills import fetched
 from skillhouse.tools.session import Session
-from skillhouse.tools.skills import CATEGORY, SkillReference, VisibleSkills
-from skillhouse.tools.span_attributes import skill_attributes
+from skillhouse.tools.skill_text import render
+from skillhouse.tools.skills import (
+    CATEGORY,
+    IndexAtHand,
+    SearchTool,
+    SkillReference,
+    SkillTool,
+    VisibleSkills,
+)
+from skillhouse.tools.telemetry import skill_attributes
+from skillhouse.tools.tool import Tool
 
 _SKILL = {"type": "string", "description": "the skill's name"}
 
 
-class _AboutASkill:
+class _AboutASkill(Tool):
     """What the three tools share: a skill is named, and needs the permission to load it."""
 
     durable = False
@@ -28,7 +38,6 @@ class _AboutASkill:
     kind = ""
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
-        """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self.description = render(shown.profile.messages, f"{self.kind}_description")
@@ -46,7 +55,6 @@ class _AboutASkill:
         return self._rule.parameters.get(name, name)
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments under the schema's names."""
         return self._reference.canonical(arguments)
 
 
@@ -64,7 +72,7 @@ class AssetTool(_AboutASkill):
         skill = self._reference.skill(arguments, session)
         relative: str = arguments[self._parameter("path")]
         file = str(skill.directory / relative)
-        is_away = files_elsewhere(session, skill) is not None
+        is_away = session.remote_files(skill) is not None
         known = None if is_away else self._text(skill, relative)
         needs, hidden = cautioned(
             session, session.needs_of(skill), skill=skill, file=file, text=known
@@ -96,7 +104,7 @@ class AssetTool(_AboutASkill):
 
 
 class ScriptPathTool(_AboutASkill):
-    """Says where a skill's script lies."""
+    """Returns the path of a skill's script."""
 
     kind = "script_path"
 
@@ -131,11 +139,10 @@ class AssetsTool(_AboutASkill):
         self.schema = self._schema()
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill."""
         skill = self._reference.skill(arguments, session)
 
         async def run() -> Output:
-            away = files_elsewhere(session, skill)
+            away = session.remote_files(skill)
             paths = list_assets(skill, self._profile) if away is None else away
             return Output(
                 text="\n".join(paths) or render(self._profile.messages, "none"),
@@ -148,3 +155,111 @@ class AssetsTool(_AboutASkill):
 
 def _about(skill: Skill, **more: str) -> dict[str, Any]:
     return {"id": skill.id, **more}
+
+
+SKILL_FILE_TOOL = "skill_file"
+"""What the log calls such a read; rules see the skill, as when a model loads it."""
+SERVED_MAX = 16 * 1024 * 1024
+"""Bytes of a file that is handed over (SEP-2640, "Limits": all files of a skill together)."""
+
+
+class SkillFileTool(Tool):
+    """Hands over one file of a skill that the agent sees; no model is offered this tool."""
+
+    name = SKILL_FILE_TOOL
+    description = "Read a file of a skill for a host."
+    durable = False
+    schema: Mapping[str, Any] = object_schema(
+        {
+            "skill": {"type": "string", "description": "absolute path of the SKILL.md"},
+            "path": {"type": "string", "minLength": 1, "description": "below its directory"},
+        },
+        required=("skill", "path"),
+    )
+
+    def __init__(self, extensions: Extensions) -> None:
+        self._extensions = extensions
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        """Judge the skill, as loading it is judged; the bytes are read when that is decided."""
+        wanted = arguments["skill"]
+        skill = next((one for one in session.visible.skills if one.file == wanted), None)
+        if skill is None:
+            raise RefusedError("no such skill")
+        relative: str = arguments["path"]
+        known = _bytes_if_any(skill, relative)
+        needs, hidden = cautioned(
+            session,
+            session.needs_of(skill),
+            skill=skill,
+            file=str(skill.directory / relative),
+            text=None if known is None else _text_of(known),
+        )
+
+        async def run() -> Output:
+            self._check_model_may(skill)
+            data = _bytes_of(skill, relative) if known is None else known
+            return Output(
+                text=f"{len(data)} bytes",
+                data={"bytes": data},
+                detail={"skill": skill.id, "file": relative, "digest": digest(data)},
+                span_attributes={SKILL_RESOURCE_NAME: relative},
+            )
+
+        facts = (("skill", skill.id), ("file", relative), *hidden)
+        span_attributes = skill_attributes(skill, session)
+        return Plan(needs=needs, run=run, facts=facts, span_attributes=span_attributes)
+
+    def _check_model_may(self, skill: Skill) -> None:
+        """Refuse a skill that has become one for people alone since it was listed."""
+        if not self._extensions.invocation:
+            return
+        try:
+            content = load_listing(skill, resources_max=0)
+        except SkillError as error:
+            raise RefusedError(str(error)) from error
+        if not current_invocation(content, self._extensions).model_invocable:
+            raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
+
+
+def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
+    """Return a file's bytes; None where they cannot be read, which then fails the call."""
+    try:
+        return _bytes_of(skill, relative)
+    except RefusedError:
+        return None
+
+
+def _text_of(data: bytes) -> str:
+    """Return the text of a file that is text; "" for other bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _bytes_of(skill: Skill, relative: str) -> bytes:
+    base = skill.directory.resolve()
+    try:
+        if not base.is_relative_to(Path(skill.root).resolve()):
+            raise PathError("path-escape", relative, skill.directory)
+        data = read_beneath(base, relative, max_bytes=SERVED_MAX)
+    except PathError as error:
+        raise RefusedError(f"{error.code}: `{relative}`") from error
+    if len(data) > SERVED_MAX:
+        raise RefusedError(f"expected at most {SERVED_MAX} bytes of `{relative}`")
+    return data
+
+
+def tool_about_skills(rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> Tool:
+    if rule.kind == "search":
+        return SearchTool(rule, shown, index)
+    return _MAKERS[rule.kind](rule, shown)
+
+
+_MAKERS: Mapping[str, Callable[[ToolRule, VisibleSkills], Tool]] = {
+    "skill": SkillTool,
+    "asset": AssetTool,
+    "script_path": ScriptPathTool,
+    "assets": AssetsTool,
+}

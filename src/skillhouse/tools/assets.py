@@ -16,7 +16,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
-from skillhouse.tools.messages import render
+from skillhouse.tools.skill_text import render
 
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""
@@ -25,7 +25,7 @@ ASSETS_LISTED_MAX = 1_000
 ENTRIES_MAX = 10_000
 """Entries that are looked at for a listing."""
 NAMED_MAX = 500
-"""Skills that are named to somebody who asked for another."""
+"""Skills that an error names where another one was asked for."""
 SCRIPTS = "scripts"
 """The directory that scripts lie in (specification, "Directory structure")."""
 
@@ -73,7 +73,6 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
 
 
 def unknown_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -> str:
-    """Return the words for a skill that is not there, with those that are."""
     names = dict.fromkeys(skill.name for skill in index.skills)
     listed = [*itertools.islice(names, NAMED_MAX)]
     if len(names) > NAMED_MAX:

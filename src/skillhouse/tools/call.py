@@ -1,17 +1,75 @@
-"""The values of this room: a call, what it needs, what came of it."""
+"""The values of a call: what was asked for, what it needs, and what came of it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from skillhouse.floor import SkillhouseError
+from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.tools.activation import Activation
 from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.session import Session
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Level
+
+UNBOUND = "unbound"
+"""The digest of a skill that has none: an approval of it holds once."""
+
+HIDDEN_TEXT = "hidden text"
+"""The layer that decides where a caution turns an allow into a question."""
+
+PERSISTENCE = "persistence"
+"""The layer that decides where a caution holds each time: a file that acts later is written."""
+
+READ_ACTIONS = frozenset({"skill", "read", "list", "search_skills"})
+"""Actions that change nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionRequest:
+    """A permission that a call needs before it may run."""
+
+    permission: Permission
+    default: Effect
+    """What holds when no rule matches."""
+    why: str
+    """The reason for that default."""
+    argv: tuple[str, ...] = ()
+    """The words of a command, for a standing approval."""
+    skill_digest: str = ""
+    """Tree digest of the skill that the permission is about."""
+    level: Level | None = None
+    """What is approved; what signs is decided on the transaction page only. None is that of the
+    action: `read` for `READ_ACTIONS`, `write` for any other."""
+    caution: str = ""
+    """Why a person is asked although rules allow it, such as hidden text; a standing approval of
+    these very bytes (`skill_digest`) still holds. Empty where there is no such reason."""
+    caution_layer: str = HIDDEN_TEXT
+    """Why there is a caution; of `PERSISTENCE` no standing approval holds."""
+    may_last: bool = True
+    """Whether a standing approval is offered; not for shell lines, signatures, nor for files that
+    act later."""
+
+    @property
+    def effective_level(self) -> Level:
+        if self.level is not None:
+            return self.level
+        return "read" if self.permission.action in READ_ACTIONS else "write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedPermission:
+    """A permission request with its decision."""
+
+    request: PermissionRequest
+    decision: Decision
+    reason: str
+    gate: str = ""
+    """The write gate's verdict, a word of `write_gate`; empty where it gave none."""
+
 
 OUTPUT_MAX = 262_144
 """Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""
@@ -20,6 +78,9 @@ TRANSACTION_PAGE = "transaction"
 """The page that shows a decoded transaction (the published design asks for it, section 5.2)."""
 
 Status = Literal["ok", "error", "denied", "pending"]
+
+
+_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
 class UnknownToolError(SkillhouseError):
@@ -33,7 +94,7 @@ class UnknownToolError(SkillhouseError):
 
 
 class RefusedError(Exception):
-    """A call cannot be done as asked; the text tells the model what to try instead."""
+    """A call cannot be done as asked; the text says to the model what to try instead."""
 
     def __init__(self, message: str, *, denied: bool = False) -> None:
         super().__init__(message)
@@ -65,7 +126,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What the model gets back."""
+    """The result for the model."""
 
     content: str
     """Text for the model."""
@@ -116,7 +177,7 @@ ReportProgress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One call worked out: what it needs, and the doing of exactly that."""
+    """One planned call: what it needs, and what runs exactly that."""
 
     needs: tuple[PermissionRequest, ...]
     run: Callable[[], Awaitable[Output]]
@@ -135,47 +196,19 @@ class Plan:
     """What a person is asked, in one line; empty when the gate is to say it."""
     page: str = ""
     """Where alone a person may decide it, such as `TRANSACTION_PAGE`: no rule that allows, no other
-    channel and no lasting yes will do. Empty is anywhere."""
+    channel and no standing approval will do. Empty is anywhere."""
     binding: str = ""
-    """Digest of the exact content that a yes is about, when the arguments do not say it all."""
+    """Digest of the exact content that is approved, where the arguments are not all of it."""
     spends: tuple[tuple[str, Decimal], ...] | None = ()
-    """What it spends, as currency and amount, decoded by us; None when nobody can know."""
+    """What it spends, as currency and amount, decoded here; None when it cannot be known."""
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
     span_attributes: Mapping[str, str] = field(default_factory=dict)
     """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
 
 
-class Tool(Protocol):
-    """One thing that a model can ask for."""
-
-    @property
-    def name(self) -> str:
-        """The name on the wire."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """What it does and when to use it, for the model."""
-        ...
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """JSON Schema 2020-12 of the arguments: an object without further properties."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether the record of a call must be on the disk before it runs (decision 9)."""
-        ...
-
-    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out a call whose arguments fit the schema; nothing happens yet.
-
-        Raises:
-            RefusedError: the call makes no sense here, whatever the rules say.
-        """
-        ...
+def level_of(plan: Plan) -> Level:
+    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
 
 
 def failure_text(tool_name: str, error: OSError) -> str:
@@ -194,7 +227,6 @@ def bounded(text: str) -> str:
 def object_schema(
     properties: Mapping[str, Any], *, required: Sequence[str] = ()
 ) -> Mapping[str, Any]:
-    """Return the JSON Schema of an object with just these properties."""
     return {
         "type": "object",
         "properties": dict(properties),

@@ -1,47 +1,45 @@
-"""What the door knows about a call so far: what it needs, what was decided, who said yes."""
+"""What the gate knows about a call so far: its plan, the decisions, the approval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 
 from skillhouse.approval import Approval, Level
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
-from skillhouse.tools.call import Plan, ToolCall
-from skillhouse.tools.permission_request import EvaluatedPermission
+from skillhouse.tools.call import EvaluatedPermission, Output, Plan, ToolCall, level_of
+from skillhouse.tools.running_calls import Running
+from skillhouse.tools.skill_text import one_line
+from skillhouse.tools.tier_gate import Account
 
 ON_PAGE = frozenset({"page", "companion-app"})
 """Where a tier has calls confirmed that no chat and no terminal may decide."""
 
-_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """One call on its way through the door."""
+    """One call on its way through the gate."""
 
     call: ToolCall
     plan: Plan | None = None
-    """None while the call is not worked out."""
-    judged: tuple[EvaluatedPermission, ...] = ()
+    """None until the call is planned."""
+    evaluated: tuple[EvaluatedPermission, ...] = ()
     verdict: TierVerdict | None = None
     """What the tier policy says; None where there is none."""
     approval: Approval | None = None
 
     @property
     def known_plan(self) -> Plan:
-        """The plan of a call that is worked out."""
         assert self.plan is not None  # noqa: S101 - only such calls get here.
         return self.plan
 
     @property
     def effect(self) -> Effect:
-        """The strictest of what was decided."""
-        return strictest(j.decision.effect for j in self.judged)
+        return strictest(j.decision.effect for j in self.evaluated)
 
     @property
     def level(self) -> Level:
-        """The most that the plan does."""
         return level_of(self.plan) if self.plan else "read"
 
     @property
@@ -52,34 +50,56 @@ class CallContext:
 
     @property
     def denied(self) -> EvaluatedPermission | None:
-        """The first denied need."""
-        return next((j for j in self.judged if j.decision.effect is Effect.DENY), None)
+        return next((j for j in self.evaluated if j.decision.effect is Effect.DENY), None)
 
 
-def level_of(plan: Plan) -> Level:
-    """Return the strongest level of a plan's needs."""
-    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
+def escalated_to_ask(context: CallContext) -> CallContext:
+    """Return the context with what is allowed asked about, where its page or tier wants a person.
 
-
-def escalated_to_ask(case: CallContext) -> CallContext:
-    """Return the case with what is allowed asked about, where its page or its tier wants a person.
-
-    Such a yes holds once: a rule or a lasting yes would do away with the question.
+    Such an approval holds once: a rule or a standing approval would do away with the question.
     """
-    by_tier = case.verdict is not None and case.verdict.effect is Effect.ASK
-    if not by_tier and not (case.plan and case.plan.page):
-        return case
-    if case.verdict is not None and by_tier:
-        tier = case.verdict.effective_tier
-        layer, why = "tiers", case.verdict.message or f"calls of tier {tier} are confirmed here"
+    by_tier = context.verdict is not None and context.verdict.effect is Effect.ASK
+    if not by_tier and not (context.plan and context.plan.page):
+        return context
+    if context.verdict is not None and by_tier:
+        tier = context.verdict.effective_tier
+        layer, why = "tiers", context.verdict.message or f"calls of tier {tier} are confirmed here"
     else:
         layer, why = "transaction page", "this is decided on the transaction page only"
-    judged = []
-    for found in case.judged:
-        once = replace(found.need, may_last=False)
+    evaluated = []
+    for found in context.evaluated:
+        once = replace(found.request, may_last=False)
         if found.decision.effect is Effect.ALLOW:
             decision = Decision(effect=Effect.ASK, layer=layer)
-            judged.append(replace(found, need=once, decision=decision, reason=why))
+            evaluated.append(replace(found, request=once, decision=decision, reason=why))
         else:
-            judged.append(replace(found, need=once))
-    return replace(case, judged=tuple(judged))
+            evaluated.append(replace(found, request=once))
+    return replace(context, evaluated=tuple(evaluated))
+
+
+@dataclass(slots=True)
+class CallState:
+    """The state of one call, for each step and for whoever finds it cancelled."""
+
+    context: CallContext
+    """The call, with what is known about it so far."""
+    account: Account
+    """What it holds of cooldowns and allowances."""
+    running: Running
+    """Ends it when everything is stopped."""
+    holding: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """What it holds of the workspace until it ends."""
+    intent: str = ""
+    """Id of the record that it is about to run; empty before."""
+    began: float = 0.0
+    output: Output = Output(text="cancelled", failed=True)  # noqa: RUF009 - a frozen value.
+    is_stopped: bool = False
+    """Whether it ended because everything was stopped."""
+
+    @property
+    def plan(self) -> Plan:
+        return self.context.known_plan
+
+    @property
+    def title(self) -> str:
+        return one_line(self.plan.title or self.context.call.name)

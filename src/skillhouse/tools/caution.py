@@ -21,8 +21,7 @@ from skillhouse.skill import (
     load_listing,
     revealed,
 )
-from skillhouse.tools.call import OUTPUT_MAX, RefusedError
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
+from skillhouse.tools.call import OUTPUT_MAX, UNBOUND, PermissionRequest, RefusedError
 from skillhouse.tools.session import Session
 
 Facts = tuple[tuple[str, str], ...]
@@ -30,7 +29,7 @@ Facts = tuple[tuple[str, str], ...]
 
 def content_here(session: Session, skill: Skill, *, resources_max: int) -> SkillContent | None:
     """Return a skill as its file is now; None where that is elsewhere or cannot be used."""
-    if session.remote_skills is not None and session.remote_skills.files(skill) is not None:
+    if session.remote_files(skill) is not None:
         return None
     try:
         return load_listing(skill, resources_max=resources_max)
@@ -69,7 +68,6 @@ def caution_of(file: str, found: HiddenText) -> str:
 
 
 def facts_of(found: HiddenText) -> Facts:
-    """Return what a person sees of hidden text."""
     spelled = (("tag characters spell", found.spelled),) if found.spelled else ()
     return (("hidden text", found.summary), *spelled)
 
@@ -108,7 +106,7 @@ def skill_directory_of(file: Path, base: Path) -> Path | None:
 
 
 def _binding(session: Session, skill: Skill | Path) -> str:
-    """Return what a lasting yes is bound to."""
+    """Return the digest that a standing approval is bound to."""
     if isinstance(skill, Skill) and session.remote_skills is not None:
         listed = session.remote_skills.binding(skill)
         if listed:

@@ -1,7 +1,7 @@
 """The tool `exec`: a program with its arguments, or a shell line, inside the sandbox.
 
 A line is judged and taken apart; what runs is the plan that was judged, by our own runner. A shell
-runs only what nothing else can run, after a yes that holds once.
+runs only what nothing else can run, after an approval that holds once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from skillhouse.sandbox import (
     plan_argv,
     plan_readable,
 )
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
@@ -50,20 +50,25 @@ from skillhouse.tools.command_inputs import (
     inputs_of_plan,
     sealed_copies,
 )
-from skillhouse.tools.command_needs import needs_of, shell_need, uncovered, uncovered_need
-from skillhouse.tools.command_paths import line_needs
 from skillhouse.tools.command_protection import Writes, kept_files, writes_of
-from skillhouse.tools.command_wording import output_of, titled, with_changes, withheld_network
+from skillhouse.tools.command_requests import (
+    line_needs,
+    needs_of,
+    shell_need,
+    uncovered,
+    uncovered_need,
+)
+from skillhouse.tools.command_text import output_of, titled, with_changes, withheld_network
 from skillhouse.tools.path_rules import Decide, PathRules
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import command_inside
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _NETWORK = {False: "none", True: "proxy"}
-"""What a person is told and the log keeps of a command's way out; there is no other."""
+"""A command's network, as a person sees it and the log keeps it; there is no other."""
 _SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -74,7 +79,7 @@ command, for the log."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A call worked out: what it needs, and the argv that does it."""
+    """A planned call: what it needs, and the argv that does it."""
 
     needs: tuple[PermissionRequest, ...]
     argv: tuple[str, ...]
@@ -89,7 +94,7 @@ class _Work:
     """Paths that are not covered; 0 where that is of no account."""
 
 
-class ExecTool:
+class ExecTool(Tool):
     """Runs a program or a shell line inside the sandbox."""
 
     name = "exec"
@@ -304,7 +309,7 @@ class ExecTool:
         )
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
-        """Whether a rule denies a command just as it stands, so that the record names the rule."""
+        """Whether a rule denies a command as it is written, so that the record names the rule."""
         layers = self._layers(session.agent)
         return verdict.structure is not None and any(
             decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect
@@ -314,7 +319,6 @@ class ExecTool:
 
 
 def _may_change(plan: CommandPlan | None) -> bool:
-    """Whether a command may change the workspace; a shell line may."""
     return plan is None or any(
         # git refreshes its index also where it only shows something.
         command.argv[0] == "git"

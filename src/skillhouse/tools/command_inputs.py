@@ -68,7 +68,6 @@ class CommandInputs:
     """Digests of the named files that run and that the command does not write, by real path."""
 
     def value(self) -> Mapping[str, object]:
-        """Return them as JSON for the content of an approval."""
         found: dict[str, object] = {"files": dict(self.files)}
         if self.signature:
             found["signature"] = self.signature
@@ -139,7 +138,6 @@ def sealed_copies(approved: CommandInputs) -> Mapping[str, bytes]:
 
 
 def changed_files(approved: CommandInputs, root: str) -> tuple[str, ...]:
-    """Return the named files that are not any more what was approved."""
     found = []
     for shown, digest in approved.files.items():
         try:
@@ -178,7 +176,6 @@ class _InputReader:
                 self.runs[real] = self.files[shown]
 
     def read(self, words: Iterable[str]) -> None:
-        """Note the digest of each file that a word names."""
         for word in words:
             for candidate in candidates(word):
                 if self.unbound:
@@ -251,7 +248,6 @@ def _expanded(command: SimpleCommand, directory: str) -> Iterator[str]:
 
 
 def candidates(word: str) -> Iterator[str]:
-    """Yield the parts of a word that may name a file."""
     yield word
     if word.startswith("-") and not word.startswith("--"):
         yield word[2:]

@@ -17,9 +17,8 @@ from skillhouse.permission import (
     unwrapped,
 )
 from skillhouse.sandbox import Opened, find_git_changes
-from skillhouse.tools.call import RefusedError
+from skillhouse.tools.call import PERSISTENCE, PermissionRequest, RefusedError
 from skillhouse.tools.files import write_need
-from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.workspace import Workspace
 
 FILES_MAX = 20_000
@@ -154,7 +153,6 @@ def _listed(program: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named_paths(program: str, arguments: Sequence[str], directory: str) -> Iterator[str]:
-    """Yield the paths that a well-known program writes."""
     operands = [word for word in arguments if word[:1] != "-"]
     if program in _WRITING:
         yield from operands

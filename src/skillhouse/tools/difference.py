@@ -69,7 +69,6 @@ def _lines(text: str) -> list[str]:
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines are the same from the beginning."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 

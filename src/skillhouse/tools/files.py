@@ -11,11 +11,18 @@ from typing import Any
 
 from skillhouse.floor import PathError, digest, open_beneath, open_directory_beneath
 from skillhouse.permission import Effect, Permission
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
+from skillhouse.tools.call import (
+    PERSISTENCE,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
 from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
-from skillhouse.tools.permission_request import PERSISTENCE, PermissionRequest
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
 READ_MAX = 8 * 1_048_576
@@ -26,7 +33,14 @@ ENTRIES_MAX = 1_000
 _PATH = {"type": "string", "description": "relative to the workspace, or absolute", "minLength": 1}
 
 
-class ReadTool:
+class WorkspaceTool(Tool):
+    """A tool of one workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+
+class ReadTool(WorkspaceTool):
     """Reads a text file."""
 
     name = "read"
@@ -35,6 +49,7 @@ class ReadTool:
         "for long files."
     )
     durable = False
+    reads_only = True
     schema: Mapping[str, Any] = object_schema(
         {
             "path": _PATH,
@@ -43,9 +58,6 @@ class ReadTool:
         },
         required=("path",),
     )
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
@@ -82,26 +94,23 @@ class ReadTool:
         return Plan(needs=needs, run=run, facts=facts)
 
 
-class ListTool:
+class ListTool(WorkspaceTool):
     """Lists a directory."""
 
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
+    reads_only = True
     schema: Mapping[str, Any] = object_schema({"path": {**_PATH, "default": "."}})
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the directory."""
         given = arguments.get("path", ".")
         absolute = self._workspace.absolute(given)
         self._workspace.check_withheld(absolute, given, session)
         base = self._workspace.base_of(absolute, session)
-        why = "it lies in the workspace or a loaded skill"
+        why = "it is in the workspace or a loaded skill"
         if base is None:
-            why = "it lies outside the workspace and the loaded skills"
+            why = "it is outside the workspace and the loaded skills"
         need = PermissionRequest(
             permission=Permission(action="list", resource=absolute),
             default=Effect.ALLOW if base else Effect.ASK,
@@ -136,7 +145,7 @@ class ListTool:
         return Plan(needs=(need,), run=run)
 
 
-class WriteTool:
+class WriteTool(WorkspaceTool):
     """Writes a whole file."""
 
     name = "write"
@@ -146,35 +155,22 @@ class WriteTool:
         {"path": _PATH, "content": {"type": "string"}}, required=("path", "content")
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the place; what is protected is refused for good."""
         relative = self._workspace.writable(arguments["path"], session)
         content: str = arguments["content"]
-        data = content.encode()
-        before = held_before(self._workspace, relative)
-        expected = None if before is None else digest(before)
-
-        async def run() -> Output:
-            # INVARIANT: what is replaced is what a person was shown as replaced.
-            replaced(self._workspace, relative, data, expected=expected)
-            return Output(
-                text=f"wrote {len(data)} bytes to {relative}",
-                data={"path": relative, "bytes": len(data)},
-                detail={"content_digest": digest(data)},
-            )
-
-        return Plan(
-            needs=(write_need(self._workspace, relative),),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before, content, relative),
+        size = len(content.encode())
+        return change_plan(
+            self._workspace,
+            relative,
+            held_before(self._workspace, relative),
+            content,
+            text=f"wrote {size} bytes to {relative}",
+            data={"path": relative, "bytes": size},
         )
 
 
-class EditTool:
+class EditTool(WorkspaceTool):
     """Replaces text in a file."""
 
     name = "edit"
@@ -193,11 +189,7 @@ class EditTool:
         required=("path", "old", "new"),
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out the new text from what the file holds now."""
         relative = self._workspace.writable(arguments["path"], session)
         before = _text(self._workspace.file(arguments["path"], session))
         old, new = arguments["old"], arguments["new"]
@@ -207,40 +199,69 @@ class EditTool:
         if count > 1 and not arguments.get("all"):
             raise RefusedError(f"`old` occurs {count} times in `{relative}`: give more of the text")
         after = before.replace(old, new)
-        expected = digest(before.encode())
-
-        async def run() -> Output:
-            replaced(self._workspace, relative, after.encode(), expected=expected)
-            return Output(
-                text=f"replaced {count} in {relative}",
-                data={"path": relative, "replaced": count},
-                detail={"content_digest": digest(after.encode())},
-            )
-
-        return Plan(
-            needs=(write_need(self._workspace, relative),),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before.encode(), after, relative),
+        return change_plan(
+            self._workspace,
+            relative,
+            before.encode(),
+            after,
+            text=f"replaced {count} in {relative}",
+            data={"path": relative, "replaced": count},
         )
+
+
+def change_plan(
+    workspace: Workspace,
+    relative: str,
+    before: bytes | None,
+    after: str,
+    *,
+    text: str,
+    data: Mapping[str, Any],
+    also: tuple[PermissionRequest, ...] = (),
+) -> Plan:
+    """Return the plan of replacing a file of the workspace.
+
+    Args:
+        workspace: The workspace.
+        relative: The file, which may be written to.
+        before: What it holds now; None where there is no file.
+        after: What it is to hold.
+        text: The result for the model.
+        data: The result for programs.
+        also: What the call needs besides writing the file.
+    """
+    new = after.encode()
+    expected = None if before is None else digest(before)
+
+    async def run() -> Output:
+        # INVARIANT: what is replaced is what a person was shown as replaced.
+        replaced(workspace, relative, new, expected=expected)
+        return Output(text=text, data=data, detail={"content_digest": digest(new)})
+
+    return Plan(
+        needs=(write_need(workspace, relative), *also),
+        run=run,
+        changes_workspace=True,
+        facts=change_facts(before, after, relative),
+    )
 
 
 def read_need(action: str, place: Place) -> PermissionRequest:
     return PermissionRequest(
         permission=Permission(action=action, resource=str(place.path)),
         default=Effect.ASK if place.concern else Effect.ALLOW,
-        why=place.concern or "it lies in the workspace or a loaded skill",
+        why=place.concern or "it is in the workspace or a loaded skill",
     )
 
 
 def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
-    """Return what writing a file needs; one that acts later is asked about each time."""
+    """Return the request of writing a file; one that acts later is asked about each time."""
     group = workspace.paths.group(relative)
     caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
     return PermissionRequest(
         permission=Permission(action="write", resource=str(workspace.root / relative)),
         default=Effect.ASK,
-        why="no rule speaks, and writing is asked about",
+        why="no rule matches; writing asks by default",
         caution=caution,
         caution_layer=PERSISTENCE,
         may_last=not caution,
@@ -250,7 +271,7 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
 def held_before(workspace: Workspace, relative: str) -> bytes | None:
     """Return what a file holds that is about to be replaced, at most `READ_MAX + 1` bytes.
 
-    None is no file, or one that nobody may read.
+    None is no file, or one that cannot be read.
 
     Raises:
         RefusedError: a link or something that is no file is there.
@@ -345,7 +366,6 @@ def replaced(workspace: Workspace, relative: str, data: bytes, *, expected: str 
 
 
 def _replaceable(parent: int, name: str, relative: str, expected: str | None) -> int:
-    """Return the mode for the new file."""
     try:
         info = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

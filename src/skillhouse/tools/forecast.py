@@ -6,18 +6,26 @@ from dataclasses import dataclass, replace
 
 from skillhouse.approval import Level
 from skillhouse.permission import Effect
-from skillhouse.tools.approving import question
-from skillhouse.tools.call import Output, Plan, RefusedError, Status, Tool, ToolCall
+from skillhouse.tools.call import (
+    EvaluatedPermission,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    Status,
+    ToolCall,
+)
 from skillhouse.tools.call_context import CallContext, escalated_to_ask
-from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
+from skillhouse.tools.question import question
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A call that the gate refuses before anybody is asked, and what it answers."""
+    """A call that the gate refuses before a person is asked, and what it answers."""
 
-    case: CallContext
+    context: CallContext
     text: str
     status: Status
 
@@ -29,7 +37,7 @@ class Forecast:
     effect: Effect
     """Allow runs it, ask asks a person, deny refuses it."""
     status: Status
-    """What the call ends with if nobody answers: ok, pending, denied, or error for a call that
+    """The status if the question is not answered: ok, pending, denied, or error for a call that
     makes no sense. A call that is allowed can still fail."""
     reasons: tuple[str, ...]
     """Why, the one that decides first."""
@@ -47,46 +55,48 @@ class Forecast:
     question."""
 
 
-def settled(case: CallContext) -> CallContext | Refusal:
-    """Return a judged call as it goes on: refused, allowed, or to be asked about."""
-    if case.denied is not None:
-        return Refusal(case=case, text=f"denied: {case.denied.reason}", status="denied")
-    if case.verdict is not None and case.verdict.effect is Effect.DENY:
-        return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
-    return escalated_to_ask(case)
+def settled(context: CallContext) -> CallContext | Refusal:
+    """Return how a decided call goes on: refused, allowed, or to be asked about."""
+    if context.denied is not None:
+        return Refusal(context=context, text=f"denied: {context.denied.reason}", status="denied")
+    if context.verdict is not None and context.verdict.effect is Effect.DENY:
+        return Refusal(context=context, text=f"denied: {context.verdict.message}", status="denied")
+    return escalated_to_ask(context)
 
 
 def forecast_of(found: CallContext | Refusal, workspace_root: str) -> Forecast:
-    """Return a call that was worked out as a forecast.
+    """Return the forecast of a planned call.
 
     Args:
-        found: The call, judged or refused.
+        found: The call, decided or refused.
         workspace_root: The workspace's real path.
     """
-    case = found.case if isinstance(found, Refusal) else found
-    page = case.plan is not None and case.on_page
+    context = found.context if isinstance(found, Refusal) else found
+    page = context.plan is not None and context.on_page
     facts = Forecast(
         effect=Effect.DENY,
         status="denied",
         reasons=(),
-        judged=case.judged,
-        level=case.level,
+        judged=context.evaluated,
+        level=context.level,
         on_page=page,
     )
     if isinstance(found, Refusal):
         reason = found.text.removeprefix("denied: ")
-        layer = case.denied.decision.layer if case.denied else "tiers" if case.verdict else ""
+        layer = (
+            context.denied.decision.layer if context.denied else "tiers" if context.verdict else ""
+        )
         return replace(facts, status=found.status, reasons=(reason,), layer=layer)
-    deciding = next(j for j in case.judged if j.decision.effect is case.effect)
-    facts = replace(facts, effect=case.effect, layer=deciding.decision.layer)
-    if case.effect is Effect.ALLOW:
-        return replace(facts, status="ok", reasons=tuple(j.reason for j in case.judged))
-    asked = question(case, workspace_root, None)
+    deciding = next(j for j in context.evaluated if j.decision.effect is context.effect)
+    facts = replace(facts, effect=context.effect, layer=deciding.decision.layer)
+    if context.effect is Effect.ALLOW:
+        return replace(facts, status="ok", reasons=tuple(j.reason for j in context.evaluated))
+    asked = question(context, workspace_root, None)
     return replace(facts, status="pending", reasons=asked.reasons, title=asked.title)
 
 
 def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
-    """Return the call worked out; what a skill asks by itself is bound to that skill."""
+    """Return the plan of a call; what a skill asks by itself is bound to that skill."""
     plan = tool.plan(call.arguments, session)
     if not session.origin_digest:
         return plan
@@ -97,7 +107,7 @@ def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
 
 
 def need_alone(need: PermissionRequest) -> Plan:
-    """Return a plan of one need, for forecasts of a tool whatever its arguments are."""
+    """Return a plan of one request, for forecasts of a tool whatever its arguments are."""
 
     async def run() -> Output:
         raise RefusedError("a forecast is not run")

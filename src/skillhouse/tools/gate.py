@@ -1,4 +1,4 @@
-"""The one door between a tool call and its effect."""
+"""The gate between a tool call and its effect."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Decision, Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.arguments import argument_fault
-from skillhouse.tools.asking import Asker
+from skillhouse.tools.asker import Asker, RedeemedApprovals
 from skillhouse.tools.call import (
+    EvaluatedPermission,
     Output,
+    PermissionRequest,
     Plan,
     ProgressHandler,
     RefusedError,
     Status,
-    Tool,
     ToolCall,
     ToolResult,
     UnknownToolError,
     bounded,
     failure_text,
 )
-from skillhouse.tools.call_context import CallContext, escalated_to_ask
-from skillhouse.tools.course import Course
+from skillhouse.tools.call_context import CallContext, CallState, escalated_to_ask
 from skillhouse.tools.forecast import (
     Forecast,
     Refusal,
@@ -41,18 +40,18 @@ from skillhouse.tools.forecast import (
     planned,
     settled,
 )
-from skillhouse.tools.permission_request import EvaluatedPermission, PermissionRequest
+from skillhouse.tools.present import presented
 from skillhouse.tools.progress import relayed
-from skillhouse.tools.recording import Recorder
-from skillhouse.tools.redeemed_approvals import RedeemedApprovals
+from skillhouse.tools.recorder import Recorder
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
-from skillhouse.tools.tier_gate import RESUME_HINT, STOPPED, Account, TierGate, stopped_text
+from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
+from skillhouse.tools.tool import Tool, argument_fault
 from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
 
 Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Answers a need of a conversation with a decision and its reason."""
+"""Decides a permission request of a session, with the reason."""
 
 
 class Gate:
@@ -71,36 +70,48 @@ class Gate:
         workspace: WorkspaceLock | None = None,
         agreed: RedeemedApprovals | None = None,
         telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
+        conceal: Callable[[str], str] | None = None,
     ) -> None:
-        """Take the tools, and everybody who has a say.
+        """Take the tools, and what decides, asks, records and protects.
 
         Args:
-            tools: What can be called.
-            decide: Answers a need by the rules.
+            tools: What can be called; each is a `Tool`.
+            decide: Decides a permission request by the rules.
             approvals: Asks a person.
-            audit: Remembers.
+            audit: The log.
             workspace_root: The workspace's real path.
             write_gate: Who may change anything.
             tiers: The tier policy, and whether everything is stopped.
             workspace: Keeps other calls from changing the workspace; None where no tool does.
-            agreed: Hands the yeses that were taken here to the tools that need them.
-            telling: Says to telemetry what is done, and no content unless it is told to.
+            agreed: Passes consumed approvals to the tools that need them.
+            telling: Telemetry; content only where it is configured to.
+            conceal: Takes secrets out of a text. None is for gates whose results no model gets as
+                they are: they are neither concealed nor escaped.
+
+        Raises:
+            TypeError: one of the tools does not derive from `Tool`.
         """
+        for tool in tools:
+            if not isinstance(tool, Tool):
+                raise TypeError(f"expected an object of a subclass of `Tool`, got {tool!r}")
         self.tools = {tool.name: tool for tool in tools}
         # Inside, a skill's tool is `skill:tool`; a model sees the name on the wire (decision 12).
-        full_names = ((getattr(tool, "full_name", ""), tool) for tool in tools)
-        self._by_full_name = {name: tool for name, tool in full_names if name}
+        self._by_full_name = {tool.full_name: tool for tool in tools if tool.full_name}
         self._decide = decide
         self._recorder = Recorder(audit)
         self._workspace_root = workspace_root
         self._write_gate = write_gate
         self._tiers = tiers or TierGate()
         self._workspace = workspace
-        self._asker = Asker(approvals, self._recorder, workspace_root, self._judged, self._begin)
+        self._asker = Asker(
+            approvals, self._recorder, workspace_root, self._evaluated_again, self._begin
+        )
         self._agreed = agreed or RedeemedApprovals()
         self._telling = telling
+        self._conceal = conceal
         self._validators = {
-            tool.name: jsonschema_rs.Draft202012Validator(dict(tool.schema)) for tool in tools
+            tool.name: jsonschema_rs.Draft202012Validator(dict(tool.accepted or tool.schema))
+            for tool in tools
         }
 
     async def call(
@@ -114,61 +125,67 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool = self._tool(call.name)
-        call = _identified(replace(call, name=tool.name))
-        with self._telling.of(tool, call, listener) as told:
-            return told.ended(await self._handle(tool, told.call, session, told))
+        tool, call = self._known(call)
+        if not call.call_id:
+            call = replace(call, call_id=secrets.token_hex(8))
+        with self._telling.of(tool, call, listener) as span:
+            result = span.ended(await self._handle(tool, span.call, session, span))
+        if self._conceal is not None:
+            result = await presented(result, self._conceal, to_code=bool(session.origin_digest))
+        if result.is_error and result.data is None:
+            result = replace(result, data=tool.shaped(result))
+        return result
 
     async def _handle(
-        self, tool: Tool, call: ToolCall, session: Session, told: CallSpan
+        self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
     ) -> ToolResult:
         wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
         if wrong:
             return ToolResult(content=wrong, status="error")
         with self._tiers.running() as running:
-            course = Course(CallContext(call=call), self._tiers.account(), running)
-            async with course.holding:
+            state = CallState(CallContext(call=call), self._tiers.account(), running)
+            async with state.holding:
                 try:
-                    return await self._on_course(tool, session, course, told)
+                    return await self._proceed(tool, session, state, span)
                 finally:
-                    if course.intent or course.account.holds:
+                    if state.intent or state.account.holds:
                         # Also when the call is cancelled: what was begun has an outcome.
                         with anyio.CancelScope(shield=True):
-                            await in_thread(lambda: self._close(course))
+                            await in_thread(lambda: self._close(state))
         # Only a stop cancels it without cancelling whoever waits for the result.
-        return await in_thread(lambda: self._ended_by_stop(course))
+        return await in_thread(lambda: self._ended_by_stop(state))
 
-    async def _on_course(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+    async def _proceed(
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult:
         # Plans walk and hash, and the log and the state may be locked by another process: none of
         # it keeps the event loop from other calls.
-        refusal = await in_thread(lambda: self._authorize(tool, session, course, told))
-        if refusal is None and not course.intent:
+        refusal = await in_thread(lambda: self._authorize(tool, session, state, span))
+        if refusal is None and not state.intent:
             try:
-                refusal = await self._ready(tool, session, course)
+                refusal = await self._ready(tool, session, state)
             except WorkspaceLockError as error:
                 status, text = _lock_failure(error)
-                course.account.outcome = TierOutcome.WITHDRAWN
-                case = course.case
-                refusal = await in_thread(lambda: self._recorder.refuse(case, text, status))
-        return refusal or await self._run(tool, session, course, told)
+                state.account.outcome = TierOutcome.WITHDRAWN
+                context = state.context
+                refusal = await in_thread(lambda: self._recorder.refuse(context, text, status))
+        return refusal or await self._run(tool, session, state, span)
 
     def _authorize(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult | None:
         """Decide about the call, and return the refusal if there is one.
 
         What need not wait for a person or for the workspace is begun as well.
         """
-        found = self._planned(tool, course.case.call, session, told, account=course.account)
+        found = self._planned(tool, state.context.call, session, span, account=state.account)
         if isinstance(found, Refusal):
-            course.case = found.case
-            return self._recorder.refuse(found.case, found.text, found.status)
-        course.case = found
+            state.context = found.context
+            return self._recorder.refuse(found.context, found.text, found.status)
+        state.context = found
         if found.effect is Effect.ASK or (self._workspace and found.known_plan.changes_workspace):
             return None
-        return self._begin(tool, course)
+        return self._begin(tool, state)
 
     def forecast(
         self, call: ToolCall, session: Session, *, need: PermissionRequest | None = None
@@ -181,8 +198,7 @@ class Gate:
         Raises:
             UnknownToolError: no tool has that name.
         """
-        tool = self._tool(call.name)
-        call = replace(call, name=tool.name)
+        tool, call = self._known(call)
         if need is None:
             wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
             if wrong:
@@ -196,84 +212,89 @@ class Gate:
         tool: Tool,
         call: ToolCall,
         session: Session,
-        told: CallSpan | None,
+        span: CallSpan | None,
         *,
         account: Account | None = None,
         need: PermissionRequest | None = None,
     ) -> CallContext | Refusal:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
-        case = CallContext(call=call, verdict=self._tiers.stopped())
-        if case.verdict is not None:
-            return Refusal(case=case, text=f"denied: {case.verdict.message}", status="denied")
+        context = CallContext(call=call, verdict=self._tiers.stopped())
+        if context.verdict is not None:
+            return Refusal(
+                context=context, text=f"denied: {context.verdict.message}", status="denied"
+            )
         try:
             plan = planned(tool, call, session) if need is None else need_alone(need)
-            case = replace(case, plan=plan)
+            context = replace(context, plan=plan)
         except RefusedError as refused:
-            return Refusal(case=case, text=str(refused), status=refused.status)
+            return Refusal(context=context, text=str(refused), status=refused.status)
         except OSError as error:
-            return Refusal(case=case, text=failure_text(tool.name, error), status="error")
-        if told is None:
-            return settled(self._decided(case, session, account))
-        told.plan(plan)
+            return Refusal(context=context, text=failure_text(tool.name, error), status="error")
+        if span is None:
+            return settled(self._decided(context, session, account))
+        span.plan(plan)
         with policy_span() as decided:
-            case = self._decided(case, session, account)
-            decided(case)
-        return settled(case)
+            context = self._decided(context, session, account)
+            decided(context)
+        return settled(context)
 
-    def _decided(self, case: CallContext, session: Session, account: Account | None) -> CallContext:
-        """Return a planned call with what rules, the write gate and the tiers say of it."""
-        case = replace(case, judged=self._judge(case.known_plan.needs, session))
-        if case.denied is not None:
-            return case
-        return replace(case, verdict=self._tiers.judge(case.call, case.known_plan, account))
+    def _decided(
+        self, context: CallContext, session: Session, account: Account | None
+    ) -> CallContext:
+        """Return a planned call with the decisions of rules, write gate and tiers."""
+        context = replace(context, evaluated=self._judge(context.known_plan.needs, session))
+        if context.denied is not None:
+            return context
+        return replace(
+            context, verdict=self._tiers.judge(context.call, context.known_plan, account)
+        )
 
-    async def _ready(self, tool: Tool, session: Session, course: Course) -> ToolResult | None:
+    async def _ready(self, tool: Tool, session: Session, state: CallState) -> ToolResult | None:
         """Get an approval where one is needed, and the workspace; then begin.
 
         Raises:
             WorkspaceLockError: another call kept the workspace, or it cannot be locked.
         """
-        lock = self._workspace if course.plan.changes_workspace else None
-        if course.case.effect is Effect.ASK:
-            return await self._asker.approved(tool, session, course, lock)
+        lock = self._workspace if state.plan.changes_workspace else None
+        if state.context.effect is Effect.ASK:
+            return await self._asker.approved(tool, session, state, lock)
         if lock is not None:
-            await course.holding.enter_async_context(lock.hold(exclusive=False, title=course.title))
-        return await in_thread(lambda: self._begin(tool, course))
+            await state.holding.enter_async_context(lock.hold(exclusive=False, title=state.title))
+        return await in_thread(lambda: self._begin(tool, state))
 
-    def _begin(self, tool: Tool, course: Course) -> ToolResult | None:
-        """Record that the call is about to run; or return the refusal."""
-        stopped = course.account.begin()
+    def _begin(self, tool: Tool, state: CallState) -> ToolResult | None:
+        stopped = state.account.begin()
         if stopped:
             text = f"nothing was done: {stopped}"
-            return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
+            return self._recorder.refuse(state.context, text, "denied", audited=STOPPED)
         # INVARIANT: the record is durable before the effect starts, so a crash can leave an
         # intent without an outcome but never an outcome without an intent.
         try:
-            course.intent = self._recorder.intent(course.case, durable=tool.durable)
+            state.intent = self._recorder.intent(state.context, durable=tool.durable)
         except AuditError as error:
-            course.account.outcome = TierOutcome.WITHDRAWN
+            state.account.outcome = TierOutcome.WITHDRAWN
             return ToolResult(content=f"nothing was done: {error}", status="denied")
-        course.began = time.monotonic()
+        state.began = time.monotonic()
         return None
 
     async def _run(
-        self, tool: Tool, session: Session, course: Course, told: CallSpan
+        self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult:
-        plan, approval = course.plan, course.case.approval
+        plan, approval = state.plan, state.context.approval
         try:
             with self._agreed.giving(plan.binding, approval.id if approval else ""):
-                course.output = await _ran(tool, plan, told.listener)
-            course.account.ended(course.output, signs=course.case.level == "sign")
+                state.output = await _ran(tool, plan, span.listener)
+            state.account.ended(state.output, signs=state.context.level == "sign")
         finally:
-            reason = course.running.stopped() if course.output.failed else ""
+            reason = state.running.stopped() if state.output.failed else ""
             if reason:
-                course.is_stopped = True
-                course.output = replace(course.output, text=stopped_text(reason))
-            told.output(course.output)
-        output = course.output
+                state.is_stopped = True
+                state.output = replace(state.output, text=stopped_text(reason))
+            span.output(state.output)
+        output = state.output
         if output.activation is not None and not output.failed:
             session.activations.note(
-                output.activation, call_id=course.case.call.call_id, is_approved=bool(approval)
+                output.activation, call_id=state.context.call.call_id, is_approved=bool(approval)
             )
         return ToolResult(
             content=bounded(output.text),
@@ -281,48 +302,49 @@ class Gate:
             data=output.data or None,
         )
 
-    def _close(self, course: Course) -> None:
-        """Record what came of the call, and settle what it reserved."""
+    def _close(self, state: CallState) -> None:
         try:
-            if course.intent:
+            if state.intent:
                 self._recorder.outcome(
-                    course.case,
-                    course.intent,
-                    course.output,
-                    time.monotonic() - course.began,
-                    is_stopped=course.is_stopped,
+                    state.context,
+                    state.intent,
+                    state.output,
+                    time.monotonic() - state.began,
+                    is_stopped=state.is_stopped,
                 )
         finally:
-            course.account.request_approval()
+            state.account.settle()
 
-    def _ended_by_stop(self, course: Course) -> ToolResult:
-        reason = course.running.reason
-        if course.intent:
+    def _ended_by_stop(self, state: CallState) -> ToolResult:
+        reason = state.running.reason
+        if state.intent:
             return ToolResult(content=stopped_text(reason), status="error")
-        text = f"denied: everything is stopped: {reason}; {RESUME_HINT}"
-        return self._recorder.refuse(course.case, text, "denied", audited=STOPPED)
+        return self._recorder.refuse_stopped(state.context, reason)
 
-    def _tool(self, name: str) -> Tool:
-        tool = self.tools.get(name) or self._by_full_name.get(name)
+    def _known(self, call: ToolCall) -> tuple[Tool, ToolCall]:
+        """Return the tool of a call, and the call with the tool's names."""
+        tool = self.tools.get(call.name) or self._by_full_name.get(call.name)
         if tool is None:
             known = sorted(self.tools)
-            raise UnknownToolError(name, next(iter(nearest(name, known)), ""), known)
-        return tool
+            raise UnknownToolError(call.name, next(iter(nearest(call.name, known)), ""), known)
+        return tool, replace(call, name=tool.name, arguments=tool.canonical(call.arguments))
 
     def _judge(
         self, needs: Sequence[PermissionRequest], session: Session
     ) -> tuple[EvaluatedPermission, ...]:
-        judged = []
+        evaluated = []
         for need in needs:
             decision, reason = self._decide(need, session)
-            found = EvaluatedPermission(need=need, decision=decision, reason=reason)
-            judged.append(self._write_gate.judged(found, session.user, self._workspace_root))
-        return tuple(judged)
+            found = EvaluatedPermission(request=need, decision=decision, reason=reason)
+            evaluated.append(self._write_gate.apply(found, session.user, self._workspace_root))
+        return tuple(evaluated)
 
-    def _judged(self, tool: Tool, case: CallContext, session: Session) -> CallContext:
-        """Return the call worked out and decided about again, at the moment of use."""
-        plan = planned(tool, case.call, session)
-        return escalated_to_ask(replace(case, plan=plan, judged=self._judge(plan.needs, session)))
+    def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
+        """Return the call planned and decided again, at the moment of use."""
+        plan = planned(tool, context.call, session)
+        return escalated_to_ask(
+            replace(context, plan=plan, evaluated=self._judge(plan.needs, session))
+        )
 
 
 async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Output:
@@ -336,11 +358,6 @@ async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Outp
         return Output(text=str(refused), failed=True)
     except OSError as error:
         return Output(text=failure_text(tool.name, error), failed=True)
-
-
-def _identified(call: ToolCall) -> ToolCall:
-    """Return the call with an id of its own, where the caller gave none."""
-    return call if call.call_id else replace(call, call_id=secrets.token_hex(8))
 
 
 def _lock_failure(error: WorkspaceLockError) -> tuple[Status, str]:

@@ -10,12 +10,12 @@ from typing import Any
 
 from anyio import to_thread
 
-from skillhouse.floor import digest, file_stamp
+from skillhouse.floor import file_stamp
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.files import change_facts, held_before, read_need, replaced, write_need
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
+from skillhouse.tools.files import WorkspaceTool, change_plan, held_before, read_need
 from skillhouse.tools.memory_files import (
     MEMORY_BYTES_MAX,
     MEMORY_FILE,
@@ -28,8 +28,8 @@ from skillhouse.tools.memory_files import (
     passages,
     visible,
 )
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 from skillhouse.tools.workspace import Place, Workspace, opened
 
 MEMORY_SEARCH = "memory_search"
@@ -42,7 +42,7 @@ NOTE_MAX = 65_536
 """Characters of one note."""
 
 Decide = Callable[[PermissionRequest, Session], str]
-"""What is decided about a need: allow, ask or deny."""
+"""Decides a permission request: allow, ask or deny."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class _Indexed:
     index: SearchIndex
 
 
-class MemorySearchTool:
+class MemorySearchTool(Tool):
     """Finds passages; a file whose reading the rules do not simply allow is left out."""
 
     name = MEMORY_SEARCH
@@ -74,7 +74,6 @@ class MemorySearchTool:
     )
 
     def __init__(self, workspace: Workspace, decide: Decide) -> None:
-        """Take where the files are, and who says which of them may be read."""
         self._workspace = workspace
         self._decide = decide
         self._indexed: _Indexed | None = None
@@ -126,7 +125,7 @@ class MemorySearchTool:
         return places, len(files) - len(places)
 
     def _current(self, places: Mapping[str, Place]) -> _Indexed:
-        """Return the passages of these files, read anew where one is another than before."""
+        """Return the passages of these files; they are read again where one has changed."""
         state = tuple(
             (file, file_stamp(place.path, follow_symlinks=False)) for file, place in places.items()
         )
@@ -145,8 +144,8 @@ class MemorySearchTool:
         return kept
 
 
-class MemoryWriteTool:
-    """Adds a note to a memory file, or writes the file anew."""
+class MemoryWriteTool(WorkspaceTool):
+    """Adds a note to a memory file, or replaces the file."""
 
     name = MEMORY_WRITE
     description = (
@@ -168,11 +167,7 @@ class MemoryWriteTool:
         required=("content",),
     )
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out the whole new file; what is protected is refused for good."""
         file = checked_file(arguments.get("file", MEMORY_FILE))
         relative = self._workspace.writable(file, session)
         content: str = arguments["content"]
@@ -181,33 +176,25 @@ class MemoryWriteTool:
         if before is None:
             self._check_new(relative)
         after = content if arguments.get("mode") == "replace" else _added(before or b"", content)
-        data = after.encode()
-        if len(data) > MEMORY_FILE_MAX:
+        size = len(after.encode())
+        if size > MEMORY_FILE_MAX:
             raise RefusedError(
                 f"`{relative}` would have more than {MEMORY_FILE_MAX} bytes: take another file"
             )
-        expected = None if before is None else digest(before)
-
-        async def run() -> Output:
-            # INVARIANT: what is replaced is what a person was shown as replaced.
-            replaced(self._workspace, relative, data, expected=expected)
-            return Output(
-                text=f"noted in {relative}, which has {len(data)} bytes now",
-                data={"file": relative, "bytes": len(data)},
-                detail={"content_digest": digest(data)},
-            )
-
         tool_need = PermissionRequest(
             permission=Permission(action=MEMORY_WRITE, resource=relative),
             default=Effect.ALLOW,
             why="what holds for writing the file decides",
             level="write",
         )
-        return Plan(
-            needs=(write_need(self._workspace, relative), tool_need),
-            run=run,
-            changes_workspace=True,
-            facts=change_facts(before, after, relative),
+        return change_plan(
+            self._workspace,
+            relative,
+            before,
+            after,
+            text=f"noted in {relative}, which has {size} bytes now",
+            data={"file": relative, "bytes": size},
+            also=(tool_need,),
         )
 
     def _check_new(self, relative: str) -> None:
@@ -261,7 +248,7 @@ def _data(passage: Passage, score: float) -> dict[str, Any]:
 
 
 def _rendered(found: Sequence[Passage], left_out: int) -> str:
-    """Return passages between marks that nobody who wrote them could know."""
+    """Return passages between marks that their authors could not know."""
     note = f"\n[{left_out} more files are too large, or may not be read here]" if left_out else ""
     if not found:
         return f"nothing in memory fits{note}"

@@ -145,7 +145,7 @@ def passages(file: str, text: str) -> Iterator[Passage]:
 def is_seen(letter: str) -> bool:
     """Whether a character shows, or is a blank, a tab or the end of a line.
 
-    A joiner may: whether it stands between two emoji is for `find_hidden` to say.
+    A joiner may: `find_hidden` says whether it is between two emoji.
     """
     return letter.isprintable() or letter in "\n\r\t\u200d" or unicodedata.category(letter) == "Zs"
 

@@ -1,5 +1,5 @@
-"""What rules say about the paths of a workspace, for commands: needs where a path is named, and
-what a sandbox covers where nobody knows the paths."""
+"""The rules about paths of a workspace, for commands: permission requests where a path is named,
+and what a sandbox covers where the paths are not known."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from skillhouse.floor import PROTECTED_NAMES, is_secret
 from skillhouse.permission import Decision, Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
+from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.caution import cautioned, skill_directory_of
 from skillhouse.tools.files import text_if_any
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.workspace import Workspace
 
 Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Answers a need of a conversation with a decision and its reason."""
+"""Decides a permission request of a session, with the reason."""
 
 _ANY = "\ue000"
 """A name that no file has: what a rule says about it, it says about all names."""
@@ -48,7 +48,6 @@ class PathRules:
 
     @property
     def key(self) -> Hashable:
-        """What `concerns` depends on."""
         said = ((action, p) for action, found in self._strict.items() for _, p in found)
         return tuple(sorted(said)), self._skills, frozenset(self._entered)
 
@@ -86,7 +85,6 @@ class PathRules:
         return self._refuses("read", absolute)
 
     def freezes(self, path: str) -> bool:
-        """Whether a path cannot be written."""
         return self._refuses("write", f"{self._root}/{path}")
 
     def opens(self, path: str) -> bool:
@@ -108,7 +106,6 @@ class PathRules:
 
     @property
     def freezes_all(self) -> bool:
-        """Whether nothing of the workspace can be written."""
         whole = f"{self._root}/{_ANY}"
         said = any(matches_in(at.dialect, pattern, whole) for at, pattern in self._strict["write"])
         return said and self._refuses("write", self._root)
@@ -172,7 +169,7 @@ class PathRules:
         return needs
 
     def writing(self, path: str) -> tuple[PermissionRequest, ...]:
-        """Return the need of writing a path where a rule denies or asks about it.
+        """Return the request of writing a path where a rule denies or asks about it.
 
         The rule that allows the command covers the others in the workspace.
         """
@@ -293,7 +290,7 @@ class PathRules:
 
 
 def need_of(action: str, resource: str) -> PermissionRequest:
-    """Return the need of a path that the rule for the command covers unless another one is
+    """Return the request of a path that the rule for the command covers unless another one is
     stricter."""
     return PermissionRequest(
         permission=Permission(action=action, resource=resource),

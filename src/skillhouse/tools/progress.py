@@ -1,4 +1,4 @@
-"""Tells whoever listens how far a call is, without ever holding the call up."""
+"""Relays the progress of a call to a listener without ever holding the call up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import anyio
 from skillhouse.tools.call import Progress, ProgressHandler, ReportProgress
 
 PAUSE_SECONDS = 0.1
-"""Shortest time between two words to a listener; of what comes meanwhile the newest is told."""
+"""Shortest time between two reports to a listener; of those in between only the newest is sent."""
 LAST_SECONDS = 1.0
-"""How long the result waits for the last word to be taken."""
+"""How long the result waits until the last report is taken."""
 MESSAGE_MAX = 1_000
 """Characters of a message; it is the skill's, and untrusted."""
 
@@ -27,7 +27,7 @@ async def relayed(
     pause_seconds: float = PAUSE_SECONDS,
     last_seconds: float = LAST_SECONDS,
 ) -> AsyncIterator[ReportProgress]:
-    """Give what takes progress while a call runs; the last word is told before this ends.
+    """Yield what takes progress while a call runs; the last report is sent before this ends.
 
     A listener that fails hears nothing more of the call, and the call goes on.
     """
@@ -50,7 +50,7 @@ async def relayed(
 
 
 class _Relay:
-    """The newest word, between a skill that may say thousands and a listener that may be slow."""
+    """The newest report, of a skill that may send thousands, for a listener that may be slow."""
 
     def __init__(self, listener: ProgressHandler, pause_seconds: float) -> None:
         self._listener = listener
@@ -71,12 +71,11 @@ class _Relay:
         self._news.set()
 
     def finish(self) -> None:
-        """Let `run` end when it has told what there is."""
         self._is_over.set()
         self._news.set()
 
     async def run(self) -> None:
-        """Tell what is new, with pauses, until the call is over or the listener fails."""
+        """Send what is new, with pauses, until the call is over or the listener fails."""
         try:
             while not self._is_over.is_set():
                 await self._news.wait()

@@ -1,4 +1,4 @@
-"""What no tool writes: protected names at any depth, skills, and the house's own places."""
+"""What no tool writes: protected names at any depth, skills, and the state of skillhouse itself."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ LOADED_ENTRIES_MAX = 2_000
 class OwnFiles(Protocol):
     """The files by which a workspace's tools are decided, as they are when one is about to act."""
 
-    def places(self) -> Iterable[Path]:
-        """Return the files and directories, wherever they are."""
-        ...
+    def places(self) -> Iterable[Path]: ...
 
     @property
     def skill_files(self) -> frozenset[str]:
@@ -47,25 +45,22 @@ class NoFiles:
     """None: a workspace by itself."""
 
     def places(self) -> Iterable[Path]:
-        """Return nothing."""
         return ()
 
     @property
     def skill_files(self) -> frozenset[str]:
-        """Return nothing."""
         return frozenset()
 
     def problem(self, looks: Looks) -> str:
-        """Return nothing."""
         return ""
 
 
 class Guarded:
     """Places that no tool writes to, whatever rules and persons say.
 
-    Names are those of the command judge, so that `write` and `cp` are told the same. The places
-    are those of skills (security.md section 4.1: skills cannot edit skills) and of the house's
-    settings, approvals and log, whether they exist yet or not.
+    Names are those of the command judge, so that `write` and `cp` get the same answer. The places
+    are those of skills (security.md section 4.1: skills cannot edit skills) and of the settings,
+    approvals and log of skillhouse, whether they exist yet or not.
     """
 
     def __init__(
@@ -76,7 +71,6 @@ class Guarded:
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
         looks: Looks | None = None,
     ) -> None:
-        """Take the workspace's real path, and the places, which may be anywhere."""
         self._paths = paths
         looks = looks or Looks()
         self._root = str(root)
@@ -121,7 +115,6 @@ class Guarded:
 
     @property
     def is_around(self) -> bool:
-        """Whether the workspace is inside one of the places."""
         return self._around
 
     def detour(self) -> str:
@@ -140,7 +133,6 @@ class Guarded:
         return ""
 
     def reason(self, relative: str) -> str:
-        """Return why a path below the workspace is not written to, or nothing."""
         told = spelled(relative)
         # All of it, at any depth, also where it is no directory: git takes its settings, and so
         # programs to run, from `config`, `commondir`, `config.worktree` and a `.git` file's target.
@@ -154,7 +146,7 @@ class Guarded:
         if self._around and told.rsplit("/", 1)[-1] == SKILL_FILE:
             return "is protected: it would make or change a skill; ask the user to change it"
         if self._is_in_a_place(told, relative):
-            return "is protected: it belongs to a skill or to the house; ask the user to change it"
+            return "is protected: it belongs to a skill or to skillhouse; ask the user to change it"
         return ""
 
     def _is_in_a_place(self, told: str, relative: str) -> bool:
@@ -206,8 +198,8 @@ def links_below(directory: Path) -> Iterator[Path]:
                 yield Path(path)
         if left < 0:
             raise RefusedError(
-                f"denied: `{directory}` has more than {LOADED_ENTRIES_MAX} files, and links among "
-                "them cannot be told: ask the user to unload the skill",
+                f"denied: `{directory}` has more than {LOADED_ENTRIES_MAX} files, too many "
+                "to look for links: ask the user to unload the skill",
                 denied=True,
             )
 

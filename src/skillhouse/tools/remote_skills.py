@@ -1,66 +1,59 @@
-"""Skills whose files lie on another server until they are used: fetched, marked and asked about."""
+"""Skills whose files are on another server until they are used: fetched, marked and asked about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
-from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, handed
-from skillhouse.tools.permission_request import PermissionRequest
+from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
+from skillhouse.tools.caution import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.session import Session
-from skillhouse.tools.span_attributes import skill_attributes
+from skillhouse.tools.telemetry import skill_attributes
+from skillhouse.tools.tool import Tool
 
 SKILL_CODE = "skill_code"
-"""What rules call running a command while a skill of another server is in use."""
+"""The action of running a command while a skill of another server is in use."""
 SKILL_RESOURCE = "skill_resource"
 """The tool that reads a file of such a skill."""
 
 
-class RemoteSkillProvider(Protocol):
-    """What knows the skills of other servers; of one of this machine it says nothing."""
+class SkillLoad:
+    """A skill's text from the plan of a call, which judges it, to its run, which returns it."""
 
-    def skills(self) -> tuple[Skill, ...]:
-        """Return them as they were listed last; nothing is fetched."""
-        ...
+    def __init__(
+        self, session: Session, skill: Skill, needs: tuple[PermissionRequest, ...], *, listed: int
+    ) -> None:
+        """Read the skill if it is on this machine, and add the caution that its text needs.
 
-    def refuse_roots(self, roots: Iterable[Path]) -> None:
-        """Do nothing, unless fetched files would be found below a root as this machine's skills.
+        Args:
+            session: The conversation that gets it.
+            skill: The skill.
+            needs: What loading it needs by the rules.
+            listed: Most files that are listed with it.
+        """
+        self._session, self._skill, self._listed = session, skill, listed
+        self._known = content_here(session, skill, resources_max=listed)
+        text = None if self._known is None else self._known.text
+        self.needs, self.facts = cautioned(session, needs, skill=skill, file=skill.file, text=text)
+
+    async def content(self, *, is_checked: bool = True) -> SkillContent:
+        """Return the skill; `is_checked` refuses a text that was fetched now and hides something.
 
         Raises:
-            ConfigError: they would.
+            SkillError: the file cannot be used, or is not what was listed.
+            RefusedError: it hides something that no person was asked about.
         """
-        ...
-
-    def files(self, skill: Skill) -> tuple[str, ...] | None:
-        """Return the paths of its other files."""
-        ...
-
-    def origin(self, skill: Skill) -> str:
-        """Return what a model is told of where it comes from."""
-        ...
-
-    def address(self, skill: Skill) -> str:
-        """Return its address there; nothing for one of this machine."""
-        ...
-
-    def binding(self, skill: Skill) -> str | None:
-        """Return what a yes to it is bound to."""
-        ...
-
-    async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
-        """Return the verified bytes of a file, which then lies in its place.
-
-        Raises:
-            SkillhouseError: it has no such file, or its bytes are others than were listed.
-            OSError: it cannot be stored.
-        """
-        ...
+        # INVARIANT: the text that is handed over is the one that was judged.
+        content = self._known or await loaded_content(
+            self._session, self._skill, resources_max=self._listed
+        )
+        if is_checked:
+            check_fetched(self._session, self.needs, self._skill.file, content.text)
+        return content
 
 
 async def loaded_content(session: Session, skill: Skill, *, resources_max: int) -> SkillContent:
@@ -69,7 +62,7 @@ async def loaded_content(session: Session, skill: Skill, *, resources_max: int) 
     Raises:
         SkillError: the file cannot be used, or is not what was listed.
     """
-    files = files_elsewhere(session, skill)
+    files = session.remote_files(skill)
     if files is None:
         return load_listing(skill, resources_max=resources_max)
     try:
@@ -93,13 +86,8 @@ async def loaded_content(session: Session, skill: Skill, *, resources_max: int) 
     )
 
 
-def files_elsewhere(session: Session, skill: Skill) -> tuple[str, ...] | None:
-    """Return the paths of a skill's other files by its entry; None for one of this machine."""
-    return None if session.remote_skills is None else session.remote_skills.files(skill)
-
-
 async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
-    """Return a file of a skill that lies elsewhere.
+    """Return a file of a skill of another server.
 
     Raises:
         RefusedError: it cannot be had, or is not what was listed.
@@ -115,7 +103,7 @@ async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
 def begun(session: Session, skill: Skill, text: str) -> str:
     """Note that a skill is in use from now on, and return what a model gets of it.
 
-    While a skill of another server is in use, commands need a yes for that skill as well
+    While a skill of another server is in use, commands need an approval for that skill too
     (SEP-2640, "No implicit local execution"); rules that allow commands do not answer it.
     """
     session.loaded[skill.file] = skill.directory
@@ -124,11 +112,11 @@ def begun(session: Session, skill: Skill, text: str) -> str:
 
 
 def acts(session: Session, skill: Skill) -> str:
-    """Have commands need a yes for a skill of another server, and return what is told of it.
+    """Make commands ask for a skill of another server too, and return its origin for the model.
 
-    For one of this machine nothing is done, and there is nothing to tell.
+    For a skill of this machine nothing is done, and the origin is "".
     """
-    origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
+    origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""
     session.active_remote_requests[skill.file] = PermissionRequest(
@@ -141,7 +129,7 @@ def acts(session: Session, skill: Skill) -> str:
     return origin
 
 
-class SkillResourceTool:
+class SkillResourceTool(Tool):
     """Reads a file of a skill in use from the server that the skill came from, and no other."""
 
     name = SKILL_RESOURCE
@@ -164,7 +152,7 @@ class SkillResourceTool:
         """Judge the skill; only a loaded one is read from."""
         wanted, relative = arguments["skill"], arguments["path"]
         skill = next((s for s in session.visible.skills if wanted in (s.name, s.id)), None)
-        if skill is None or files_elsewhere(session, skill) is None:
+        if skill is None or session.remote_files(skill) is None:
             raise RefusedError(f"no skill of an MCP server is called `{wanted}`")
         if skill.file not in session.loaded:
             raise RefusedError(f"load `{wanted}` first, or again if it has changed")
@@ -176,14 +164,13 @@ class SkillResourceTool:
 
         async def run() -> Output:
             data = await fetched(session, skill, relative)
-            origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
             try:
                 text = data.decode()
             except UnicodeDecodeError:
                 text = f"{len(data)} bytes that are no text"
             check_fetched(session, needs, str(path), text)
             return Output(
-                text=f"{origin}\nFile: {path}\n\n{handed(text)}",
+                text=f"{session.origin(skill)}\nFile: {path}\n\n{handed(text)}",
                 data={"id": skill.id, "path": str(path)},
                 detail={"skill": skill.id, "file": relative},
                 span_attributes={SKILL_RESOURCE_NAME: relative},

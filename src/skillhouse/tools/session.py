@@ -4,24 +4,59 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from skillhouse.skill import HiddenText, Skill, SkillIndex
+from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
 from skillhouse.tools.activation import Activation, Activations
-from skillhouse.tools.permission_request import PermissionRequest
-
-if TYPE_CHECKING:
-    from skillhouse.tools.call import ToolCall
-    from skillhouse.tools.remote_skills import RemoteSkillProvider
+from skillhouse.tools.call import PermissionRequest, ToolCall
 
 SESSIONS_MAX = 1_000
-"""Conversations that are kept; beyond that the one that was used longest ago starts anew."""
+"""Conversations that are kept; beyond that the least recently used one starts over."""
 
 SkillCheck = Callable[[Skill], PermissionRequest | None]
 """A further check before a skill is loaded (S004-89): what it needs besides, or None."""
+
+
+class RemoteSkillProvider(Protocol):
+    """Provides the skills of other servers; for one of this machine every answer is empty."""
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return them as they were listed last; nothing is fetched."""
+        ...
+
+    def refuse_roots(self, roots: Iterable[Path]) -> None:
+        """Do nothing, unless fetched files would be found below a root as this machine's skills.
+
+        Raises:
+            ConfigError: they would.
+        """
+        ...
+
+    def files(self, skill: Skill) -> tuple[str, ...] | None: ...
+
+    def origin(self, skill: Skill) -> str:
+        """Return where it comes from, in words for a model."""
+        ...
+
+    def address(self, skill: Skill) -> str:
+        """Return its address there; nothing for one of this machine."""
+        ...
+
+    def binding(self, skill: Skill) -> str | None:
+        """Return the digest that an approval of it is bound to."""
+        ...
+
+    async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
+        """Return the verified bytes of a file, which is stored in its place.
+
+        Raises:
+            SkillhouseError: it has no such file, or its bytes are others than were listed.
+            OSError: it cannot be stored.
+        """
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +77,7 @@ class Session:
     checks: Sequence[SkillCheck] = ()
     """What else it needs; see `needs_of`."""
     remote_skills: RemoteSkillProvider | None = None
-    """Knows the skills of other servers."""
+    """Provides the skills of other servers."""
     active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
     """What commands need besides while skills of other servers are in use, by the skill's file."""
     loaded: dict[str, Path] = field(default_factory=dict)
@@ -53,15 +88,22 @@ class Session:
     """What texts of other servers hide, by their paths: it is known once they are fetched."""
     origin_digest: str = ""
     """Digest of the skill that asks by itself, by its code or its commands; empty is the agent.
-    A lasting yes to it is one to these bytes alone (decision 7)."""
+    A standing approval of it holds for these bytes alone (decision 7)."""
 
     def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
         """Return all that loading a skill needs; each is decided, and one denial is enough."""
         further = (check(skill) for check in self.checks)
         return (self.skill_need(skill), *(need for need in further if need is not None))
 
+    def origin(self, skill: Skill) -> str:
+        """Return where a skill of another server comes from, for a model; "" for this machine's."""
+        return "" if self.remote_skills is None else self.remote_skills.origin(skill)
+
+    def remote_files(self, skill: Skill) -> tuple[str, ...] | None:
+        """Return the paths of a skill's other files by its entry; None for one of this machine."""
+        return None if self.remote_skills is None else self.remote_skills.files(skill)
+
     def with_loaded(self, skill: Skill) -> Session:
-        """Return this session as it would be if `skill` were loaded."""
         return replace(self, loaded={**self.loaded, skill.file: skill.directory})
 
     def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
@@ -85,7 +127,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a house, by who calls and the caller's id of the conversation."""
+    """The sessions, by caller and the caller's id of the conversation."""
 
     def __init__(
         self,
@@ -94,7 +136,6 @@ class Sessions:
         remote_skills: RemoteSkillProvider | None = None,
         noted: Callable[[Activation], None] | None = None,
     ) -> None:
-        """Take what loading a skill needs, and who hears of each that was loaded."""
         self._elsewhere = remote_skills
         self._noted = noted
         self._skill_need = skill_need
@@ -127,7 +168,6 @@ class Sessions:
         client: str = "",
         connection: str = "",
     ) -> Session:
-        """Return the session of this conversation, with what it may see now."""
         key = (agent, user, channel, session_id, client, connection)
         with self._lock:
             session = self._sessions.get(key)

@@ -32,12 +32,19 @@ from skillhouse.signer import (
     read_vault,
     with_approval,
 )
-from skillhouse.tools.call import TRANSACTION_PAGE, Output, Plan, RefusedError, object_schema
-from skillhouse.tools.permission_request import PermissionRequest
+from skillhouse.tools.call import (
+    TRANSACTION_PAGE,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    object_schema,
+)
 from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 CALLDATA_SHOWN = 256
-"""Bytes of a call that nobody knows which are shown; its length is told."""
+"""Bytes of an unknown call that are shown, with its length."""
 ACCESS_SHOWN = 8
 """Addresses of an access list that are shown; the others are counted."""
 CLAIM_MAX = 500
@@ -63,7 +70,7 @@ Clock = Callable[[], int]
 """Milliseconds since 1970."""
 
 
-class SignTool:
+class SignTool(Tool):
     """Signs a message or a transaction with one of the user's keys."""
 
     name = "sign"
@@ -103,8 +110,9 @@ class SignTool:
             signer: Holds the keys.
             keystore: Its file, whose open part names the keys.
             sessions: Says which session keys have ended.
-            approval: Returns the id of the yes that a person gave to a plan's `binding` on a
-                transaction page, taking it; "" when there is none. `Agreed.take` is one.
+            approval: Returns the id of the approval that a person gave to a plan's `binding` on a
+                transaction page, and consumes it; "" when there is none. See
+                `RedeemedApprovals.take`.
             clock: The time, for how long a request waits.
         """
         self._signer = signer
@@ -114,7 +122,7 @@ class SignTool:
         self._clock = clock
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Decode what is to be signed, and bind the yes to exactly these bytes."""
+        """Decode what is to be signed, and bind the approval to exactly these bytes."""
         try:
             key = read_vault(self._keystore).get(arguments["key"])
             self._check_session(key)
@@ -136,7 +144,7 @@ class SignTool:
 
         async def run() -> Output:
             try:
-                # A person's yes is taken once, at the moment of use.
+                # The approval is consumed once, at the moment of use.
                 agreed = with_approval(request, request.approved, self._approval(request.content))
                 return _output(key, movement, await self._signer.sign(agreed))
             except SkillhouseError as error:
@@ -149,7 +157,7 @@ class SignTool:
                         action="sign", resource=" ".join((key.name, arguments["type"], *words))
                     ),
                     default=Effect.ASK,
-                    why="no rule speaks, and signatures are asked about",
+                    why="no rule matches; signatures ask by default",
                     level="sign",
                     may_last=False,
                 ),
@@ -169,7 +177,7 @@ class SignTool:
         )
 
     def _check_session(self, key: KeyInfo) -> None:
-        """Refuse early what the signer would refuse: nobody is to be asked in vain."""
+        """Refuse early what the signer would refuse: no person is asked in vain."""
         if not key.is_session:
             return
         found = [s.state for s in self._sessions.all() if s.key_id == key.id]
@@ -196,7 +204,7 @@ def _message_facts(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tuple[str, str], ...]:
-    """Return what the bytes say, and nothing that anybody says about them."""
+    """Return what the bytes themselves say."""
     coin = COINS.get(transaction.chain_id, "not known by name")
     facts = [("does", _deed(movement))]
     for spend in movement.spends:
@@ -247,7 +255,7 @@ def _deed(movement: Movement) -> str:
         "transfer": "sends tokens (ERC-20 transfer)",
         "transferFrom": "sends tokens from an account that allowed it (ERC-20 transferFrom; "
         "of a contract for single pieces, the number says which piece)",
-        "approve": "lets somebody take tokens later (ERC-20 approve; "
+        "approve": "allows another account to take tokens later (ERC-20 approve; "
         "of a contract for single pieces, the number says which piece)",
         "create": "makes a new contract",
         "unknown": "calls a contract in a way that is not known here",

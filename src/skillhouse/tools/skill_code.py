@@ -27,15 +27,16 @@ from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
     TRANSACTION_PAGE,
     Output,
+    PermissionRequest,
     Plan,
     RefusedError,
     ReportProgress,
     ToolResult,
     UnknownToolError,
 )
-from skillhouse.tools.permission_request import PermissionRequest
 from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import code_inside
+from skillhouse.tools.tool import Tool
 
 LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 """From the mildest to the strictest."""
@@ -47,7 +48,7 @@ LOG_LINES = 100
 """Lines of a call's own log that are kept."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
-"""Calls one of the house's tools for the skill: decided, asked about and recorded by itself."""
+"""Calls a tool for the skill; the call is decided, asked about and recorded by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class CodeSkill:
     directory: Path
     scope: str
     default: Effect
-    """What a read of it meets when no rule speaks: that of its scope (decision 4)."""
+    """The effect of a read when no rule matches: that of its scope (decision 4)."""
     env: Mapping[str, str]
     """The declared variables that the operator hands to this skill, with their values."""
     shared: tuple[Path, ...] = ()
@@ -67,7 +68,7 @@ class CodeSkill:
     """The operator's least level of a tool, by its name, or of all by ""."""
 
     def level_of(self, spec: ToolSpec) -> Level:
-        """Return a tool's level: the strictest that anybody says."""
+        """Return the strictest of the levels that skill and operator give a tool."""
         said = (spec.level, self.least.get(spec.name), self.least.get(""))
         return max((level for level in said if level is not None), key=LEVELS.index)
 
@@ -75,7 +76,7 @@ class CodeSkill:
 def cell_of(
     skill: CodeSkill, digest: str, *, packages: Path | None, agent: str, user: str
 ) -> CellSpec:
-    """Return what runs a skill's code: nobody shares it who may do other things."""
+    """Return the cell of a skill's code; callers share it only if they may do the same things."""
     manifest = skill.manifest
     return CellSpec(
         skill=manifest.name,
@@ -101,7 +102,7 @@ class Runner(Protocol):
         arguments: Mapping[str, Any],
         *,
         meta: Mapping[str, Any],
-        timeout: float,  # noqa: ASYNC109 - a result tells of it.
+        timeout: float,  # noqa: ASYNC109 - a result reports it.
         host: HostCalls,
     ) -> CellResult: ...
 
@@ -136,7 +137,7 @@ class Workshop(Protocol):
         ...
 
 
-class SkillCodeTool:
+class SkillCodeTool(Tool):
     """One tool of one skill."""
 
     durable = True
@@ -145,7 +146,6 @@ class SkillCodeTool:
     def __init__(
         self, skill: CodeSkill, spec: ToolSpec, workshop: Workshop, ask: Callable[[Session], Ask]
     ) -> None:
-        """Take what is declared, what runs it, and how it asks for more."""
         self.full_name = f"{skill.manifest.name}:{spec.name}"
         self.name = wire_name(skill.manifest.name, spec.name)
         self.title = self.full_name
@@ -202,9 +202,9 @@ class SkillCodeTool:
         level = self.level
         default = self.skill.default if level == "read" else Effect.ASK
         why = (
-            f"no rule speaks, and skills of scope {self.skill.scope} are {default.value}"
+            f"no rule matches; skills of scope {self.skill.scope} are {default.value} by default"
             if level == "read"
-            else f"no rule speaks, and a tool that may {level} is asked about"
+            else f"no rule matches; a tool that may {level} asks by default"
         )
         return PermissionRequest(
             permission=Permission(action=ACTION, resource=self.full_name),
@@ -249,21 +249,20 @@ class SkillCodeTool:
 
 @dataclass(slots=True)
 class _Host(HostCalls):
-    """What one call may ask of the core: the house's own tools, each through the gate."""
+    """What one call may ask of the core: other tools, each through the gate."""
 
     ask: Ask
     say: ReportProgress
     lines: list[str] = field(default_factory=list)
 
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Make one request by the tool `fetch`."""
         known = ("url", "method", "headers", "body")
         result = await self._asked(
             "fetch", {key: request[key] for key in known if request.get(key)}
         )
         found = result.data or {}
         if "status" not in found:
-            # Nobody answered: a refusal, a question, or a fault. An answer of any status is one.
+            # No server answered: a refusal, a question, or a fault. An answer of any status is one.
             _check(result)
         return {
             "status": found.get("status", 0),
@@ -278,7 +277,6 @@ class _Host(HostCalls):
         return result.data or {}
 
     async def read_file(self, path: str) -> str:
-        """Read a file of the workspace by the tool `read`."""
         result = await self._asked("read", {"path": path})
         _check(result)
         return result.content
@@ -289,20 +287,19 @@ class _Host(HostCalls):
             self.lines.append(text[:1_000])
 
     def progress(self, fraction: float, text: str) -> None:
-        """Pass on how far the call is."""
         self.say(fraction, text)
 
     async def _asked(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
             return await self.ask(tool, arguments)
         except UnknownToolError as error:
-            # As where there are no keys: nobody can sign.
+            # As where there are no keys: nothing can sign.
             message = f"this agent has no tool `{tool}`"
             raise RpcError(DENIED_BY_GATE, message, reason="denied") from error
 
 
 def _unheard(fraction: float, text: str) -> None:
-    """Nobody listens to this call."""
+    """Used where a call has no listener."""
 
 
 def _check(result: ToolResult) -> None:
@@ -311,7 +308,6 @@ def _check(result: ToolResult) -> None:
 
 
 def _text(wrapped: Mapping[str, Any]) -> str:
-    """Return what the model reads: the data, or the error."""
     if wrapped.get("success") is False:
         return str(wrapped.get("error", "failed"))
     data = wrapped.get("data", {k: v for k, v in wrapped.items() if k != "success"})

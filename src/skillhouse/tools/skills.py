@@ -23,19 +23,24 @@ from skillhouse.skill import (
 )
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, content_here
-from skillhouse.tools.messages import render
-from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.remote_skills import begun, loaded_content
-from skillhouse.tools.rendering import SKILL_TEXT_MAX, cut_notice, fitted, result_data
+from skillhouse.tools.call import (
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    ToolResult,
+    object_schema,
+)
+from skillhouse.tools.remote_skills import SkillLoad, begun
 from skillhouse.tools.session import Session
-from skillhouse.tools.span_attributes import skill_attributes
+from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, render, result_data
+from skillhouse.tools.telemetry import skill_attributes
+from skillhouse.tools.tool import Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
 SEARCH_ACTION = "search_skills"
-"""What rules call a search, whatever the tool is called."""
+"""The action of a search, whatever the tool is called."""
 SEARCH_LIMIT = 5
 """Skills that a search gives when the call does not say (S003-35)."""
 SEARCH_MAX = 50
@@ -55,10 +60,10 @@ class VisibleSkills:
     """What a rule denies it: neither listed nor loaded."""
     catalog: Callable[[int | None], str]
     """Gives the list for the skill tool's description, of at most so many characters; nothing where
-    it stands elsewhere."""
+    it is shown elsewhere."""
     profile: Profile
     decide: Callable[[PermissionRequest, Session], str]
-    """What is decided about a need: allow, ask or deny."""
+    """Decides a permission request: allow, ask or deny."""
     listed: frozenset[str] | None = None
     """Files of the skills that lists name; the others are found by search alone. None is all."""
 
@@ -75,9 +80,9 @@ class SkillReference:
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments as the schema has them.
 
-        One alias stands for the parameter when that is not there; a skill that is named by its id,
-        directory or in another case is named as it is listed. What fits nothing stays, and is
-        refused by the schema.
+        One alias is taken for the parameter when that is missing; a skill that is named by its id,
+        directory or in another case gets its listed name. What fits nothing stays, and is refused
+        by the schema.
         """
         given = dict(arguments)
         aliased = [alias for alias in self._aliases if alias in given]
@@ -94,7 +99,6 @@ class SkillReference:
 
     @property
     def values_of_file(self) -> Mapping[str, str]:
-        """The listed value of each visible skill, by its file."""
         files = (skill.file for skill in self._shown.visible.skills)
         return dict(zip(files, self.values, strict=False))
 
@@ -140,7 +144,7 @@ def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
     )
 
 
-class SkillTool:
+class SkillTool(Tool):
     """Loads the instructions of one skill."""
 
     durable = False
@@ -150,7 +154,6 @@ class SkillTool:
     reads_only = True
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
-        """Take what the profile calls this tool, and what one agent sees."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self._shown = shown
@@ -190,25 +193,17 @@ class SkillTool:
         return object_schema({parameter: wanted}, required=(parameter,))
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments under the schema's name, in its values."""
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the skill, also by what its body hides, before anything of it is handed over."""
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
-        known = content_here(session, skill, resources_max=profile.resources_listed)
-        text = None if known is None else known.text
-        needs, hidden = cautioned(
-            session, session.needs_of(skill), skill=skill, file=skill.file, text=text
-        )
+        load = SkillLoad(session, skill, session.needs_of(skill), listed=profile.resources_listed)
 
         async def run() -> Output:
             try:
-                # INVARIANT: the text that is handed over is the one that was judged.
-                content = known or await loaded_content(
-                    session, skill, resources_max=profile.resources_listed
-                )
+                content = await load.content()
             except SkillError as error:
                 words = render(profile.messages, "skill_unreadable", name=skill.name, reason=error)
                 title = render(profile.messages, "failed_title", name=skill.name)
@@ -216,22 +211,24 @@ class SkillTool:
                     profile.result, title=title, output=words, metadata={}, succeeded=False
                 )
                 return Output(text=words, data=data, failed=True)
-            check_fetched(session, needs, skill.file, content.text)
             if not current_invocation(content, profile.extensions).model_invocable:
                 raise RefusedError(f"skill `{skill.name}` is now for people alone", denied=True)
-            return self._output(content, needs[0], session)
+            return self._output(content, load.needs[0], session)
 
         question = profile.rules.pattern.replace("{name}", skill.name)
         facts = [("skill", skill.id), ("asks for", question), ("file", skill.file)]
-        origin = "" if session.remote_skills is None else session.remote_skills.origin(skill)
-        if origin:
+        if origin := session.origin(skill):
             # What its server says of it, since nothing of it is here yet.
             facts += [("from", origin), ("description", skill.description)]
-        facts += hidden
+        facts += load.facts
         title = render(profile.messages, "question_title", name=skill.name)
         span_attributes = skill_attributes(skill, session)
         return Plan(
-            needs=needs, run=run, facts=tuple(facts), title=title, span_attributes=span_attributes
+            needs=load.needs,
+            run=run,
+            facts=tuple(facts),
+            title=title,
+            span_attributes=span_attributes,
         )
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
@@ -281,7 +278,6 @@ class SkillTool:
 
 
 def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
-    """Return how many of so many characters the skill tool's description has for its list."""
     return None if chars is None else max(0, chars - len(_before_list(messages)))
 
 
@@ -289,7 +285,7 @@ def _before_list(messages: Mapping[str, str]) -> str:
     return f"{render(messages, 'skill_description')} {render(messages, 'list_follows')}\n"
 
 
-class SearchTool:
+class SearchTool(Tool):
     """Finds skills for a request."""
 
     durable = False
@@ -298,7 +294,6 @@ class SearchTool:
     reads_only = True
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills, index: IndexAtHand) -> None:
-        """Take what the profile calls this tool, and what gives the search index of a session."""
         self.name = rule.name
         self.title = rule.title or rule.name
         self.description = render(shown.profile.messages, "search_description")
@@ -324,7 +319,6 @@ class SearchTool:
         )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Searching needs no more than a read."""
         query = arguments[self._query]
 
         async def run() -> Output:

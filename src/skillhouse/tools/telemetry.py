@@ -1,4 +1,4 @@
-"""What telemetry is told of a call: its span, and those of deciding, waiting and running code.
+"""The spans of a call: its own, and those of the decision, the approval and the code that runs.
 
 By the conventions for generative AI, a call is one span `execute_tool NAME`, which loading a skill
 or reading its file says more of. Arguments and results are content: they stay out unless the
@@ -13,11 +13,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
 from skillhouse.floor import conventions as words
 from skillhouse.floor import tracing
-from skillhouse.tools.call import Output, Plan, ProgressHandler, Tool, ToolCall, ToolResult
-from skillhouse.tools.call_context import CallContext, level_of
+from skillhouse.skill import Skill
+from skillhouse.tools.call import Output, Plan, ProgressHandler, ToolCall, ToolResult, level_of
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Tool
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalOutcome
@@ -32,20 +36,19 @@ _CAPTURING = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 class CallTelemetry:
-    """Tells telemetry of calls."""
+    """Makes the spans of calls."""
 
     def __init__(self, preview: Preview | None = None) -> None:
-        """Take what redacts content; without it, none is told."""
+        """Take what redacts content; without it, spans have no content."""
         self.preview = preview
 
     @classmethod
     def by(cls, environment: Mapping[str, str], preview: Preview) -> Self:
-        """Return what tells as much as the environment says."""
+        """Return telemetry with content only if the environment asks for it."""
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
         return cls(preview if wanted in _CAPTURING else None)
 
     def of(self, tool: Tool, call: ToolCall, listener: ProgressHandler | None = None) -> CallSpan:
-        """Return the span of a call, to be entered."""
         return CallSpan(self.preview, tool, call, listener)
 
 
@@ -58,7 +61,7 @@ class CallSpan:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
         self.listener = listener
-        """Who besides telemetry hears how far it is."""
+        """Takes the progress of the call."""
         self._preview = preview
         self._tool = tool
         self._began = 0.0
@@ -101,17 +104,15 @@ class CallSpan:
         tracing.observe(words.DURATION, time.monotonic() - self._began, about)
 
     def plan(self, plan: Plan) -> None:
-        """Say what the call is about, which is known now."""
         if self._span.is_heard:
             self._say({**plan.span_attributes, words.LEVEL: level_of(plan)})
 
     def output(self, output: Output) -> None:
-        """Say what the tool did."""
         if self._span.is_heard:
             self._say(output.span_attributes)
 
     def ended(self, result: ToolResult) -> ToolResult:
-        """Say what came of it, and return it."""
+        """Add the result, and return it."""
         self._status = result.status
         if self._span.is_heard:
             self._span.set({words.STATUS: result.status})
@@ -132,7 +133,7 @@ class CallSpan:
             of = (words.SKILL_NAME, words.SKILL_RESOURCE_NAME)
         elif words.PROGRAM in self._traits:
             of = (words.PROGRAM,)
-        elif getattr(self._tool, "loads_skills", False):
+        elif self._tool.loads_skills:
             of = (words.SKILL_NAME,)
         else:
             return
@@ -147,33 +148,32 @@ class CallSpan:
 
 @contextmanager
 def policy_span() -> Iterator[Callable[[CallContext], None]]:
-    """Hold the span of what rules and tiers say, and give what tells of it."""
+    """Hold the span of a decision, and yield what adds the decision to it."""
     with tracing.span(words.POLICY_SPAN) as span:
 
-        def decided(case: CallContext) -> None:
+        def decided(context: CallContext) -> None:
             if span.is_heard:
-                span.set(_verdict(case))
+                span.set(_verdict(context))
 
         yield decided
 
 
-def _verdict(case: CallContext) -> Mapping[str, tracing.Value]:
-    """Return what was decided, and by whom; a resource would be what was asked for."""
+def _verdict(context: CallContext) -> Mapping[str, tracing.Value]:
+    """Return the decision and its layers; a resource would be content."""
     found: dict[str, tracing.Value] = {
-        words.POLICY_ACTIONS: [one.need.permission.action for one in case.judged],
-        words.POLICY_LAYERS: [one.decision.layer for one in case.judged],
-        words.POLICY_EFFECT: case.effect.value,
+        words.POLICY_ACTIONS: [one.request.permission.action for one in context.evaluated],
+        words.POLICY_LAYERS: [one.decision.layer for one in context.evaluated],
+        words.POLICY_EFFECT: context.effect.value,
     }
-    if case.verdict is not None:
-        found[words.TIER] = case.verdict.tier.value
-        found[words.EFFECTIVE_TIER] = case.verdict.effective_tier.value
-        if case.denied is None and case.verdict.effect.value != "allow":
-            found[words.POLICY_EFFECT] = case.verdict.effect.value
+    if context.verdict is not None:
+        found[words.TIER] = context.verdict.tier.value
+        found[words.EFFECTIVE_TIER] = context.verdict.effective_tier.value
+        if context.denied is None and context.verdict.effect.value != "allow":
+            found[words.POLICY_EFFECT] = context.verdict.effect.value
     return found
 
 
 async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome:
-    """Wait for a person's answer in a span of its own."""
     began = time.monotonic()
     with tracing.span(words.APPROVAL_SPAN) as span:
         settled = await settling
@@ -189,7 +189,6 @@ async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome
 
 
 async def command_inside(running: Awaitable[Completed], level: str) -> Completed:
-    """Run a command in a span of its own."""
     with tracing.span(words.SANDBOX_SPAN) as span:
         span.set({words.SANDBOX_KIND: "command", words.SANDBOX_LEVEL: level})
         done = await running
@@ -205,7 +204,6 @@ async def command_inside(running: Awaitable[Completed], level: str) -> Completed
 
 
 async def code_inside(running: Awaitable[CellResult], language: str) -> CellResult:
-    """Run a skill's tool in a span of its own."""
     with tracing.span(words.SANDBOX_SPAN) as span:
         span.set({words.SANDBOX_KIND: language})
         result = await running
@@ -213,3 +211,23 @@ async def code_inside(running: Awaitable[CellResult], language: str) -> CellResu
         if result.kind != "ok":
             span.fail(result.kind)
     return result
+
+
+def skill_attributes(skill: Skill, session: Session) -> Mapping[str, str]:
+    """Return what telemetry may say of a skill: what lists say of it, and where it comes from."""
+    away = "" if session.remote_skills is None else session.remote_skills.address(skill)
+    return {
+        words.SKILL_NAME: skill.name,
+        words.SKILL_DESCRIPTION: skill.description,
+        words.SKILL_SOURCE: _without_credentials(away or skill.uri),
+    }
+
+
+def _without_credentials(uri: str) -> str:
+    """Return an address without credentials.
+
+    >>> _without_credentials("https://me:word@example.org/skills/a?token=b")
+    'https://example.org/skills/a'
+    """
+    parts = urlsplit(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

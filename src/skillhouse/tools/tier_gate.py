@@ -1,4 +1,4 @@
-"""The tier policy at the door: what it says of a call, what it reserves, what came of it."""
+"""The tier policy at the gate: its verdict on a call, what it reserves, and how that is settled."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from skillhouse.floor import StateError
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
 from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
-from skillhouse.tools.call import Output, Plan, ToolCall
-from skillhouse.tools.call_context import level_of
-from skillhouse.tools.running import Background, Running, RunningCalls
+from skillhouse.tools.call import Output, Plan, ToolCall, level_of
+from skillhouse.tools.running_calls import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"
 """The reason of a verdict while everything is stopped."""
@@ -31,10 +30,10 @@ class TierGate:
         reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
         background: Callable[[], Background | None] = lambda: None,
     ) -> None:
-        """Take the tiers of a house.
+        """Take the tiers.
 
         Args:
-            tiers: None asks nobody and stops nothing.
+            tiers: None decides nothing and stops nothing.
             has_policy: Whether calls are judged by the policy.
             reachable: The channels on which a person can be asked now.
             background: What a stop ends beside the calls.
@@ -55,7 +54,7 @@ class TierGate:
             call.name,
             call.user,
             level=TierLevel(level_of(plan)),
-            # All tools of this door are the house's own: what they can do is our word.
+            # All tools of this gate are our own, so their levels can be trusted.
             is_vouched=True,
             arguments=call.arguments,
             spends=plan.spends,
@@ -76,11 +75,11 @@ class TierGate:
         return self._running.one()
 
     def close(self) -> None:
-        """Let go of the line in which a stop sees the calls of this process."""
+        """Close the line in which a stop sees the calls of this process."""
         self._running.close()
 
     def stopped(self) -> TierVerdict | None:
-        """Return the refusal of every call, where all is stopped or nobody can tell."""
+        """Return the refusal of every call, where all is stopped or that cannot be read."""
         reason = self._tiers.stopped_reason if self._tiers else ""
         if not reason:
             return None
@@ -89,7 +88,7 @@ class TierGate:
             tier=Tier.NONE,
             effective_tier=Tier.NONE,
             reason=STOPPED,
-            message=f"everything is stopped: {reason}; {RESUME_HINT}",
+            message=all_stopped_text(reason),
         )
 
 
@@ -104,11 +103,9 @@ class Account:
 
     @property
     def holds(self) -> bool:
-        """Whether there is something to settle."""
         return bool(self.reservation)
 
     def begin(self) -> str:
-        """Mark the call as running, at the last moment; return why it must not, or nothing."""
         why = self._tiers.begin(self.reservation) if self._tiers else ""
         if not why:
             # Until more is known: a call that is cancelled may have done all of it.
@@ -116,21 +113,25 @@ class Account:
         return why
 
     def ended(self, output: Output, *, signs: bool) -> None:
-        """Note how a call ended."""
         if not output.failed:
             self.outcome = TierOutcome.SUCCESS
         else:
             self.outcome = TierOutcome.SIGN_FAILED if signs else TierOutcome.FAILED
 
-    def request_approval(self) -> None:
-        """Write it down; where that fails, what was reserved goes on to count."""
+    def settle(self) -> None:
+        """Settle the reservation; where that fails, what was reserved goes on to count."""
         if self._tiers is None or not self.reservation:
             return
         try:
-            self._tiers.request_approval(self.reservation, self.outcome)
+            self._tiers.settle(self.reservation, self.outcome)
         except StateError:
             # The effect may have happened: its result must not be lost for this.
-            logger.exception("what a call used up could not be written down")
+            logger.exception("what a call used up could not be recorded")
+
+
+def all_stopped_text(reason: str) -> str:
+    """Return what a model reads about a call that comes while everything is stopped."""
+    return f"everything is stopped: {reason}; {RESUME_HINT}"
 
 
 def stopped_text(reason: str) -> str:

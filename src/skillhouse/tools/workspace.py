@@ -38,7 +38,6 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The absolute real path."""
         return self.base / self.relative
 
 
@@ -63,7 +62,7 @@ class Workspace:
             withheld: Directories of skills whose files this agent must not read.
             for_people: Those that open to a conversation in which a person has started the skill.
             protected: Places that no tool writes to: skills and their roots, whether they exist.
-            private: Those of the house itself, which a command cannot even read.
+            private: Those of skillhouse itself, which a command cannot even read.
             own: The files that decide, which are looked at whenever a tool is about to act.
             paths: Which files act later, and what holds for changing them.
         """
@@ -133,7 +132,7 @@ class Workspace:
         return tuple(path for base in bases for path in links_below(base))
 
     def is_withheld(self, absolute: str, session: Session) -> bool:
-        """Whether a path, as written or where links lead, lies in a skill that is kept from view.
+        """Whether a path, as written or where links lead, is in a skill that is kept from view.
 
         Of skills inside each other the innermost counts.
         """
@@ -151,7 +150,7 @@ class Workspace:
         return False
 
     def check_withheld(self, absolute: str, path: str, session: Session) -> None:
-        """Do nothing, unless the path lies in a skill that is kept from view.
+        """Do nothing, unless the path is in a skill that is kept from view.
 
         Raises:
             RefusedError: it does; no answer of a person changes that.
@@ -176,7 +175,7 @@ class Workspace:
         return absolute[1:] if absolute.startswith("//") else absolute
 
     def base_of(self, absolute: str, session: Session) -> Path | None:
-        """Return the allowed directory that a path lies in, or None."""
+        """Return the allowed directory that a path is in, or None."""
         for base in (self.root, *session.loaded.values()):
             if Path(absolute).is_relative_to(base):
                 return base
@@ -191,23 +190,23 @@ class Workspace:
         absolute = self.absolute(path)
         self.check_withheld(absolute, path, session)
         base = self.base_of(absolute, session)
-        concern = "" if base else "it lies outside the workspace and the loaded skills"
+        concern = "" if base else "it is outside the workspace and the loaded skills"
         base = base or Path("/")
         try:
             target = confine(base, os.path.relpath(absolute, base))
             if any(target.is_relative_to(place) for place in self._private):
-                raise RefusedError(f"denied: `{path}` belongs to the house", denied=True)
+                raise RefusedError(f"denied: `{path}` belongs to skillhouse itself", denied=True)
             info = os.stat(target)
         except PathError as error:
             raise refusal(error, path) from error
         except OSError:
-            # Gone since: somebody else moves things here.
+            # Gone since: another process moves files here.
             raise refusal(PathError("not-found", path, base), path) from None
         if not is_text(str(target)):
             raise RefusedError(f"`{path}` leads to a file whose name is not UTF-8")
         real_base = base.resolve()
         if not concern and info.st_nlink > 1:
-            concern = "it has other names, which may lie outside"
+            concern = "it has other names, which may be outside"
         if not concern and is_secret(str(target.relative_to(real_base))):
             concern = "its name is one of secrets"
         return Place(
@@ -221,12 +220,12 @@ class Workspace:
         """Return the path below the workspace that may be written to.
 
         Raises:
-            RefusedError: it lies elsewhere, or is protected; both are final.
+            RefusedError: it is outside, or protected; both are final.
         """
         absolute = self.absolute(path)
         if self.base_of(absolute, session) != self.root or absolute == str(self.root):
             raise RefusedError(
-                f"denied: `{path}` lies outside the workspace `{self.root}`", denied=True
+                f"denied: `{path}` is outside the workspace `{self.root}`", denied=True
             )
         relative = os.path.relpath(absolute, self.root)
         reason = self._guarded.reason(relative) or self.check(session).reason(relative)
@@ -251,7 +250,6 @@ class Workspace:
             return False
 
     def _is_loaded(self, absolute: str, session: Session) -> bool:
-        """Whether a path lies in a skill of this conversation."""
         skills = (os.path.dirname(skill.file) for skill in session.visible.skills)
         directories = (*skills, *map(str, session.loaded.values()))
         return any(Path(absolute).is_relative_to(place) for place in directories)
@@ -277,7 +275,7 @@ def opened(place: Place) -> int:
     info = os.fstat(handle)
     is_same = (info.st_dev, info.st_ino) == place.identity
     # A file that was replaced in one step, as `write` does, is another one at the same path. What
-    # spoke for the first speaks for it too, unless it has a name elsewhere.
+    # held for the first holds for it too, unless it has a name elsewhere.
     if not is_same and (place.concern or info.st_nlink > 1):
         os.close(handle)
         raise RefusedError(f"`{place.path}` was replaced meanwhile; try again")
@@ -290,7 +288,6 @@ def is_text(path: str) -> bool:
 
 
 def refusal(error: PathError, path: str = "") -> RefusedError:
-    """Return a path error in words for the model."""
     message = _MESSAGES.get(error.code, "`{path}` is no path that can be used here")
     return RefusedError(
         message.format(path=path or error.relative), denied=error.code == "path-escape"

@@ -62,7 +62,6 @@ class WorkspaceLock:
     """The lock of one workspace, shared by all processes that keep their state in one place."""
 
     def __init__(self, directory: Path, workspace: Path) -> None:
-        """Take the directory of the holders' files, and the workspace."""
         self._directory = directory
         self._workspace = os.path.realpath(workspace)
 
@@ -148,8 +147,8 @@ class WorkspaceLock:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         handle = os.open(path, flags, 0o600)
         try:
-            # INVARIANT: locked before the mutex is released, so that nobody takes it for the file
-            # of a dead process.
+            # INVARIANT: locked before the mutex is released, so that no other process takes it for
+            # the file of a dead one.
             try_lock(handle)
             os.write(handle, json.dumps(asdict(hold)).encode())
             yield

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from skillhouse.approval import ApprovalState
 from skillhouse.permission import Decision, Effect, matches
+from skillhouse.tools.call import EvaluatedPermission
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import EvaluatedPermission
 
 LAYER = "write gate"
-"""The name under which the gate's decisions stand in the log."""
+"""The name of the gate's decisions in the log."""
 
 # The verdicts of the published design (seeds.md section 1.1).
 APPROVED = "approved"
@@ -30,25 +30,25 @@ class WriteGate:
 
     enabled: bool = False
     allow_users: tuple[str, ...] = ()
-    """Exact ids of users; empty lets nobody change anything."""
+    """Exact ids of users; empty lets no user change anything."""
     confirmation: bool = True
-    """Whether a person is asked about each change, also where a rule allows it. Where nobody is,
-    a write that no rule speaks about is allowed to the listed users."""
+    """Whether a person is asked about each change, also where a rule allows it. Otherwise a write
+    that no rule matches is allowed to the listed users."""
     allow_paths: tuple[str, ...] = ()
     """Paths relative to the workspace that may be written to, for everybody and also where the
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
-    def judged(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
-        """Return a need's decision as the gate changes it; a deny stays one.
+    def apply(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
+        """Return a decision as the gate changes it; a deny stays one.
 
         The order is that of decision 7: the lists of users and paths come before any question.
 
         Args:
-            found: The need, with the decision of the rules.
+            found: The permission request, with the decision of the rules.
             user: Who asks for it.
             place: Real path of the workspace.
         """
-        decision, need = found.decision, found.need
+        decision, need = found.decision, found.request
         if need.effective_level == "read" or decision.effect is Effect.DENY:
             return found
         if self.enabled and user not in self.allow_users:
@@ -65,7 +65,7 @@ class WriteGate:
         if not self.enabled:
             return found
         if self.confirmation:
-            # A person's own lasting yes is the confirmation.
+            # A person's own standing approval is the confirmation.
             if decision.effect is Effect.ALLOW and decision.layer != "grants":
                 return _changed(found, Effect.ASK, "every write operation is confirmed", CONFIRM)
             return dataclasses.replace(found, gate=CONFIRM)
@@ -76,7 +76,7 @@ class WriteGate:
         return dataclasses.replace(found, gate=unasked)
 
 
-def verdict_of(case: CallContext, status: str) -> str:
+def verdict_of(context: CallContext, status: str) -> str:
     """Return the gate's published verdict about a call; empty where it gave none.
 
     It gave none where a rule or the tier policy refused the call first, and none yet while its
@@ -87,18 +87,18 @@ def verdict_of(case: CallContext, status: str) -> str:
         case: The call.
         status: What becomes of the call; empty where it is about to run.
     """
-    words = {found.gate for found in case.judged}
+    words = {found.gate for found in context.evaluated}
     for word in (NOT_IN_ALLOWLIST, DENIED):
         if word in words:
             return word
-    refused = case.verdict is not None and case.verdict.effect is Effect.DENY
-    if case.denied is not None or refused:
+    refused = context.verdict is not None and context.verdict.effect is Effect.DENY
+    if context.denied is not None or refused:
         return ""
     if CONFIRM not in words:
         return CONFIRMATION_DISABLED_ALLOW if CONFIRMATION_DISABLED_ALLOW in words else ""
-    if case.effect is Effect.ALLOW:
+    if context.effect is Effect.ALLOW:
         return APPROVED
-    state = case.approval.state if case.approval is not None else ApprovalState.DENIED
+    state = context.approval.state if context.approval is not None else ApprovalState.DENIED
     if state is ApprovalState.USED:
         return APPROVED
     if state is ApprovalState.EXPIRED:
@@ -109,7 +109,7 @@ def verdict_of(case: CallContext, status: str) -> str:
 def is_listed(relative: str, patterns: tuple[str, ...]) -> bool:
     """Whether a path without links is one that a pattern names.
 
-    `*` and `?` stand within a name, and a name `**` stands for any number of names, also none. A
+    `*` and `?` match within a name, and a name `**` matches any number of names, also none. A
     pattern that ends in `/` is all that is below it.
 
     >>> is_listed("docs/a/b.md", ("docs/**/*.md",)), is_listed("docs/a/b.md", ("docs/*.md",))

@@ -18,7 +18,15 @@ from skillhouse.approval import OWNER, Answer
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, KeptResult
 from skillhouse.permission import Decision, Effect, Permission, Rule
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import Gate, Output, PermissionRequest, Plan, Session, ToolCall, ToolResult
+from skillhouse.tools import (
+    Gate,
+    Output,
+    PermissionRequest,
+    Plan,
+    Session,
+    Tool,
+    ToolResult,
+)
 from skillhouse.tools.call import object_schema
 
 WRITE = {"path": "poem.txt", "content": "Rain.\n"}
@@ -154,7 +162,7 @@ def test_a_question_says_what_would_happen_and_why(tmp_path: Path) -> None:
             "approval_id": asked.approval_id,
             "tool": "write",
             "title": f"write: {tmp_path / 'project/café.txt'}",
-            "reasons": ["no rule speaks, and writing is asked about"],
+            "reasons": ["no rule matches; writing asks by default"],
             "facts": [
                 ["path", "café.txt"],
                 ["content", "Rain.\n"],
@@ -249,7 +257,7 @@ class Broken(Skillhouse):
         raise ValueError("secret")
 
 
-class Transfer:
+class Transfer(Tool):
     """A tool that signs."""
 
     name = "transfer"
@@ -277,7 +285,7 @@ class SigningHouse(Skillhouse):
 
     ran = 0
 
-    async def call(self, name: str, arguments: Mapping[str, Any], **caller: Any) -> ToolResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], **options: Any) -> ToolResult:
         gate = Gate(
             [Transfer(self)],
             decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
@@ -285,6 +293,9 @@ class SigningHouse(Skillhouse):
             audit=self.audit_log,
             workspace_root=self.policy.place,
         )
-        who = (caller["agent"], caller["user"], caller["channel"])
-        session = self.sessions.get(*who, self.visible)
-        return await gate.call(ToolCall(name=name, arguments=arguments, **caller), session)
+        approval_id = options["approval_id"]
+        call = options["caller"].tool_call(name, arguments, approval_id=approval_id)
+        session = self.services.sessions.get(
+            call.agent, call.user, call.channel, self.view().visible
+        )
+        return await gate.call(call, session)

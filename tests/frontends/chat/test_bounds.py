@@ -190,7 +190,7 @@ def test_an_unloaded_skill_leaves_the_history_with_all_its_texts(tmp_path: Path)
             )
             house.refresh()
             await conversation.start("kestrel", "with words")
-            await house.release_loop()
+            await house.services.release_loop()
 
         anyio.run(typed)
         assert str(conversation.history).count("Body.") == 2

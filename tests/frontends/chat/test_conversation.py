@@ -28,7 +28,7 @@ from skillhouse.frontends.chat.models import UsableModel
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse
-from skillhouse.tiers.call_table import OwnLine
+from skillhouse.tiers.emergency_stop import OwnLine
 
 LOAD = ("skill", {"name": "kestrel"})
 WRITE = ("write", {"path": "poem.txt", "content": "Rain.\n"})
@@ -73,7 +73,7 @@ def run(conversation: ChatConversation, *prompts: str) -> Any:
         answered = None
         for prompt in prompts:
             answered = await conversation.ask(prompt)
-        await conversation.house.release_loop()
+        await conversation.house.services.release_loop()
         return answered
 
     return anyio.run(asked)
@@ -169,19 +169,19 @@ def test_slash_commands(tmp_path: Path) -> None:
         async def typed() -> None:
             for line in ("/skils", "/cost", "/skills", "/reload-skills", "/kestrel x y", "/stop"):
                 await commands.take(line)
-            await house.release_loop()
+            await house.services.release_loop()
 
         anyio.run(typed)
         told = out.getvalue()
         assert "unknown command `/skils`; did you mean `/skills`" in told
         assert "catalog about" in told
         assert "everything is stopped, 0 calls ended" in told
-        silent = OwnLine(house.safeguards.tiers.stop_directory)
+        silent = OwnLine(house.services.enforcement.tiers.stop_directory)
         silent.write(1, 0)
         anyio.run(commands.take, "/stop")
         silent.close()
         assert f"process {silent.pid} did not end every call within 1 s" in out.getvalue()
-        assert house.safeguards.tiers.stopped_reason
+        assert house.services.enforcement.tiers.stopped_reason
         assert len(script.sent) == 1
         assert "Body." in str(script.sent[0])
 

@@ -16,7 +16,7 @@ from skillhouse.discovery import within
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
-from skillhouse.runtime import Conversation, Skillhouse
+from skillhouse.runtime import Caller, Conversation, Skillhouse
 from skillhouse.tools import ProgressHandler, Tool, ToolResult
 
 V = TypeVar("V")
@@ -109,8 +109,10 @@ class FrameworkBridge:
         `listener` and `ids` are those of `Skillhouse.call`.
         """
         try:
-            caller = {**self._caller(), "approval_id": approval_id, **ids}
-            result = await self.house.call(name, arguments, listener=listener, **caller)
+            caller = replace(self._caller(), **ids)
+            result = await self.house.call(
+                name, arguments, caller=caller, approval_id=approval_id, listener=listener
+            )
             return self._for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
             return _failed(name, error)
@@ -120,8 +122,10 @@ class FrameworkBridge:
     ) -> ToolResult:
         """Do what `call` does, from synchronous code."""
         try:
-            caller = {**self._caller(), "approval_id": approval_id}
-            return self._for_model(self.house.call_sync(name, arguments, **caller))
+            result = self.house.call_sync(
+                name, arguments, caller=self._caller(), approval_id=approval_id
+            )
+            return self._for_model(result)
         except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
             return _failed(name, error)
 
@@ -150,7 +154,7 @@ class FrameworkBridge:
         """
         caller = self._caller()
         try:
-            forecast = await in_thread(lambda: self.house.forecast(name, arguments, **caller))
+            forecast = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
         except Exception:
             # The gate reports an unknown tool or agent.
             logger.debug("no forecast for %s", name, exc_info=True)
@@ -207,9 +211,9 @@ class FrameworkBridge:
             # Already answered elsewhere, or not valid: the gate reports that to the next call.
             logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
 
-    def _caller(self) -> dict[str, str]:
+    def _caller(self) -> Caller:
         ids = _FRAMEWORK_IDS.get() or {}
-        return {"agent": self.agent, "user": self.user, "channel": self.channel, **ids}
+        return Caller(agent=self.agent, user=self.user, channel=self.channel, **ids)
 
     def _for_model(self, result: ToolResult) -> ToolResult:
         text = sendable(result.content)

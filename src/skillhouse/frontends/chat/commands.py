@@ -51,7 +51,7 @@ class Commands:
             more: Text to send with it. It is not passed as arguments of a skill, which may become
                 parts of its commands.
         """
-        if is_stop_command(line, self._house.safeguards.policy, channel=CHANNEL):
+        if is_stop_command(line, self._house.services.enforcement.policy, channel=CHANNEL):
             self._stop(line.strip())
             return None
         if not line.startswith("/"):
@@ -138,7 +138,7 @@ class Commands:
         agent = self._conversation.agent
         before = {one.id: one for one in self._house.view(agent).visible.skills}
         self._house.refresh()
-        await self._house.skill_code.reload()
+        await self._house.services.skill_code.reload()
         after = {one.id: one for one in self._house.view(agent).visible.skills}
         lines = [f"  new: {one_line(name)}" for name in after if name not in before]
         lines += [f"  gone: {one_line(name)}" for name in before if name not in after]
@@ -148,7 +148,7 @@ class Commands:
 
     def _stop(self, typed: str) -> None:
         try:
-            report = self._house.safeguards.stop(OWNER, f"chat: {typed}")
+            report = self._house.services.enforcement.stop(OWNER, f"chat: {typed}")
         except SkillhouseError as error:
             self._screen.error(f"{error}; the tools of this program are stopped all the same")
             return

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         answer = Answer.NO if options.verb == "deny" else options.answer or Answer.ONCE
         issuer = Issuer(user=OWNER)
         if options.verb == "approve" and options.token:
-            issuer = house.safeguards.tokens.take(found, options.token)
+            issuer = house.services.enforcement.tokens.take(found, options.token)
         elif options.verb == "approve" and not _wants(found, answer, terminal):
             terminal.note("nothing was approved")
             return 1

@@ -71,7 +71,7 @@ async def _called(
             listener=tell,
         )
     finally:
-        await house.release_loop()
+        await house.services.release_loop()
 
 
 def _arguments(text: str) -> dict[str, Any]:

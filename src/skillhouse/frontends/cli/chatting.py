@@ -101,7 +101,7 @@ def _talk(
         conversation = _conversation(house, kept, options, screen, stack)
         commands = Commands(conversation, screen)
         loop = stack.enter_context(Loop())
-        stack.callback(lambda: loop.run(house.release_loop))
+        stack.callback(lambda: loop.run(house.services.release_loop))
         if prompt is None:
             screen.note(commands.start_line(conversation.model))
             talk(loop, commands, screen, line_reader(commands))
@@ -177,8 +177,8 @@ def _conversation(
             key_variable=asked.key_variable,
         )
         stack.enter_context(closing(transcript))
-    house.safeguards.also_secret = tuple(found.secrets)
-    secret = house.safeguards.secret_values
+    house.services.enforcement.also_secret = tuple(found.secrets)
+    secret = house.services.enforcement.secret_values
     made = ChatConversation(
         house,
         found,

@@ -6,11 +6,11 @@ import argparse
 import dataclasses
 from typing import Any
 
+from skillhouse.clients import Change, ClientConfigs, Standing
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import one_line, shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
 
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
 
@@ -19,7 +19,7 @@ def configured(options: argparse.Namespace, house: Skillhouse, terminal: Termina
     """Do what `options.action` says; 1 when a client does not have the server as it should."""
     configs = ClientConfigs(
         places=house.config.places,
-        project=house.project,
+        project=house.services.project,
         state_directory=house.config.state_directory,
         audit=house.audit_log,
     )

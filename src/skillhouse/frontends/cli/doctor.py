@@ -11,6 +11,7 @@ from typing import Any
 
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
+from skillhouse.clients import Change, ClientConfigs, Lens, compare, problems
 from skillhouse.discovery import git_root
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
@@ -28,9 +29,7 @@ from skillhouse.runtime import (
     configured,
     file_troubles,
 )
-from skillhouse.runtime.client_config import Change, ClientConfigs
 from skillhouse.runtime.enforcement import AUDIT_FILE
-from skillhouse.runtime.lens import Lens, look, problems
 from skillhouse.skill import Profile, load_profile, profile_names
 
 EXAMPLES = """examples:
@@ -149,7 +148,7 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
     """Return a place as these clients see it."""
     config = configured(places)
     project = git_root(places.start) or places.start
-    return look(
+    return compare(
         start=places.start,
         home=places.home,
         environment=places.environment,

@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line, shown
-from skillhouse.runtime.export import (
+from skillhouse.clients import (
     Action,
     Exporter,
     ExportRequest,
+    ExportSource,
     ExportState,
     Form,
     Item,
     difference,
 )
+from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.permission import Effect
+from skillhouse.runtime import Skillhouse
+from skillhouse.skill import Skill, SkillContent
 
 EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
@@ -76,7 +80,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         dry_run=options.dry_run or options.diff,
     )
     with house_of(options) as house:
-        exporter = Exporter(house)
+        exporter = exporter_of(house)
         if options.status:
             found = exporter.status()
         elif options.sync:
@@ -93,6 +97,31 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.remove:
         return 0 if all(item.action is not Action.NONE for item in found) else 1
     return 0 if all(item.is_well for item in found) else 1
+
+
+def exporter_of(house: Skillhouse) -> Exporter:
+    """Return the exporter of this installation's skills."""
+
+    def is_enabled(skill_id: str) -> bool:
+        return house.snapshot.settings.is_enabled(skill_id)
+
+    def obstacle(skill: Skill, content: SkillContent | None) -> str:
+        explanation = house.policy.explain_skill(skill, content=content)
+        return "" if explanation.decision.effect is Effect.ALLOW else explanation.reason
+
+    return Exporter(
+        ExportSource(
+            places=house.config.places,
+            project=house.services.project,
+            state_directory=house.config.state_directory,
+            audit=house.audit_log,
+            index=lambda: house.index,
+            visible=lambda: house.view().visible.skills,
+            skill=house.index.get,
+            is_enabled=is_enabled,
+            obstacle=obstacle,
+        )
+    )
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -179,7 +179,9 @@ def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal:
     finally:
         signer.close()
     name, identity = (key.name, key.id) if key else ("", "")
-    house.safeguards.noted("key", user=OWNER, reason=f"{verb} {name}".strip(), key=identity)
+    house.services.enforcement.noted(
+        "key", user=OWNER, reason=f"{verb} {name}".strip(), key=identity
+    )
     if key is None:
         if options.json:
             terminal.json({"accepted": True})
@@ -287,7 +289,9 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
         count = sessions.revoke(options.name, options.reason)
     if count:
         which = options.name or "all"
-        house.safeguards.noted("session-key-revoked", user=OWNER, reason=options.reason, key=which)
+        house.services.enforcement.noted(
+            "session-key-revoked", user=OWNER, reason=options.reason, key=which
+        )
     if options.json:
         terminal.json({"revoked": count})
     else:

@@ -34,9 +34,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     index = house.index
     if options.json:
-        hidden = [skill_value(skill) for skill in house.hidden]
+        hidden = [skill_value(skill) for skill in house.view().hidden]
         value = index_value(index)
-        value["skills"] = [skill_value(skill) for skill in house.visible.skills]
+        value["skills"] = [skill_value(skill) for skill in house.view().visible.skills]
         catalog = catalog_report(house.view())
         terminal.json({**value, "hidden": hidden, "catalog": catalog})
         return 0
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(finding_line(found, terminal))
         terminal.note(counted(len(index.diagnostics), "finding"))
         return 0
-    skills = house.visible.skills
+    skills = house.view().visible.skills
     for scope, group in groupby(skills, key=lambda skill: skill.scope):
         terminal.heading(scope)
         terminal.rows([(shown(skill.name), one_line(skill.description)) for skill in group])
@@ -73,13 +73,13 @@ def finding_line(found: Diagnostic, terminal: Terminal) -> str:
 
 def _summary(house: Skillhouse) -> str:
     index = house.index
-    parts = [counted(len(house.visible), "skill")]
-    if house.hidden:
-        parts.append(f"{len(house.hidden)} denied by rules")
+    parts = [counted(len(house.view().visible), "skill")]
+    if house.view().hidden:
+        parts.append(f"{len(house.view().hidden)} denied by rules")
     for_people = len(house.view().for_people)
     if for_people:
         parts.append(f"{for_people} for people alone")
-    disabled = len(index.skills) - len(house.visible) - len(house.hidden) - for_people
+    disabled = len(index.skills) - len(house.view().visible) - len(house.view().hidden) - for_people
     if disabled:
         parts.append(f"{disabled} disabled")
     if index.shadowed:

@@ -25,7 +25,7 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
     # The SDK logs what a server does wrong; here it is said in one line.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     verb, words = _words(options.clients)
-    servers = McpServers(house.config, house.mcp_host, house.audit_log, house.refresh)
+    servers = McpServers(house.config, house.services.mcp_host, house.audit_log, house.refresh)
     if verb == "list":
         return _list(servers.states(), terminal, json=options.json)
     if verb == "forget":

@@ -36,7 +36,7 @@ def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> i
         if not typed("pair", terminal):
             terminal.note("nothing was paired")
             return 1
-        device = house.safeguards.devices.pair(options.name, user=options.user)
+        device = house.services.enforcement.devices.pair(options.name, user=options.user)
         if options.json:
             terminal.json({**_value(device), "secret": device.secret})
         else:
@@ -45,7 +45,7 @@ def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> i
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        ended = house.safeguards.devices.unpair(options.id)
+        ended = house.services.enforcement.devices.unpair(options.id)
         if ended is None:
             raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
         if options.json:
@@ -56,7 +56,7 @@ def run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> i
             standing = counted(ended.grants, "standing approval")
             terminal.line(f"unpaired: {options.id}; withdrawn: {unused}, {standing}")
         return 0
-    found = house.safeguards.devices.all()
+    found = house.services.enforcement.devices.all()
     if options.json:
         terminal.json([_value(device) for device in found])
         return 0

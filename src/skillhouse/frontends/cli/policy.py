@@ -72,7 +72,7 @@ def _content(skill: Skill) -> SkillContent | None:
 def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
     if action == "skill":
         try:
-            skill = house.skill(resource)
+            skill = house.index.get(resource)
             return house.policy.explain_skill(skill, agent=agent, content=_content(skill))
         except UnknownSkillError:
             # Rules may be about skills that are not here yet.

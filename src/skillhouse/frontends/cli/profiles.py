@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from skillhouse.clients import Lens, LensSkill
 from skillhouse.frontends.cli.doctor import add_start, places_of, profiles_of, seen_by
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
@@ -15,7 +16,6 @@ from skillhouse.frontends.lens_text import difference, table
 from skillhouse.frontends.profile_text import as_toml
 from skillhouse.frontends.text import counted, one_line, shown
 from skillhouse.runtime import Locations
-from skillhouse.runtime.lens import Lens, LensSkill
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names
 
 EXAMPLES = """examples:

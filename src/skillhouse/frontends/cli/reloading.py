@@ -15,7 +15,7 @@ from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.text import counted, shown
 from skillhouse.runtime import Skillhouse
-from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
+from skillhouse.runtime.code_reload import Loaded, Reloaded, reload_code
 
 EXAMPLES = """examples:
   skillhouse reload
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     with house_of(options) as house:
         done = anyio.run(_reloaded, house, options.agent, _progress(terminal))
     found = done.loaded
-    problems = house.skill_code.problems
+    problems = house.services.skill_code.problems
     failed = _failed(found) + [
         (str(problem.path or ""), problem.message)
         for problem in problems
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             }
         )
         return 1 if failed else 0
-    if not house.skill_code.is_enabled:
+    if not house.services.skill_code.is_enabled:
         terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
     for skill in found:
         for name in skill.tools:
@@ -80,7 +80,7 @@ async def _reloaded(
     try:
         return await reload_code(house, agent=agent, progress=progress)
     finally:
-        await house.release_loop()
+        await house.services.release_loop()
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:

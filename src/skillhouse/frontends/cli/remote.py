@@ -58,7 +58,7 @@ def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) ->
         if state.skills:
             terminal.pair("  skills", one_line(", ".join(state.skills)), label_width=label)
         if not state.is_read:
-            said = f"the profile {shown(house.profile.name)} has no skills of other servers"
+            said = f"the profile {shown(house.policy.profile.name)} has no skills of other servers"
             terminal.pair("  unread", said, label_width=label)
     return 0
 

@@ -34,13 +34,13 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if not sys.stdin.isatty():
         raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")
     with house_of(options) as house:
-        reason = house.safeguards.tiers.stopped_reason
+        reason = house.services.enforcement.tiers.stopped_reason
         terminal.note(f"stopped: {one_line(reason)}" if reason else "not stopped")
         terminal.prompt(f"Type `{WORD}` to let the tools go on: ")
         if sys.stdin.readline().strip().lower() != WORD:
             terminal.note("nothing was resumed")
             return 1
-        resumed = house.safeguards.resume(OWNER, TERMINAL)
+        resumed = house.services.enforcement.resume(OWNER, TERMINAL)
     if options.json:
         terminal.json({"resumed": resumed})
     else:

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     house = house_of(options)
     prepare_search(house, terminal)
     hits = house.search(" ".join(options.query), limit=options.limit)
-    skills = [house.skill(hit.id) for hit in hits]
+    skills = [house.index.get(hit.id) for hit in hits]
     if options.json:
         terminal.json(
             [

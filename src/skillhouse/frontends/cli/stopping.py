@@ -98,7 +98,7 @@ def _safeguards_anyhow(
 ) -> EnforcementServices:
     """Return the safeguards even where the configuration has a fault: a stop must not wait."""
     try:
-        return stack.enter_context(house_of(options)).safeguards
+        return stack.enter_context(house_of(options)).services.enforcement
     except (ConfigError, StateError, OSError) as error:
         places = Locations.here()
         state = places.state()

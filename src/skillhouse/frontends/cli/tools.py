@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.rows([(shown(tool.full_name), _described(tool)) for tool in brought])
         terminal.line()
     terminal.line(f"{counted(len(tools), 'tool')}, {len(brought)} of skills")
-    problems = len(house.skill_code.problems)
+    problems = len(house.services.skill_code.problems)
     if problems:
         what = counted(problems, "finding")
         terminal.note(f"{what} about skills' code: `skillhouse reload`")

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     options.start = options.project or options.start
     house = house_of(options)
     if options.list:
-        projects = house.trust_store.projects()
+        projects = house.services.trust_store.projects()
         if options.json:
             terminal.json(list(projects))
         else:
@@ -45,16 +45,16 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.line(shown(project))
         return 0
     if options.revoke:
-        revoked = house.trusting.revoke()
+        revoked = house.project_trust.revoke()
         if options.json:
-            terminal.json({"project": str(house.project), "revoked": revoked})
+            terminal.json({"project": str(house.services.project), "revoked": revoked})
         else:
             word = "no longer trusted" if revoked else "was not trusted"
-            terminal.line(f"{shown(str(house.project))} {word}")
+            terminal.line(f"{shown(str(house.services.project))} {word}")
         return 0 if revoked else 1
     if not options.show:
         refuse_agents("trust")
-    report = house.trusting.report() if options.show else house.trusting.trust()
+    report = house.project_trust.report() if options.show else house.project_trust.trust()
     if options.json:
         terminal.json(trust_value(report))
     else:

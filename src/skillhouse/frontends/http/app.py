@@ -57,13 +57,13 @@ def make_app(
 ) -> ASGIApp:
     """Return the application of `http_app`."""
     example = f"http://127.0.0.1:{port}/?token=…"
-    site = _Site(StatusReader(house, time.monotonic), house.safeguards, example=example)
+    site = _Site(StatusReader(house, time.monotonic), house.services.enforcement, example=example)
     # Pending calls name the page.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
     inbox = ApprovalInbox(
         house.approvals,
-        house.safeguards.devices,
-        house.safeguards.tokens,
+        house.services.enforcement.devices,
+        house.services.enforcement.tokens,
         site.page,
         time.time,
         read_only=read_only,

@@ -142,8 +142,8 @@ class StatusReader:
         start = (page - 1) * PAGE_SKILLS
         with self._lock:
             return Status(
-                project=self._house.project,
-                profile=self._house.profile.name,
+                project=self._house.services.project,
+                profile=self._house.policy.profile.name,
                 scan=scan,
                 query=query,
                 matches=len(skills),
@@ -177,7 +177,7 @@ class StatusReader:
             # Before names: a skill may have the id or file of another as its name.
             skill = scan.by_id.get(reference) or scan.by_file.get(reference)
             if skill is None:
-                skill = self._house.skill(reference)
+                skill = self._house.index.get(reference)
             winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
@@ -252,7 +252,7 @@ def _scan(house: Skillhouse) -> SkillScan:
             for skill in index.shadowed
         ),
         roots=_roots(house, index),
-        is_trusted=house.trust_store.is_trusted(house.project),
+        is_trusted=house.services.trust_store.is_trusted(house.services.project),
         catalog=catalog,
         catalog_notes=tuple(catalog_notes(catalog, view)),
     )
@@ -266,7 +266,7 @@ def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
     unread = {one.path for one in index.diagnostics if one.code == "project-untrusted"}
     lines = []
-    for root in house.roots:
+    for root in house.snapshot.roots:
         text = str(root.path)
         # Two roots may be one directory; it counts for the one of higher precedence.
         skills = 0 if "\0" in text else counts.pop(os.path.realpath(text), 0)

@@ -37,7 +37,7 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
     if find_spec("mcp") is None:
         raise MissingExtraError("mcp", "mcp")
     with claimed() as (source, sink):
-        late = Prompts(profile=house.profile, has_skills=True, catalog=house.catalog)
+        late = Prompts(profile=house.policy.profile, has_skills=True, catalog=house.catalog)
         fast_handshake = FastHandshake(late.without_list())
         reader = MessageReader(source, sink, fast_handshake)
         reader.start()

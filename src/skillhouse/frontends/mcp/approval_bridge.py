@@ -20,12 +20,11 @@ from skillhouse.frontends.mcp.elicitation import (
     elicitation_client,
 )
 from skillhouse.frontends.mcp.input_required import DeniedError, InputRequiredFlow
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Caller, Skillhouse
 from skillhouse.tools import ToolResult
 
-Call = Callable[[dict[str, str]], Awaitable[ToolResult]]
-"""Makes the call; its argument has agent, user, channel, client, connection, the request's ids and
-the id of the approval that it may use."""
+Call = Callable[[Caller, str], Awaitable[ToolResult]]
+"""Makes the call; gets the caller and the id of the approval that it may use."""
 
 
 class ApprovalBridge:
@@ -78,7 +77,7 @@ class ApprovalBridge:
             elicitation_channel(self._house.approvals)
         token = CURRENT_CLIENT.set(client)
         try:
-            result = await call({**caller, "approval_id": approval_id})
+            result = await call(Caller(**caller), approval_id)
         finally:
             CURRENT_CLIENT.reset(token)
         if result.status == "pending" and not approval_id:

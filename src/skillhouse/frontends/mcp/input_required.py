@@ -146,7 +146,9 @@ class InputRequiredFlow:
             logger.info("an answer did not count: %s", error)
             if answer is Answer.NO:
                 reason = f"denial of {state.approval} on {self._who['channel']}: {error}"
-                self._house.safeguards.noted("late-no", user=self._who["user"], reason=reason)
+                self._house.services.enforcement.noted(
+                    "late-no", user=self._who["user"], reason=reason
+                )
                 raise DeniedError(str(error)) from error
 
     def _checked(

@@ -73,7 +73,11 @@ class PromptRequests:
         line = _line(entry, params.arguments or {})
         try:
             result = await self._bridge.call_with_approval(
-                context, params, lambda who: self._house.invoke(entry.name, line, **who)
+                context,
+                params,
+                lambda caller, approval_id: self._house.invoke(
+                    entry.name, line, caller=caller, approval_id=approval_id
+                ),
             )
         except SkillhouseError as error:
             raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error

@@ -116,8 +116,12 @@ class SkillhouseServer:
             result = await self._bridge.call_with_approval(
                 context,
                 params,
-                lambda who: self._house.call(
-                    params.name, params.arguments or {}, listener=progress_handler(context), **who
+                lambda caller, approval_id: self._house.call(
+                    params.name,
+                    params.arguments or {},
+                    caller=caller,
+                    approval_id=approval_id,
+                    listener=progress_handler(context),
                 ),
             )
         except UnknownToolError as error:
@@ -152,7 +156,7 @@ class SkillhouseServer:
                 tasks.cancel_scope.cancel()
                 self.connections.end()
                 with anyio.CancelScope(shield=True):
-                    await self._house.release_loop()
+                    await self._house.services.release_loop()
 
     async def _watch(self) -> None:
         while True:

@@ -131,7 +131,11 @@ class SkillRequests:
             raise _unknown(uri, "no file of a skill is served at")
         skill, relative = entry.skill, file.relative
         result = await self._bridge.call_with_approval(
-            context, params, lambda who: read_skill_file(self._house, skill, relative, **who)
+            context,
+            params,
+            lambda caller, approval_id: read_skill_file(
+                self._house, skill, relative, caller=caller, approval_id=approval_id
+            ),
         )
         if isinstance(result, types.InputRequiredResult):
             return result

@@ -40,7 +40,7 @@ class ToolListing:
 
     def tools(self) -> list[dict[str, Any]]:
         """Return the agent's tools in the protocol's form, all from one snapshot."""
-        bound = self._house.profile.catalog.tool_chars
+        bound = self._house.policy.profile.catalog.tool_chars
         return [
             _described(tool, None if bound == "none" else bound)
             for tool in self._house.tools(agent=self._agent)

@@ -1,0 +1,187 @@
+"""Waits for an answer, in whatever process it is given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol
+
+import anyio
+from anyio.lowlevel import RunVar
+
+from skillhouse.approval.ledger import Ledger
+from skillhouse.approval.request import (
+    LASTING,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalState,
+    Channel,
+    Reply,
+    allowed_answers,
+    closed,
+)
+from skillhouse.floor import StateError
+from skillhouse.floor.threads import in_thread
+
+POLL_SECONDS = 0.1
+"""How long an answer of another process may go unnoticed; a look costs two `stat` calls."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalOutcome:
+    """How a question stands."""
+
+    status: Literal["approved", "denied", "pending"]
+    reason: str
+    approval: Approval | None = None
+    """None when the question was not even asked."""
+
+
+class SessionLocks:
+    """Lets one question of a conversation be asked at a time; the others wait in line (S000-81)."""
+
+    def __init__(self) -> None:
+        # Locks belong to one event loop, and a house may be used from several.
+        self._locks: RunVar[dict[str, tuple[anyio.Lock, int]]] = RunVar("approval turns")
+
+    @asynccontextmanager
+    async def of(self, session: str) -> AsyncIterator[None]:
+        """Wait for the turn of a conversation's call."""
+        locks = self._locks.get({})
+        self._locks.set(locks)
+        lock, users = locks.get(session, (anyio.Lock(), 0))
+        locks[session] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            users = locks[session][1] - 1
+            if users:
+                locks[session] = (lock, users)
+            else:
+                del locks[session]
+
+
+class TakeAnswer(Protocol):
+    """Records an answer to a question; raises `ApprovalError` for one that does not count."""
+
+    def __call__(
+        self,
+        approval_id: str,
+        answer: Answer,
+        *,
+        by: str,
+        channel: str,
+        nonce: str,
+        message: str = "",
+    ) -> object: ...
+
+
+async def wait_for_answer(
+    question: Approval,
+    channels: Sequence[Channel],
+    take: TakeAnswer,
+    ledger: Ledger,
+    *,
+    wait_seconds: float,
+    waits: bool,
+) -> Approval:
+    """Ask all channels at once and return the question with the first valid answer.
+
+    Without a channel that can ask, it is returned open; without an answer in time, it is closed.
+
+    Args:
+        question: An open question.
+        channels: The ways to reach a person.
+        take: Receives the answers of these channels.
+        ledger: Shows the answers of other processes.
+        wait_seconds: Time in which an answer must come.
+        waits: Whether an answer may come in another way than by these channels.
+    """
+    asking = len(channels)
+    moved = anyio.Event()
+
+    async def ask(channel: Channel) -> None:
+        nonlocal asking, moved
+        try:
+            counts = await _answered(take, channel, question)
+        except Exception:
+            # Somebody else's code: a way that fails is a way on which nobody answers.
+            logger.exception("a channel of approvals failed")
+            counts = False
+        if not counts:
+            asking -= 1
+        moved.set()
+
+    seen: tuple[int, ...] = ()
+    current = question
+    failed: StateError | None = None
+    async with anyio.create_task_group() as tasks:
+        for channel in channels:
+            tasks.start_soon(ask, channel)
+        with anyio.move_on_after(wait_seconds):
+            while current.state is ApprovalState.OPEN and (asking or waits):
+                with anyio.move_on_after(POLL_SECONDS):
+                    await moved.wait()
+                moved = anyio.Event()
+                stamp = ledger.stamp()
+                if stamp != seen:
+                    try:
+                        found = await in_thread(lambda: ledger.get(question.id))
+                        seen, current = stamp, found or question
+                    except StateError as error:
+                        # Raised below: a task group would wrap it.
+                        failed = error
+                        break
+        tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    if current.state is ApprovalState.OPEN and (asking or waits):
+        message = f"nobody answered within {wait_seconds:g} seconds"
+        await in_thread(lambda: ledger.expire(question.id, message))
+    return await in_thread(lambda: ledger.get(question.id)) or question
+
+
+async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
+    """Ask one channel; whether it gave an answer that counts."""
+    request = question.request
+    reply = await channel.ask(request)
+    if reply is None:
+        return False
+    if isinstance(reply, Answer):
+        reply = Reply(answer=reply, by=request.user, channel=request.channel)
+    answer = reply.answer
+    if answer in LASTING and answer not in allowed_answers(request):
+        answer = Answer.ONCE
+    try:
+        await in_thread(
+            partial(
+                take,
+                question.id,
+                answer,
+                by=reply.by,
+                channel=reply.channel,
+                nonce=request.nonce,
+                message=reply.message,
+            )
+        )
+    except ApprovalError as error:
+        logger.info("an answer did not count: %s", error)
+        # Somebody else was faster, which is an answer as well.
+        return error.code in ("answered", "expired", "used")
+    return True
+
+
+def outcome_of(found: Approval) -> ApprovalOutcome:
+    """Return how a question stands after it was asked."""
+    if found.state is ApprovalState.APPROVED:
+        return ApprovalOutcome(status="approved", reason="", approval=found)
+    if found.state is ApprovalState.OPEN:
+        return ApprovalOutcome(status="pending", reason="waits for an answer", approval=found)
+    return ApprovalOutcome(status="denied", reason=closed(found)[1], approval=found)

@@ -1,0 +1,228 @@
+"""Finds records, each outcome joined to its intent, in the active file and the archives."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
+from skillhouse.audit.line import LineError, opened
+from skillhouse.audit.log_files import backwards
+from skillhouse.audit.log_keys import LogKeys, read_keys
+from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
+
+_PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """A call as a reader wants it: what was to happen, and what came of it."""
+
+    record: AuditRecord
+    """The intent, or the only record there is (a refusal, a repair, an outcome by itself)."""
+    outcome: AuditRecord | None
+    status: str
+    """That of the outcome or of the record itself; "unknown" for an intent without outcome."""
+
+    @property
+    def result(self) -> str:
+        """The status as the published design calls it; "unknown" or empty where it has none."""
+        return _PUBLISHED_AS.get(self.status, self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which entries are wanted: those that fit every field that is given."""
+
+    tool: str | None = None
+    status: str | None = None
+    """One of our statuses, a published result, or "unknown"."""
+    since: str | None = None
+    """UTC time or its beginning ("2026-01-31"); earlier records are left out."""
+    until: str | None = None
+    """UTC time or its beginning; records after all that begins so are left out."""
+    agent: str | None = None
+    user: str | None = None
+    tier: str | None = None
+    """The tier after escalation, or the tier where there was none."""
+    kind: str | None = None
+    judged: bool = False
+    """Only calls that the write gate judged."""
+
+    def fits(self, entry: AuditEntry) -> bool:
+        """Return whether an entry is wanted."""
+        record = entry.record
+        tier = record.effective_tier or record.tier
+        return (
+            (self.tool is None or record.tool == self.tool)
+            and (self.status is None or self.status in (entry.status, entry.result))
+            and (self.since is None or record.ts >= self.since)
+            and (self.until is None or record.ts[: len(self.until)] <= self.until)
+            and (self.agent is None or record.agent == self.agent)
+            and (self.user is None or record.user == self.user)
+            and (self.tier is None or tier == self.tier)
+            and (self.kind is None or record.kind == self.kind)
+            and (not self.judged or bool(record.gate_verdict))
+        )
+
+
+def read_records(
+    path: Path,
+    *,
+    tool: str | None = None,
+    status: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    agent: str | None = None,
+    user: str | None = None,
+    tier: str | None = None,
+    limit: int | None = None,
+    newest_first: bool = True,
+    key: bytes | None = None,
+) -> tuple[AuditEntry, ...]:
+    """Return the entries that fit every filter; lines that are no records are passed over.
+
+    Args:
+        path: The log; one that is missing has no entries.
+        tool: Name of the tool.
+        status: One of the statuses, a published result, or "unknown".
+        since: UTC time or its beginning ("2026-01-31"); earlier records are left out.
+        until: UTC time or its beginning; later records are left out.
+        agent: Name of the agent.
+        user: Name of the user.
+        tier: none, 3, 2 or 1, after escalation.
+        limit: At most so many.
+        newest_first: False gives them as they stand in the log.
+        key: The log's secret where an operator gave one.
+
+    Raises:
+        AuditError: the log cannot be read, or its key is gone.
+    """
+    query = Query(
+        tool=tool, status=status, since=since, until=until, agent=agent, user=user, tier=tier
+    )
+    # From the end, so that the newest few of a long log are found at once.
+    entries = entries_of(path, query, key=key)
+    if newest_first:
+        return tuple(entries if limit is None else itertools.islice(entries, limit))
+    return tuple(list(entries)[::-1][:limit])
+
+
+def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterator[AuditEntry]:
+    """Yield the entries that a query wants, newest first, without holding them all.
+
+    Raises:
+        AuditError: the log cannot be read, or its key is gone.
+    """
+    return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
+
+
+def find_record(path: Path, id_prefix: str, *, key: bytes | None = None) -> AuditEntry | None:
+    """Return the entry whose record, or whose outcome, has an id that begins so, or None.
+
+    Raises:
+        AuditError: `record-ambiguous`, or the log cannot be read.
+    """
+    prefix = id_prefix.upper()
+    if not prefix.isalnum() or not prefix.isascii():
+        return None
+    marks = (f'"id":"{prefix}'.encode(), f'"intent":"{prefix}'.encode())
+    entries = _entries(path, key, wanted=lambda line: any(mark in line for mark in marks))
+    found = [entry for entry in entries if entry.record.id.startswith(prefix)]
+    if not found:
+        return None
+    if len(found) > 1:
+        message = f"`{id_prefix}` fits {len(found)} records, give more of it"
+        raise AuditError("record-ambiguous", message, path)
+    whole = found[0]
+    if whole.record.kind == "outcome" and whole.record.intent:
+        # The id of an outcome was given, so its intent has another.
+        mark = f'"id":"{whole.record.intent}"'.encode()
+        for entry in _entries(path, key, wanted=lambda line: mark in line):
+            return replace(entry, outcome=whole.record, status=whole.record.status)
+    return whole
+
+
+def _entries(
+    path: Path,
+    key: bytes | None,
+    *,
+    since: str | None = None,
+    wanted: Callable[[bytes], bool] = lambda line: True,
+) -> Iterator[AuditEntry]:
+    """Yield the entries from the last to the first, and then outcomes whose intent is gone."""
+    outcomes: dict[str, AuditRecord] = {}
+    taken, keys = _taken(path, key)
+    for line, is_reduced in _lines_backwards(path, taken, keys, since):
+        if not wanted(line):
+            continue
+        try:
+            record = opened(line, keys, summaries=is_reduced)
+        except LineError as error:
+            if error.code == "key-missing":
+                raise AuditError(error.code, str(error), path) from error
+            continue
+        if record.kind == "outcome" and record.intent:
+            outcomes[record.intent] = record
+        elif record.kind == "intent":
+            outcome = outcomes.pop(record.id, None)
+            status = "unknown" if outcome is None else outcome.status
+            yield AuditEntry(record=record, outcome=outcome, status=status)
+        else:
+            yield AuditEntry(record=record, outcome=None, status=record.status)
+    for record in outcomes.values():
+        yield AuditEntry(record=record, outcome=None, status=record.status)
+
+
+def _taken(path: Path, key: bytes | None) -> tuple[LogSnapshot, LogKeys | None]:
+    try:
+        taken = take_snapshot(path)
+        try:
+            # After the files: the key of a log is there before its first record.
+            return taken, read_keys(path, key)
+        except BaseException:
+            if taken.handle != -1:
+                os.close(taken.handle)
+            raise
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _lines_backwards(
+    path: Path, taken: LogSnapshot, keys: LogKeys | None, since: str | None
+) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a log without their newlines, the last one first.
+
+    With each comes whether previews may have been taken out of its file.
+    """
+    try:
+        if taken.handle != -1:
+            try:
+                for line in backwards(taken.handle, taken.size):
+                    yield line, False
+            finally:
+                os.close(taken.handle)
+        for archive in reversed(taken.archives):
+            # Its records are of that day, or of earlier ones after the clock was set.
+            if since is not None and archive.day < since[:10]:
+                continue
+            archive, found = archive_lines(archive, keys)
+            lines: list[bytes] = []
+            try:
+                lines.extend(found)
+            except AuditError as error:
+                # `verify_log` says so; each record is checked by itself.
+                if error.code != "archive-changed":
+                    raise
+            for line in reversed(lines):
+                yield line.rstrip(b"\n"), bool(archive.stage)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> AuditError:
+    message = f"the audit log cannot be read ({error.strerror or error})"
+    return AuditError("log-unreadable", message, path)

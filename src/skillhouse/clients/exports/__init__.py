@@ -1,0 +1,1 @@
+"""Writes skills into the folders that other clients read, and records what it wrote."""

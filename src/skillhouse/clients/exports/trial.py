@@ -1,0 +1,150 @@
+"""What a client would make of a skill, before it is written anywhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from skillhouse.clients.simulation.causes import CAUSES
+from skillhouse.clients.simulation.comparison import compare
+from skillhouse.clients.simulation.verdicts import Lens, LensSkill, LensState, Verdict
+from skillhouse.discovery import default_roots
+from skillhouse.floor import Locations, PathError, read_beneath
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    Profile,
+    Skill,
+    hidden_text,
+    list_resources,
+)
+
+LEAF_MAX_BYTES = 255
+"""Bytes of a file's name (Linux, macOS)."""
+
+_UNFIT = frozenset('/\\:*?"<>|')
+"""Characters that are special in paths on some system."""
+
+
+def leaf_of(skill: Skill) -> str:
+    """Return the name of a skill's directory in other clients, or an empty text if it has none.
+
+    It is the skill's name, because clients disagree on which of the two counts.
+    """
+    name = skill.name.rpartition(":")[2] if skill.scope == "plugin" else skill.name
+    fits = (
+        0 < len(name.encode("utf-8", "replace")) <= LEAF_MAX_BYTES
+        and name.isprintable()
+        and name == name.strip()
+        and name[0] != "."
+        and name[-1] != "."
+        and not _UNFIT & set(name)
+    )
+    return name if fits else ""
+
+
+def tried(skills: Mapping[str, Skill], profile: Profile) -> dict[str, Verdict]:
+    """Return what a client makes of each skill, by its leaf, in a home that holds nothing else."""
+    with tempfile.TemporaryDirectory(prefix="skillhouse-") as base:
+        home = Path(os.path.realpath(base))
+        start = home / "start"
+        roots = default_roots(start=start, home=home, environment={}, profile=profile)
+        fitting = (r.path for r in roots if r.scope == "user" and r.path.is_relative_to(home))
+        root = next(fitting, None)
+        if root is None:
+            return {}
+        start.mkdir()
+        for leaf, skill in skills.items():
+            try:
+                data = read_beneath(skill.directory, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+            except PathError:
+                # A link, which is not copied either; copying says so.
+                continue
+            (root / leaf).mkdir(parents=True)
+            (root / leaf / SKILL_FILE).write_bytes(data)
+        lens = compare(start=start, home=home, environment={}, profiles=[profile])
+        by_place = {place: found for found in lens.skills for place in found.places}
+        places = {leaf: str(root / leaf / SKILL_FILE) for leaf in skills}
+        return {
+            leaf: by_place[place].verdicts[0] for leaf, place in places.items() if place in by_place
+        }
+
+
+def objection(verdict: Verdict | None) -> str:
+    """Return why a client would not load a skill, and the change that ends it; empty if it would.
+
+    A skill that only people can start there is loaded.
+    """
+    if verdict is None or verdict.state in (LensState.SEEN, LensState.MANUAL):
+        return ""
+    cause = CAUSES.get(verdict.code)
+    if cause is None:
+        return verdict.reason or verdict.code
+    return f"{cause.title}; {cause.fix}"
+
+
+def remarks(verdict: Verdict | None, skill: Skill, client: str) -> list[str]:
+    """Return what else is to be known of a skill that a client does load."""
+    if verdict is None:
+        return []
+    found = []
+    if verdict.state is LensState.MANUAL:
+        found.append(f"in {client} only people can start it (disable-model-invocation)")
+    if verdict.name and verdict.name != skill.name:
+        found.append(f"{client} calls it `{verdict.name}`")
+    if verdict.code in CAUSES and verdict.state is LensState.SEEN:
+        found.append(f"{client} reads it otherwise: {CAUSES[verdict.code].title}")
+    return found
+
+
+def hidden_notes(skill: Skill) -> list[str]:
+    """Return which text files of a skill hold hidden characters, which a copy keeps."""
+    notes = []
+    for relative in (SKILL_FILE, *list_resources(skill.directory)[0]):
+        try:
+            data = read_beneath(skill.directory, relative, max_bytes=SKILL_FILE_MAX)
+            found = hidden_text(data.decode())
+        except (PathError, UnicodeDecodeError):
+            continue
+        if found is not None:
+            notes.append(f"`{relative}` holds hidden characters: {found.summary}")
+    return notes
+
+
+class Seen:
+    """What the clients see at this place now."""
+
+    def __init__(self, places: Locations, project: Path, profiles: Sequence[Profile]) -> None:
+        """Look, as the clients do when they are started in the project."""
+        self._lens: Lens = compare(
+            start=project,
+            home=places.home,
+            environment=places.environment,
+            profiles=profiles,
+        )
+        self._names = [profile.name for profile in profiles]
+
+    def at(self, skill: Skill, client: str, roots: Sequence[str]) -> str:
+        """Return where a client sees a skill's own file below `roots`; empty when it does not."""
+        below = tuple(f"{root}/" for root in roots)
+        for found in self._known(client):
+            if found.file == os.path.realpath(skill.file):
+                return next((place for place in found.places if place.startswith(below)), "")
+        return ""
+
+    def others(self, name: str, client: str, but: Sequence[str]) -> list[str]:
+        """Return the files of other skills that a client knows by a name, as people write them."""
+        number = self._names.index(client)
+        return [
+            self._lens.short(found.places[0])
+            for found in self._known(client)
+            if found.verdicts[number].name.casefold() == name.casefold() and found.file not in but
+        ]
+
+    def _known(self, client: str) -> Iterator[LensSkill]:
+        number = self._names.index(client)
+        for found in self._lens.skills:
+            if found.verdicts[number].state in (LensState.SEEN, LensState.MANUAL):
+                yield found

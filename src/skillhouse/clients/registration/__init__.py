@@ -1,0 +1,1 @@
+"""Adds the server of this installation to the configuration files of clients."""

@@ -1,0 +1,1 @@
+"""Simulates clients: what each makes of the SKILL.md files that it can reach."""

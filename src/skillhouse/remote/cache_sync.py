@@ -1,0 +1,260 @@
+"""Syncs a source into the cache: fetched beside it, checked, then swapped in at once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from skillhouse.floor import SkillhouseError, decode, encode, make_private
+from skillhouse.floor.lock import try_lock
+from skillhouse.remote.archive import ARCHIVE_MAX, FILE_MAX, unpack
+from skillhouse.remote.source import (
+    Artifact,
+    RemoteError,
+    RemoteListing,
+    RemoteSkill,
+    RemoteSource,
+    read_listing,
+)
+from skillhouse.skill import SKILL_FILE
+
+SKILLS = "skills"
+VERSIONS = "versions"
+CURRENT = "current"
+
+
+def cache_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the directory of a source; two sources never share one."""
+    key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
+    return cache / key[:32]
+
+
+def skills_place(cache: Path, source: RemoteSource) -> Path:
+    """Return the root below which a source's skills are found; it may not exist yet."""
+    return cache_place(cache, source) / CURRENT / SKILLS
+
+
+def cached(cache: Path, source: RemoteSource) -> Mapping[str, str]:
+    """Return the version of each of a source's skills in the cache; none when there is no cache
+    that holds."""
+    try:
+        data = (cache_place(cache, source) / CURRENT / VERSIONS).read_bytes()
+        return decode(data, dict[str, str])
+    except (OSError, SkillhouseError):
+        return {}
+
+
+INDEX_MAX = 1024 * 1024
+"""Bytes of an index."""
+PARALLEL = 4
+"""Skills that are fetched at a time."""
+NAME_SHOWN = 80
+"""Characters of a file's name in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer to one request."""
+
+    status: int
+    url: str
+    """Where it came from, after redirects."""
+    body: bytes
+
+
+Fetch = Callable[[str, int], Awaitable[Fetched]]
+"""Takes an address and the most bytes to take; raises `SkillhouseError` when there is no answer
+or a larger one. Checking where an address leads is its part, not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """The result of a sync with a source."""
+
+    source: RemoteSource
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Unchanged, or not to be had this time."""
+    problems: tuple[str, ...] = ()
+
+
+async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
+    """Bring the cache up to date with a source: all skills in one swap, or nothing.
+
+    A skill that cannot be fetched or checked stays as it was. Fetched files are outside every
+    scanned root until they are checked.
+
+    Raises:
+        RemoteError: the source has no index that can be read; nothing was changed.
+        OSError: the cache cannot be written; nothing was changed.
+    """
+    place = cache_place(cache, source)
+    make_private(place)
+    with _locked(place):
+        listing = await _listing(source, fetch)
+        before = cached(cache, source)
+        staging = place / f"staging-{secrets.token_hex(8)}"
+        (staging / SKILLS).mkdir(parents=True, mode=0o700)
+        try:
+            problems = list(listing.problems)
+            after = await _staged(listing, place, before, staging, fetch, problems)
+            (staging / VERSIONS).write_bytes(encode(after))
+            if after != before:
+                _swap(place, staging)
+        finally:
+            _tidy(place)
+    return SyncReport(
+        source=source,
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(sorted(n for n in after.keys() & before.keys() if after[n] != before[n])),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        kept=tuple(sorted(n for n in after.keys() & before.keys() if after[n] == before[n])),
+        problems=tuple(problems),
+    )
+
+
+async def _listing(source: RemoteSource, fetch: Fetch) -> RemoteListing:
+    for address in source.indexes:
+        try:
+            found = await fetch(address, INDEX_MAX)
+        except SkillhouseError as error:
+            raise RemoteError(f"cannot reach `{address}`: {error}") from error
+        if found.status == 200:
+            return read_listing(source, found.body, found.url)
+    raise RemoteError(f"no index at {', '.join(f'`{one}`' for one in source.indexes)}")
+
+
+async def _staged(
+    listing: RemoteListing,
+    place: Path,
+    before: Mapping[str, str],
+    staging: Path,
+    fetch: Fetch,
+    problems: list[str],
+) -> dict[str, str]:
+    """Put each listed skill into `staging`, new or as it is; return the version of each."""
+    after: dict[str, str] = {}
+    failures: list[OSError] = []
+    slots = anyio.CapacityLimiter(PARALLEL)
+
+    async def one(skill: RemoteSkill) -> None:
+        old = place / CURRENT / SKILLS / skill.name
+        target = staging / SKILLS / skill.name
+        is_same = bool(skill.version) and before.get(skill.name) == skill.version
+        try:
+            if is_same:
+                shutil.copytree(old, target, copy_function=os.link)
+                after[skill.name] = skill.version
+                return
+            async with slots:
+                after[skill.name] = await _fetched(skill, target, fetch)
+        except (SkillhouseError, OSError, ValueError, RecursionError) as error:
+            problems.append(f"`{skill.name}` not taken: {_said(error)}")
+            shutil.rmtree(target, ignore_errors=True)
+            if skill.name not in before:
+                return
+            try:
+                shutil.copytree(old, target, copy_function=os.link)
+            except OSError as failure:
+                # INVARIANT: what is here stays as it was, so without it nothing is swapped in.
+                failures.append(failure)
+                tasks.cancel_scope.cancel()
+                return
+            after[skill.name] = before[skill.name]
+
+    async with anyio.create_task_group() as tasks:
+        for skill in listing.skills:
+            tasks.start_soon(one, skill)
+    if failures:
+        raise failures[0]
+    return after
+
+
+def _said(error: Exception) -> str:
+    """Return a reason in one short line; of the system's errors without our own paths."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    name = Path(str(error.filename or "")).name[:NAME_SHOWN]
+    return error.strerror.lower() + (f": `{name}`" if name else "")
+
+
+async def _fetched(skill: RemoteSkill, target: Path, fetch: Fetch) -> str:
+    """Fetch and check one skill; return its version, or a digest of what came without one."""
+    content = hashlib.sha256()
+    left = ARCHIVE_MAX
+    for artifact in skill.artifacts:
+        body = await _body(artifact, fetch, left)
+        left -= len(body)
+        content.update(f"{artifact.path} {len(body)} ".encode())
+        content.update(body)
+        if not artifact.path:
+            if SKILL_FILE not in unpack(body, target):
+                raise RemoteError(f"no {SKILL_FILE} at the top of the archive")
+            continue
+        _write(target / artifact.path, body)
+    return skill.version or f"sha256:{content.hexdigest()}"
+
+
+def _write(file: Path, body: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "xb") as handle:
+            handle.write(body)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RemoteError(f"`{file.name}` is a file and a directory at once") from error
+
+
+async def _body(artifact: Artifact, fetch: Fetch, left: int) -> bytes:
+    limit = min(left, FILE_MAX if artifact.path else ARCHIVE_MAX)
+    try:
+        found = await fetch(artifact.url, limit)
+    except SkillhouseError as error:
+        raise RemoteError(f"cannot fetch `{artifact.url}`: {error}") from error
+    if found.status != 200:
+        raise RemoteError(f"status {found.status} at `{artifact.url}`")
+    if len(found.body) > limit:
+        raise RemoteError(f"expected at most {limit} bytes at `{artifact.url}`")
+    # INVARIANT: nothing whose digest differs is written at all.
+    digest = f"sha256:{hashlib.sha256(found.body).hexdigest()}"
+    if artifact.digest and artifact.digest != digest:
+        raise RemoteError(f"expected {artifact.digest} at `{artifact.url}`, got {digest}")
+    return found.body
+
+
+def _swap(place: Path, staging: Path) -> None:
+    """Make `staging` current by replacing one symbolic link, which readers see whole or not."""
+    link = place / f"next-{secrets.token_hex(8)}"
+    link.symlink_to(staging.name)
+    os.replace(link, place / CURRENT)
+
+
+def _tidy(place: Path) -> None:
+    """Remove everything but what is current; whoever reads an old file keeps it open."""
+    current = place / CURRENT
+    kept = {CURRENT, "lock", os.readlink(current) if current.is_symlink() else ""}
+    for entry in os.scandir(place):
+        if entry.name in kept:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold a source for this process: two that sync at once would undo each other."""
+    with open(place / "lock", "wb") as file:
+        if not try_lock(file.fileno()):
+            raise RemoteError("another process is syncing this source; try again later")
+        yield

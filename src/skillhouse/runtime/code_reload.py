@@ -1,0 +1,188 @@
+"""Loads the code of skills without calling it, to say at once what cannot be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from skillhouse.approval import OWNER
+from skillhouse.floor import SkillhouseError, tree_digest
+from skillhouse.floor.threads import in_thread
+from skillhouse.permission import Effect
+from skillhouse.runtime.code.reloads import Lacking
+from skillhouse.runtime.code.skill_code import SkillCode
+from skillhouse.runtime.house import Skillhouse
+from skillhouse.sandbox import SandboxError, SandboxUnavailableError
+from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
+
+LOADS_PER_PROCESSOR = 2
+"""Loads at one time: half of one is waiting, for a cell to start and to end."""
+LOADS_MAX = 16
+"""Fewer than there may be cells, so that calls find room beside them."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many skills are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What came of loading one skill's code."""
+
+    skill: str
+    directory: Path
+    tools: tuple[str, ...] = ()
+    """Full names of those that are declared; also exported, where the code was loaded."""
+    lacking: Lacking | None = None
+    """What is declared and not exported: it is not offered. None where the code was not loaded."""
+    error: str = ""
+    """Why the code cannot be used at all."""
+    is_tried: bool = True
+    """False: the code was not run, because somebody is asked before it is."""
+    steps: tuple[str, ...] = ()
+    """What was done with it here, in its order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What came of a reload."""
+
+    loaded: tuple[Loaded, ...]
+    steps: tuple[tuple[Path, str], ...]
+    """What was done with which directory, in its order (S002-52)."""
+
+
+async def reload_code(
+    house: Skillhouse, *, agent: str, progress: Progress | None = None
+) -> Reloaded:
+    """Read every manifest anew and load each skill's code, in all processes of the house.
+
+    Those that run read anew before their next call; calls under way end with the code that they
+    began with. Cancelling ends what is being loaded; what was loaded is then not remembered.
+
+    Raises:
+        SandboxUnavailableError: no code runs on this machine.
+        SandboxError: "stopped", before or meanwhile.
+        OSError: nobody can be told, because the state directory cannot be written.
+    """
+    code = house.services.skill_code
+    if code.is_enabled:
+        await in_thread(code.reloads.tell_all)
+    house.refresh()
+    await code.reload()
+    tools = [tool for tool in house.tools(agent=agent) if isinstance(tool, SkillCodeTool)]
+    loaded: tuple[Loaded, ...] = ()
+    with house.services.enforcement.tier_gate.running() as running:
+        if not running.stopped():
+            loaded = await load_code(tools, code, agent=agent, progress=progress)
+    if running.is_ended:
+        raise SandboxError("stopped", f"everything is stopped: {running.stopped()}")
+    steps = tuple(code.steps)
+    lacking = {one.directory: one.lacking for one in loaded if one.lacking is not None}
+    if lacking:
+        await in_thread(lambda: code.reloads.note(lacking))
+    if any(one.tools for one in lacking.values()):
+        house.refresh()
+    # This process has done already what it told the others to do.
+    code.reloads.is_new()
+    return Reloaded(loaded=loaded, steps=steps)
+
+
+async def load_code(
+    tools: Iterable[SkillCodeTool],
+    code: SkillCode,
+    *,
+    agent: str,
+    progress: Progress | None = None,
+) -> tuple[Loaded, ...]:
+    """Load each skill's code in a cell, where it has nothing to ask and nobody to tell.
+
+    Several are loaded at once; results and steps have the order of the skills. Code of which even
+    reads are asked about is not run. What fails is told by the result.
+
+    Raises:
+        SandboxUnavailableError: no code runs on this machine.
+    """
+    known = code.reloads.lacking()
+    skills: dict[str, tuple[CodeSkill, list[str]]] = {}
+    for tool in tools:
+        name = tool.skill.manifest.name
+        skills.setdefault(name, (tool.skill, []))[1].append(tool.full_name)
+    found: dict[str, Loaded] = {}
+    failures: list[Exception] = []
+    waiting = iter(skills.items())
+
+    async def work() -> None:
+        for name, (skill, names) in waiting:
+            try:
+                found[name] = await _loaded(
+                    skill, tuple(names), code, agent, known(skill.directory)
+                )
+            except Exception as error:  # noqa: BLE001 - raised below, by itself and not in a group.
+                failures.append(error)
+                tasks.cancel_scope.cancel()
+                return
+            if progress is not None:
+                progress(len(found), len(skills))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(at_once(), len(skills))):
+            tasks.start_soon(work)
+    if failures:
+        raise failures[0]
+    ordered = tuple(found[name] for name in skills)
+    for one in ordered:
+        for step in one.steps:
+            code.take_step(one.directory, step)
+    return ordered
+
+
+def at_once() -> int:
+    """Return how many skills are loaded at one time on this machine."""
+    is_known = hasattr(os, "sched_getaffinity")
+    processors = len(os.sched_getaffinity(0)) if is_known else os.cpu_count() or 1
+    return min(LOADS_PER_PROCESSOR * processors, LOADS_MAX)
+
+
+async def _loaded(
+    skill: CodeSkill,
+    declared: tuple[str, ...],
+    code: SkillCode,
+    agent: str,
+    known: Lacking | None,
+) -> Loaded:
+    name, directory = skill.manifest.name, skill.directory
+    is_alone = not (skill.shared or skill.manifest.dependencies or code.is_elsewhere)
+    if skill.default is not Effect.ALLOW:
+        return Loaded(skill=name, directory=directory, tools=declared, is_tried=False)
+    try:
+        digest = tree_digest(directory)
+        whole = Lacking(digest=digest, tools=())
+        if is_alone and known == whole:
+            # These very bytes were loaded before, and nothing else decides what they export.
+            steps = ("unchanged since it was imported",)
+            return Loaded(
+                skill=name, directory=directory, tools=declared, lacking=whole, steps=steps
+            )
+        runner = await code.runner(digest)
+        packages = await code.packages(skill)
+        cell = cell_of(skill, digest, packages=packages, agent=agent, user=OWNER)
+        exported = await runner.tool_names(cell)
+    except SandboxUnavailableError:
+        # One answer for all of them.
+        raise
+    except (SkillhouseError, OSError, ValueError, RecursionError) as error:
+        return Loaded(skill=name, directory=directory, error=str(error))
+    full = {f"{name}:{tool}" for tool in exported}
+    missing = tuple(tool.rpartition(":")[2] for tool in declared if tool not in full)
+    return Loaded(
+        skill=name,
+        directory=directory,
+        tools=tuple(tool for tool in declared if tool in full),
+        lacking=Lacking(digest=digest, tools=missing),
+        # The cell imports the module and refuses one without `tools`.
+        steps=("imported", "exports checked", "registered"),
+    )

@@ -1,0 +1,299 @@
+"""One configuration from its files, the environment and flags; an unknown key is an error.
+
+Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
+user (DESIGN, "Configuration").
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse.approval import OWNER, ApprovalSettings
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    Diagnostic,
+    Locations,
+    Severity,
+    file_problem,
+    nearest,
+    read_regular,
+    shaped,
+)
+from skillhouse.permission import Effect, Layer, Rule
+from skillhouse.runtime.config.checks import (
+    check_approvals,
+    check_exec_environment,
+    refuse_unknown,
+    refuse_unknown_rule_keys,
+    try_examples,
+)
+from skillhouse.runtime.config.config_values import Config, Settings
+from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
+from skillhouse.runtime.config.memory import MemorySettings
+from skillhouse.runtime.config.network import (
+    NET_KEYS,
+    NetSettings,
+    check_net,
+    check_remotes,
+    secret_variables,
+    tables_of,
+)
+from skillhouse.runtime.config.protection import ProtectionSettings
+from skillhouse.runtime.config.signer import SIGNER_KEYS, SignerSettings, check_signer
+from skillhouse.runtime.mcp_skills import McpServerSettings
+from skillhouse.tools import WriteGate
+
+PROJECT_FILE = "skillhouse.toml"
+ENVIRONMENT_PREFIX = "SKILLHOUSE_"
+REMOTE_DIRECTORY = "remotes"
+"""Below the cache directory."""
+
+CONFIG_FILE_MAX = 1_048_576
+"""Bytes of a configuration file; rules for a whole team have some thousands."""
+
+PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
+"""What a project may set: its rules are an untrusted layer, and a budget loosens nothing."""
+
+
+def load_config(
+    places: Locations, flags: Settings | None = None, *, project: Path | None = None
+) -> Config:
+    """Return the configuration of `places`.
+
+    Args:
+        places: Where the files and the environment are.
+        flags: What the caller sets by hand.
+        project: The trusted project whose file is read too; None reads none.
+
+    Raises:
+        ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
+            example of a rule does not hold. Of a project's file that is one of `problems`.
+    """
+    managed = _read_file(places.managed_file)
+    user = _read_file(places.user_file)
+    near, problems = _read_project(project / PROJECT_FILE) if project else (Settings(), ())
+    environment = _from_environment(places.environment)
+    merged = _merged(managed, flags or Settings(), environment, near, user)
+    layers = (
+        Layer(name="managed", rules=managed.rules or ()),
+        Layer(name="user", rules=user.rules or ()),
+        Layer(name="project", rules=near.rules or (), trusted=False),
+    )
+    if merged.catalog_budget_tokens is not None and merged.catalog_budget_tokens < 0:
+        raise ConfigError(
+            f"expected a budget of 0 tokens or more, got {merged.catalog_budget_tokens}",
+            key="catalog_budget_tokens",
+        )
+    check_exec_environment(
+        merged.exec_environment or (),
+        None,
+        secret=secret_variables(merged.net or NetSettings(), merged.approvals),
+    )
+    cache = Path(merged.cache_directory) if merged.cache_directory else places.cache()
+    return Config(
+        places=places,
+        profile=merged.profile or "default",
+        roots=tuple(Path(root) for root in merged.roots or ()),
+        catalog_budget_tokens=merged.catalog_budget_tokens,
+        yaml_fast_path=merged.yaml_fast_path is not False,
+        cache_directory=None if merged.cache is False else cache,
+        state_directory=Path(merged.state_directory) if merged.state_directory else places.state(),
+        layers=tuple(layer for layer in layers if layer.rules),
+        exec_environment=merged.exec_environment or (),
+        approvals=merged.approvals or ApprovalSettings(),
+        write_gate=merged.write_gate or WriteGate(),
+        extensions=merged.extensions or ExtensionSettings(),
+        skill_code=merged.skill_code or SkillCodeSettings(),
+        memory=merged.memory or MemorySettings(),
+        protection=merged.protection or ProtectionSettings(),
+        mcp_servers=merged.mcp_servers or (),
+        agents={
+            "default": Layer(name="agent"),
+            **{
+                name: Layer(name="agent", rules=agent.rules)
+                for name, agent in (merged.agents or {}).items()
+            },
+        },
+        preload={name: agent.preload for name, agent in (merged.agents or {}).items()},
+        skill_rules={name: agent.skill_rules for name, agent in (merged.agents or {}).items()},
+        net=merged.net or NetSettings(),
+        remotes=merged.remotes or (),
+        remote_directory=cache / REMOTE_DIRECTORY,
+        signer=merged.signer or SignerSettings(),
+        assignees=frozenset({OWNER, *(merged.assignees or ())}),
+        audit_checkpoints=Path(merged.audit_checkpoints) if merged.audit_checkpoints else None,
+        problems=problems,
+    )
+
+
+def _merged(*strongest_first: Settings) -> Settings:
+    values: dict[str, Any] = {}
+    for settings in strongest_first:
+        for known in fields(Settings):
+            value = getattr(settings, known.name)
+            if value is not None:
+                found = values.setdefault(known.name, value)
+                if isinstance(found, ExtensionSettings):
+                    # Each by itself: what is turned off from above stays so.
+                    values[known.name] = found.before(value)
+    return Settings(**values)
+
+
+def _read_project(path: Path) -> tuple[Settings, tuple[Diagnostic, ...]]:
+    """Return what a trusted project's file sets, and what is wrong with it.
+
+    A fault of the file costs what it sets, and nothing else. Its rules hold if they can be read;
+    where they cannot, everything here is asked about, since they may have denied anything.
+    """
+    try:
+        return _read_file(path, only=PROJECT_KEYS), ()
+    except ConfigError as error:
+        found = Diagnostic(
+            code="project-config", severity=Severity.ERROR, message=str(error), path=path
+        )
+    try:
+        rules = _read_table(path).get("rules", [])
+        return _settings({"rules": rules}, path), (found,)
+    except ConfigError:
+        reason = f"the rules of this project cannot be read: {found.message}"
+        unread = Rule(effect=Effect.ASK, action="*", pattern="*", reason=reason)
+        return Settings(rules=(unread,)), (found,)
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """Return a file of TOML; one that is missing is empty."""
+    try:
+        return tomllib.loads(read_regular(path, CONFIG_FILE_MAX).decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", path=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"not TOML: {error}", path=path) from error
+
+
+def _read_file(path: Path, *, only: frozenset[str] | None = None) -> Settings:
+    """Return what a file sets; one that is missing sets nothing.
+
+    Whose a project's file is does not matter: it only makes things stricter, and a project may be
+    worked on by several people.
+    """
+    if only is None and (problem := file_problem(path)):
+        raise ConfigError(f"the configuration is not used: {problem}", path=path)
+    table = _read_table(path)
+    if only is not None:
+        for key in table.keys() - only:
+            if key in _KEYS:
+                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
+    settings = _settings(table, path)
+    if settings.roots is not None:
+        roots = tuple(str(path.parent / os.path.expanduser(root)) for root in settings.roots)
+        settings = replace(settings, roots=roots)
+    return settings
+
+
+def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
+    refuse_unknown(table, _KEYS, "key", path)
+    refuse_unknown_rule_keys(table, path)
+    for key, known in _TABLES.items():
+        found = table.get(key)
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, f"{key} key", path)
+    for kind, known, found in tables_of(table):
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, Mapping):
+                refuse_unknown(one, known, kind, path)
+    agents = table.get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else ():
+        if isinstance(agent, Mapping):
+            refuse_unknown(agent, frozenset({"preload", "rules", "skill"}), "agent key", path)
+            refuse_unknown_rule_keys(agent, path)
+    try:
+        settings = shaped(table, Settings)
+    except DecodeError as error:
+        raise ConfigError(f"wrong value: {error}", path=path) from error
+    except ConfigError as error:
+        raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
+    if settings.approvals is not None:
+        check_approvals(settings.approvals, path)
+    for index, rule in enumerate(settings.rules or ()):
+        try_examples(rule, index, path)
+    for agent in (settings.agents or {}).values():
+        for index, rule in enumerate(agent.rules):
+            try_examples(rule, index, path)
+    check_exec_environment(settings.exec_environment or (), path)
+    if settings.net is not None:
+        check_net(settings.net, path)
+    check_remotes(settings.remotes or (), path)
+    if settings.signer is not None:
+        check_signer(settings.signer, path)
+    return settings
+
+
+def _from_environment(environment: Mapping[str, str]) -> Settings:
+    """Return what `SKILLHOUSE_*` sets; the variable with roots belongs to the profile."""
+    found: dict[str, Any] = {}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if key not in _VARIABLES:
+            known = [ENVIRONMENT_PREFIX + name.upper() for name in _VARIABLES]
+            suggestion = next(iter(nearest(variable, known)), "")
+            raise ConfigError(
+                f"unknown environment variable `{variable}`", key=variable, suggestion=suggestion
+            )
+        found[key] = _VARIABLES[key](variable, value)
+    return Settings(**found)
+
+
+def _number(variable: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(
+            f"expected a number in `{variable}`, got {value!r}", key=variable
+        ) from None
+
+
+def _switch(variable: str, value: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if value.lower() not in known:
+        raise ConfigError(f"expected true or false in `{variable}`, got {value!r}", key=variable)
+    return known[value.lower()]
+
+
+def _text(_: str, value: str) -> str:
+    return value
+
+
+_KEYS = frozenset(field.name for field in fields(Settings))
+_TABLES = {
+    "approvals": frozenset(field.name for field in fields(ApprovalSettings)),
+    "write_gate": frozenset(field.name for field in fields(WriteGate)),
+    "net": NET_KEYS,
+    "signer": SIGNER_KEYS,
+    "extensions": frozenset(field.name for field in fields(ExtensionSettings)),
+    "skill_code": frozenset(field.name for field in fields(SkillCodeSettings)),
+    "memory": frozenset(field.name for field in fields(MemorySettings)),
+    "protection": frozenset(field.name for field in fields(ProtectionSettings)),
+    "mcp_servers": frozenset(field.name for field in fields(McpServerSettings)),
+}
+_VARIABLES = {
+    "profile": _text,
+    "catalog_budget_tokens": _number,
+    "yaml_fast_path": _switch,
+    "cache": _switch,
+    "cache_directory": _text,
+    "state_directory": _text,
+}
+_OTHER_VARIABLES = frozenset(
+    {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
+)

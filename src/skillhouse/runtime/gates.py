@@ -1,0 +1,211 @@
+"""Makes an agent's gates, with the tools behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+from skillhouse import approval
+from skillhouse import tools as toolbox
+from skillhouse.floor import PersistentPaths
+from skillhouse.permission import Decision, Effect, Permission
+from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.egress import EgressReport
+from skillhouse.runtime.enforcement import EnforcementServices
+from skillhouse.runtime.network import Network
+from skillhouse.runtime.own_files import ConfiguredFiles
+from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.sandbox_provider import SandboxProvider
+from skillhouse.skill import SkillIndex
+
+
+class GateServices(Protocol):
+    """The services behind a gate."""
+
+    config: Config
+    policy: Policy
+    enforcement: EnforcementServices
+    network: Network
+    sandbox: SandboxProvider
+
+
+class GateFactory:
+    """Makes gates that share one policy, one audit log and one set of approvals."""
+
+    def __init__(self, services: GateServices) -> None:
+        self._services = services
+        self._config = services.config
+        self._policy = services.policy
+        self._enforcement = services.enforcement
+
+    def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
+        """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
+        enforcement = self._enforcement
+        return toolbox.Gate(
+            [*self._tools(view), *enforcement.tools(), *code],
+            conceal=self._services.network.conceal,
+            decide=self._decide,
+            approvals=enforcement.approvals,
+            audit=enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+            tiers=enforcement.tier_gate,
+            workspace=toolbox.WorkspaceLock(
+                self._config.state_directory / "workspaces", self._config.places.start
+            ),
+            agreed=enforcement.agreed,
+            telling=self._telemetry(),
+        )
+
+    def for_person(self, view: AgentView, run_command: toolbox.RunCommand) -> toolbox.Gate:
+        """Return the gate by which a person starts skills; no call of a model reaches it."""
+        return self._hidden_gate(toolbox.InvokeTool(_menu(view), run_command))
+
+    def for_attachments(self, view: AgentView) -> toolbox.Gate:
+        """Return the gate by which skills enter a context without a call of the model."""
+        names = [rule.name for rule in view.profile.tools if rule.kind == "skill"]
+        name = names[0] if names else "skill"
+        return self._hidden_gate(toolbox.AttachTool(name, _menu(view), self._effect))
+
+    def for_host(self, view: AgentView) -> toolbox.Gate:
+        """Return the gate by which a host program reads the files of the agent's skills."""
+        return toolbox.Gate(
+            [toolbox.SkillFileTool(view.profile.extensions)],
+            decide=self._decide,
+            approvals=self._enforcement.approvals,
+            audit=self._enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+        )
+
+    def _hidden_gate(self, tool: toolbox.Tool) -> toolbox.Gate:
+        """Return a gate to one tool that no model is offered."""
+        enforcement = self._enforcement
+        return toolbox.Gate(
+            [tool],
+            decide=self._decide,
+            approvals=enforcement.approvals,
+            audit=enforcement.audit_log,
+            workspace_root=self._policy.place,
+            write_gate=self._config.write_gate,
+            tiers=enforcement.tier_gate,
+            agreed=enforcement.agreed,
+            telling=self._telemetry(),
+        )
+
+    def _tools(self, view: AgentView) -> list[toolbox.Tool]:
+        places = self._config.places
+        caches = self._config.cache_directory or places.cache()
+        workspace = toolbox.Workspace(
+            places.start,
+            withheld=view.withheld,
+            for_people=view.person_directories,
+            protected=(*view.skill_directories, places.user_file.parent, caches),
+            private=(self._config.state_directory,),
+            own=ConfiguredFiles(self._config, view.all_skills),
+            paths=PersistentPaths(self._config.protection.asked),
+        )
+        environment = places.environment
+        return [
+            *self._skill_tools(view),
+            toolbox.ReadTool(workspace),
+            toolbox.ListTool(workspace),
+            toolbox.WriteTool(workspace),
+            toolbox.EditTool(workspace),
+            toolbox.ExecTool(
+                workspace,
+                self._services.sandbox.launcher,
+                layers=self._policy.layers,
+                network=self._grants_network,
+                way_out=self._way_out,
+                environment={
+                    name: environment[name]
+                    for name in self._config.exec_environment
+                    if name in environment
+                },
+                decide=self._decide,
+            ),
+            toolbox.FetchTool(self._services.network),
+            toolbox.WebSearchTool(self._services.network),
+            *self._memory_tools(view, workspace),
+        ]
+
+    def _skill_tools(self, view: AgentView) -> list[toolbox.Tool]:
+        """Return the profile's tools about skills, under the profile's names."""
+        if not view.visible.skills and not view.profile.tools_without_skills:
+            return []
+        visible_skills = toolbox.VisibleSkills(
+            visible=view.visible,
+            hidden=SkillIndex(view.hidden, name_match=view.visible.name_match),
+            catalog=view.tool_catalog_text,
+            profile=view.profile,
+            decide=self._effect,
+            listed=frozenset(skill.file for skill in view.listed.skills),
+        )
+        remote_skills = self._policy.remote_skills
+        is_any_remote = remote_skills is not None and any(
+            remote_skills.files(skill) is not None for skill in view.visible.skills
+        )
+        return [
+            *(
+                toolbox.tool_about_skills(rule, visible_skills, lambda _: view.search.at_hand())
+                for rule in view.profile.tools
+            ),
+            *([toolbox.SkillResourceTool()] if is_any_remote else []),
+        ]
+
+    def _memory_tools(self, view: AgentView, workspace: toolbox.Workspace) -> list[toolbox.Tool]:
+        configured = self._config.memory.enabled
+        if not (view.profile.memory if configured is None else configured):
+            return []
+        return [
+            toolbox.MemorySearchTool(workspace, self._effect),
+            toolbox.MemoryWriteTool(workspace),
+        ]
+
+    def _way_out(self, session: toolbox.Session, command: str) -> AbstractAsyncContextManager[Path]:
+        audit = self._enforcement.audit_log
+        return self._services.network.way_out(EgressReport(command, session, self._decide, audit))
+
+    def _telemetry(self) -> toolbox.CallTelemetry:
+        audit = self._enforcement.audit_log
+        return toolbox.CallTelemetry.by(self._config.places.environment, audit.preview)
+
+    def _decide(
+        self, request: toolbox.PermissionRequest, session: toolbox.Session
+    ) -> tuple[Decision, str]:
+        explanation = self._policy.explain(
+            request.permission,
+            agent=session.agent,
+            default=request.default,
+            why=request.why,
+            skill_digest=request.skill_digest,
+            user=session.user,
+            session=approval.session_key(
+                session.agent, session.user, session.channel, session.client, session.connection
+            ),
+            caution=request.caution,
+            caution_layer=request.caution_layer,
+        )
+        return explanation.decision, explanation.reason
+
+    def _effect(self, request: toolbox.PermissionRequest, session: toolbox.Session) -> str:
+        return self._decide(request, session)[0].effect.value
+
+    def _grants_network(self, agent: str, resource: str) -> bool:
+        """Whether a rule grants a command the network; no person is asked about it."""
+        wanted = Permission(action="network", resource=resource)
+        explanation = self._policy.explain(wanted, agent=agent, default=Effect.DENY)
+        return explanation.decision.effect is Effect.ALLOW
+
+
+def _menu(view: AgentView) -> toolbox.Menu:
+    return toolbox.Menu(
+        skills=view.menu.skills,
+        profile=view.profile,
+        need=view.menu.need,
+        refusal=view.menu.refusal,
+    )

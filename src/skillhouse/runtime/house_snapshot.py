@@ -1,0 +1,256 @@
+"""One look at the files and all that follows from it; a house swaps it whole."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse import discovery
+from skillhouse import tools as toolbox
+from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.floor import SkillhouseError
+from skillhouse.floor.once import once
+from skillhouse.runtime.agent_search import Signature
+from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.code.skill_code import Found
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.mcp_skills import with_skills_of
+from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.recent import RecentSkills
+from skillhouse.runtime.remotes import with_remotes
+from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.touched_files import TouchedFiles
+from skillhouse.skill import Skill, SkillIndex, invocation_findings
+
+logger = logging.getLogger(__name__)
+
+BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What a later look shows that an earlier one did not, by id and file."""
+
+    added: tuple[Skill, ...] = ()
+    removed: tuple[Skill, ...] = ()
+    changed: tuple[Skill, ...] = ()
+    """As they are now."""
+
+
+class HouseSnapshot:
+    """What was found at one moment: listing, searching and loading all go by it."""
+
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        settings: SettingsStore,
+        is_trusted: Callable[[], bool],
+        open_gate: Callable[[AgentView, Found], toolbox.Gate],
+        find_code: Callable[[Sequence[Root], bool], Found],
+        worked: TouchedFiles,
+        recent: RecentSkills,
+    ) -> None:
+        """Take what to look with; nothing is read before it is asked for.
+
+        Args:
+            config: Where to look.
+            policy: Who may see what.
+            settings: What is switched off.
+            is_trusted: Whether the project's skills may be read.
+            open_gate: Makes the door to what an agent sees, and to the tools that skills bring.
+            find_code: Finds those; takes the roots, and whether the project is trusted.
+            worked: Which files each agent works on; it outlives a look.
+            recent: Which skills were loaded lately; likewise, and a look keeps the order that it
+                began with, since a client takes another list for a change.
+        """
+        self._config = config
+        self._profile = policy.profile
+        self._policy = policy
+        self._settings = settings
+        self._is_trusted = is_trusted
+        self._open_gate = open_gate
+        self._find_code = find_code
+        self._worked = worked
+        self._recent = recent
+        self._views: dict[str, AgentView] = {}
+        self._gates: dict[str, toolbox.Gate] = {}
+        self._signatures: dict[str, Signature] | None = None
+
+    @once
+    def roots(self) -> tuple[Root, ...]:
+        """All roots of this place, strongest first, whether they exist or not.
+
+        Raises:
+            ConfigError: what is synced from other servers lies in one of the others.
+        """
+        places = self._config.places
+        found = default_roots(
+            start=places.start,
+            home=places.home,
+            environment=places.environment,
+            profile=self._profile,
+            explicit=self._config.roots,
+            builtin=BUILTIN_DIRECTORY,
+        )
+        return with_remotes(self._config, self._profile, found)
+
+    @once
+    def index(self) -> SkillIndex:
+        """The skills of this place; those of a project that is not trusted are not read."""
+        found = discover(
+            self.roots,
+            profile=self._profile,
+            trusted=self._is_trusted(),
+            cache=self._config.cache_directory,
+        )
+        found = with_skills_of(self._policy.remote_skills, found, self.roots)
+        odd = (
+            *self._config.problems,
+            *invocation_findings(found, self._profile.extensions),
+        )
+        if not odd:
+            return found
+        return SkillIndex(
+            found.skills,
+            shadowed=found.shadowed,
+            diagnostics=(*found.diagnostics, *odd),
+            name_match=found.name_match,
+        )
+
+    def project_skills(self) -> tuple[Skill, ...]:
+        """Return the project's skills, whether it is trusted or not."""
+        roots = [root for root in self.roots if root.scope == "project"]
+        index = discover(roots, profile=self._profile)
+        return index.skills + index.shadowed
+
+    @once
+    def code(self) -> Found:
+        """The manifests of skills that bring tools of their own."""
+        return self._find_code(self.roots, self._is_trusted())
+
+    @once
+    def settings(self) -> SkillSettings:
+        """Which skills a person switched off."""
+        return self._settings.read()
+
+    @once
+    def recent(self) -> Mapping[str, int]:
+        """The ranks of skills that were loaded lately, by file."""
+        return self._recent.ranks()
+
+    @property
+    def was_used(self) -> bool:
+        """Whether anybody has seen what there is."""
+        return "index" in self.__dict__
+
+    def view(self, agent: str) -> AgentView:
+        """Return what an agent sees.
+
+        Raises:
+            ConfigError: no agent has that name.
+        """
+        if agent not in self._views:
+            self._views[agent] = AgentView(
+                agent,
+                self.index,
+                self.settings,
+                self._config,
+                self._policy,
+                roots=tuple(root.path for root in self.roots),
+                worked=lambda: self._worked.of(agent),
+                recent=self.recent,
+            )
+            if self._signatures is not None:
+                self._views[agent].search.renew(self._signatures)
+        return self._views[agent]
+
+    def gate(self, agent: str) -> toolbox.Gate:
+        """Return an agent's door."""
+        if agent not in self._gates:
+            self._gates[agent] = self._open_gate(self.view(agent), self.code)
+        return self._gates[agent]
+
+    def note(self, call: toolbox.ToolCall, result: toolbox.ToolResult) -> None:
+        """Take note of the file that a call was about, where skills are listed by that."""
+        if not self._profile.extensions.paths:
+            return
+        view = self.view(call.agent)
+        before = view.listed.skills
+        if self._worked.add(call, result) and view.listed.skills != before:
+            # The list stands in a tool's description.
+            self._gates.pop(call.agent, None)
+
+    def is_like(self, other: HouseSnapshot) -> bool:
+        """Whether another look shows the same."""
+        return (self.index.skills, self.index.shadowed, self.settings, self.code) == (
+            other.index.skills,
+            other.index.shadowed,
+            other.settings,
+            other.code,
+        )
+
+    def follow(self, later: HouseSnapshot) -> None:
+        """Let searches find what files hold by now whose skills are listed as before."""
+        now = _signatures(later.index)
+        then = self._signatures or _signatures(self.index)
+        # A file without a signature was changed a moment ago, and may have been since.
+        if now != then or None in now.values():
+            self._signatures = now
+            for view in self._views.values():
+                view.search.renew(now)
+
+    def close(self) -> None:
+        """End what is read in the background."""
+        for view in self._views.values():
+            view.search.close()
+
+    def since(self, before: HouseSnapshot) -> Difference:
+        """Return what has changed since an earlier look; of what is switched on."""
+        then, now = before._enabled(), self._enabled()
+        return Difference(
+            added=tuple(skill for key, skill in now.items() if key not in then),
+            removed=tuple(skill for key, skill in then.items() if key not in now),
+            changed=tuple(
+                skill for key, skill in now.items() if key in then and then[key] != skill
+            ),
+        )
+
+    def _enabled(self) -> dict[tuple[str, str], Skill]:
+        return {
+            (skill.id, skill.file): skill
+            for skill in self.index.skills
+            if self.settings.is_enabled(skill.id)
+        }
+
+
+def watch(
+    snapshot: Callable[[], HouseSnapshot],
+    refresh: Callable[[], bool],
+    announce: Callable[[Difference], None],
+    *,
+    stop: threading.Event,
+    poll: bool,
+) -> None:
+    """Refresh after each change of a file until `stop` is set; see `Skillhouse.watch`."""
+    while not stop.is_set():
+        roots = snapshot().roots
+        for _ in discovery.watch(roots, stop=stop, poll=poll):
+            before = snapshot()
+            try:
+                is_different = refresh()
+            except (SkillhouseError, OSError, ValueError, RecursionError):
+                # A file that is half written now is whole at the next change.
+                logger.exception("looking for changes")
+                continue
+            if is_different:
+                announce(snapshot().since(before))
+            if snapshot().roots != roots:
+                break
+
+
+def _signatures(index: SkillIndex) -> dict[str, Signature]:
+    return {skill.file: skill.signature for skill in index.skills}

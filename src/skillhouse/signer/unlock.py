@@ -1,0 +1,142 @@
+"""Where the secret that opens a keystore comes from; read in the signer's own process only."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+from typing import Any, Protocol
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.signer.errors import SignerError
+
+PASSWORD_MAX = 4_096
+"""Bytes of a password or an imported key read from a descriptor."""
+PASSWORD_MIN = 8
+"""Characters of a new password (NIST SP 800-63B, section 5.1.1.1)."""
+SERVICE = "skillhouse signer"
+"""The name under which the OS keyring keeps it."""
+
+_SAFE_BACKENDS = (
+    "keyring.backends.SecretService",
+    "keyring.backends.libsecret",
+    "keyring.backends.kwallet",
+    "keyring.backends.macOS",
+    "keyring.backends.Windows",
+)
+"""Backends that leave the secret to the operating system; others may write plain text."""
+
+
+class Keyring(Protocol):
+    """What we use of the package `keyring`."""
+
+    def get_keyring(self) -> Any: ...
+
+    def get_password(self, service: str, username: str) -> str | None: ...
+
+    def set_password(self, service: str, username: str, password: str) -> None: ...
+
+
+def read_descriptor(descriptor: int) -> bytes:
+    """Return what a descriptor holds until its end, without a last line break; it is closed.
+
+    Raises:
+        SignerError: "no-password": nothing, or more than `PASSWORD_MAX`.
+    """
+    data = b""
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        while len(data) <= PASSWORD_MAX and (chunk := file.read(PASSWORD_MAX + 1 - len(data))):
+            data += chunk
+    found = data.removesuffix(b"\n").removesuffix(b"\r")
+    if not found or len(data) > PASSWORD_MAX:
+        raise SignerError("no-password", f"expected 1 to {PASSWORD_MAX} bytes on the descriptor")
+    return found
+
+
+def ask_password(prompt: str) -> bytes:
+    """Return what a person types at the terminal, unseen.
+
+    Raises:
+        SignerError: "no-password": there is no terminal.
+    """
+    try:
+        handle = os.open("/dev/tty", os.O_RDWR) if os.name == "posix" else -1
+        if handle >= 0:
+            os.close(handle)
+        return getpass.getpass(prompt).encode()
+    except (OSError, EOFError):
+        raise SignerError(
+            "no-password",
+            "no terminal to ask for the password: name a descriptor or a variable that holds it",
+        ) from None
+
+
+def new_password() -> bytes:
+    """Return a new password that a person typed twice.
+
+    Raises:
+        SignerError: "no-password": too short, or the second was another.
+    """
+    first = ask_password("new password of the keystore: ")
+    check_new(first)
+    if ask_password("once more: ") != first:
+        raise SignerError("no-password", "the two passwords differ; nothing was made")
+    return first
+
+
+def check_new(password: bytes) -> None:
+    """Refuse a new password that is too short.
+
+    Raises:
+        SignerError: "no-password".
+    """
+    if len(password.decode("utf-8", "replace")) < PASSWORD_MIN:
+        raise SignerError(
+            "no-password", f"expected a password of {PASSWORD_MIN} characters or more"
+        )
+
+
+def system_keyring() -> Keyring:
+    """Return the OS keyring.
+
+    Raises:
+        MissingExtraError: `keyring` is not installed.
+        SignerError: "no-password": there is none that keeps secrets by itself.
+    """
+    try:
+        import keyring
+    except ImportError as error:
+        raise MissingExtraError("signer", "keyring") from error
+    return checked_keyring(keyring)
+
+
+def checked_keyring(keyring: Keyring) -> Keyring:
+    """Return a keyring whose secrets the operating system keeps.
+
+    Raises:
+        SignerError: "no-password": it is another.
+    """
+    backend = keyring.get_keyring()
+    # A chain of backends names several; the first is what is used.
+    first = next(iter(getattr(backend, "backends", ())), backend)
+    module = type(first).__module__
+    if module not in _SAFE_BACKENDS:
+        raise SignerError(
+            "no-password",
+            f"expected a keyring of the operating system, got `{module}`: use a password",
+        )
+    return keyring
+
+
+def keyring_secret(keyring: Keyring, store_id: str, *, create: bool = False) -> bytes:
+    """Return the random secret that the OS keyring keeps for a keystore.
+
+    Raises:
+        SignerError: "no-password": the keyring has none, or cannot be opened.
+    """
+    if create:
+        keyring.set_password(SERVICE, store_id, secrets.token_hex(32))
+    found = keyring.get_password(SERVICE, store_id)
+    if not found:
+        raise SignerError("no-password", "the OS keyring has no secret for this keystore")
+    return found.encode()

@@ -1,0 +1,240 @@
+"""Manifests in a package's own file: pyproject.toml, or package.json with its `owliabot` field.
+
+The design of executable skills publishes the second; the first is the same in Python's manner, as
+a table `[tool.skillhouse]`:
+
+```toml
+[project]
+name = "crypto-price"
+version = "0.1.0"
+description = "Get cryptocurrency prices from CoinGecko"
+
+[tool.skillhouse]
+main = "main.py"                      # what is imported; this is the default
+requires = { env = ["COINGECKO_URL"] }
+
+[[tool.skillhouse.tools]]
+name = "get_price"
+description = "Get current price of a cryptocurrency"
+security = { level = "read" }
+timeout = 30000                       # milliseconds; may be left out
+
+[tool.skillhouse.tools.parameters]
+type = "object"
+required = ["coin"]
+properties.coin = { type = "string", description = "Coin ID (e.g., bitcoin, ethereum)" }
+```
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.skill.manifest_fields import Keys, RawManifest, mapping_at
+from skillhouse.skill.profile_file import line_of_key
+from skillhouse.skill.source import FileRefusedError
+
+TABLE = ("tool", "skillhouse")
+"""The table that makes a project a skill (pyproject.toml keeps `tool.*` for such)."""
+
+KEY_PARTS_MAX = 16
+"""Parts of a dotted key; `tomllib` needs time by their square, minutes for 200 KB of them."""
+
+_TOKENS = re.compile(
+    r"""
+    (?P<comment> \#[^\n]*+ )
+  | (?P<long> \"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"\"\"|\Z)
+            | '''(?:[^']++|'(?!''))*+(?:'''|\Z) )
+  | (?P<part> [\w-]++ | \"(?:[^\"\\\n]++|\\.)*+\"? | '[^'\n]*+'? )
+  | (?P<dot> [ \t]*+\.[ \t]*+ )
+  | (?P<other> [^\w\-\"'.\#]++ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""What is left of a text has no quotes to get lost in; each match goes on where the last ended."""
+_PLACE = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+def read_python(text: str) -> RawManifest | None:
+    """Take a pyproject.toml apart; None when it does not say that it is a skill.
+
+    Raises:
+        RefusedError: it is not TOML, or a table has no shape to read.
+    """
+    line = _line_of_long_key(text)
+    if line is not None:
+        message = f"expected at most {KEY_PARTS_MAX} parts between dots"
+        raise FileRefusedError("manifest-syntax", message, line)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = _PLACE.search(str(error))
+        message = _PLACE.sub("", str(error)).strip()
+        place = int(at[1]) if at else None
+        raise FileRefusedError("manifest-syntax", f"not TOML: {message}", place) from error
+    except (ValueError, RecursionError) as error:
+        raise FileRefusedError("manifest-syntax", f"not TOML: {error}") from error
+    tools = table.get("tool")
+    if not isinstance(tools, dict) or TABLE[1] not in tools:
+        return None
+    written = RawManifest(
+        language="python",
+        package={},
+        package_keys=("project",),
+        own={},
+        own_keys=TABLE,
+        dependencies=(),
+        line_of=lambda keys: line_of_key(text, keys),
+    )
+    project = mapping_at(table, "project", (), written)
+    return written._replace(
+        own=mapping_at(tools, TABLE[1], TABLE[:1], written),
+        package={**project, "author": _author(project), "license": _license(project)},
+        dependencies=_dependencies(project, written),
+    )
+
+
+def _line_of_long_key(text: str) -> int | None:
+    """Return the line of a dotted key with too many parts, in one pass; None when there is none."""
+    if all(line.count(".") <= KEY_PARTS_MAX for line in text.splitlines()):
+        return None
+    dots, before = 0, ""
+    for match in _TOKENS.finditer(text):
+        kind = match.lastgroup or ""
+        if kind == "dot":
+            dots += before == "part"
+        elif kind != "part" or before != "dot":
+            dots = 0
+        if dots > KEY_PARTS_MAX:
+            return text.count("\n", 0, match.start()) + 1
+        before = kind
+    return None
+
+
+def _author(project: Mapping[str, Any]) -> str:
+    """Return the names in `authors` as one text; they are for show only."""
+    authors = project.get("authors")
+    found = authors if isinstance(authors, list) else []
+    names = [one.get("name") for one in found if isinstance(one, dict)]
+    return ", ".join(name for name in names if isinstance(name, str))
+
+
+def _license(project: Mapping[str, Any]) -> Any:
+    """Return the licence's expression, or the text or file of its older form."""
+    found = project.get("license")
+    return found.get("text") or found.get("file") if isinstance(found, dict) else found
+
+
+def _dependencies(project: Mapping[str, Any], written: RawManifest) -> tuple[str, ...]:
+    found = project.get("dependencies", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        line = written.line_of(("project", "dependencies"))
+        raise FileRefusedError(
+            "manifest-type", "expected `dependencies` to be a list of texts", line
+        )
+    return tuple(found)
+
+
+FIELD = "owliabot"
+"""The key that makes a package a skill (S002-24)."""
+
+_BLANKS = " \t\r\n"
+_DECODER = json.JSONDecoder()
+
+
+def read_javascript(text: str) -> RawManifest | None:
+    """Take a package.json apart; None when it does not say that it is a skill.
+
+    Raises:
+        RefusedError: it is not JSON, a key is there twice, or a field has no shape to read.
+    """
+    try:
+        table = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise FileRefusedError("manifest-syntax", f"not JSON: {error.msg}", error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise FileRefusedError("manifest-syntax", f"not JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise FileRefusedError("manifest-syntax", "expected a JSON object", 1)
+    if FIELD not in table:
+        return None
+    author = table.get("author")
+    if isinstance(author, dict):
+        # The standard's long form; what a person is called is all that is carried along.
+        author = author.get("name")
+    written = RawManifest(
+        language="javascript",
+        package={**table, "author": author},
+        package_keys=(),
+        own={},
+        own_keys=(FIELD,),
+        dependencies=(),
+        line_of=lambda keys: line_at(text, keys),
+    )
+    return written._replace(
+        own=mapping_at(table, FIELD, (), written),
+        dependencies=_npm_dependencies(mapping_at(table, "dependencies", (), written)),
+    )
+
+
+def _npm_dependencies(table: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{name}@{wanted}" for name, wanted in sorted(table.items()))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        # Two readers would disagree on which one counts.
+        raise ValueError(f"the key {twice!r} is there twice in one object")
+    return table
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"`{name}` is no JSON")
+
+
+def line_at(text: str, keys: Keys) -> int:
+    """Return the line at which the value at `keys` begins, or the deepest one that is there.
+
+    >>> line_at('{"a": [1,\\n  {"b": 2}]}', ("a", "1", "b"))
+    2
+    """
+    at = _past_blanks(text, 0)
+    for key in keys:
+        found = _child(text, at, key)
+        if found is None:
+            break
+        at = found
+    return text.count("\n", 0, at) + 1
+
+
+def _child(text: str, at: int, key: str) -> int | None:
+    """Return where the value under `key` begins in the object or list at `at`; text is JSON."""
+    opening, place = text[at], 0
+    if opening not in "{[":
+        return None
+    at = _past_blanks(text, at + 1)
+    while text[at] not in "}]":
+        name = str(place)
+        if opening == "{":
+            name, at = _DECODER.raw_decode(text, at)
+            at = _past_blanks(text, _past_blanks(text, at) + 1)
+        if name == key:
+            return at
+        at = _past_blanks(text, _DECODER.raw_decode(text, at)[1])
+        place += 1
+        if text[at] == ",":
+            at = _past_blanks(text, at + 1)
+    return None
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while text[at] in _BLANKS:
+        at += 1
+    return at

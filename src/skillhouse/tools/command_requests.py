@@ -1,0 +1,255 @@
+"""The permission requests of a judged command line: one for each thing that it does, and for the
+paths that it reads and writes, as far as its program's table or its words say."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from skillhouse.permission import (
+    Breadth,
+    CommandPlan,
+    CommandVerdict,
+    Effect,
+    JudgedCommand,
+    LayerRules,
+    Permission,
+    Redirect,
+    SimpleCommand,
+    command_resource,
+    git_paths,
+    loads_code,
+    unwrapped,
+    use_of,
+)
+from skillhouse.sandbox import Opened
+from skillhouse.tools.call import PermissionRequest
+from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
+from skillhouse.tools.files import read_need, write_need
+from skillhouse.tools.path_rules import PathRules
+from skillhouse.tools.session import Session
+from skillhouse.tools.workspace import Workspace
+
+
+def needs_of(
+    plan: CommandPlan,
+    verdict: CommandVerdict,
+    rules: LayerRules,
+    workspace: Workspace,
+    session: Session,
+    paths: PathRules,
+) -> tuple[PermissionRequest, ...]:
+    """Return the needs of a plan: its commands, what is odd about it, and its files.
+
+    Raises:
+        RefusedError: a redirection leads to what no tool may touch.
+    """
+    needs: list[PermissionRequest] = []
+    for judged in verdict.commands:
+        needs += _command_needs(judged, rules)
+    line = "; ".join(command_resource(found.argv) for found in plan.commands())
+    covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
+    if any(cover is not Breadth.ALL for cover in covers):
+        # Whoever allows any command whatever has allowed `env NAME=value command` too.
+        needs += [_once(line, concern) for concern in verdict.concerns]
+    redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
+    written = {found.target for found in redirects if found.kind != "read"}
+    for found in redirects:
+        if found.kind != "read":
+            needs.append(write_need(workspace, workspace.writable(found.target, session)))
+        elif found.target not in written:
+            needs.append(read_need("read", workspace.file(found.target, session)))
+    named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
+    needs += path_needs(plan, paths, session, str(workspace.root), named)
+    for found in redirects:
+        if found.kind != "read":
+            paths.note_written(found.target)
+        else:
+            needs += paths.reading(found.target, session, is_named=False)
+    # The same need twice is one question.
+    return tuple(dict.fromkeys(needs))
+
+
+def uncovered(
+    plan: CommandPlan | None,
+    paths: PathRules,
+    root: str,
+    opened: Opened = Opened(),  # noqa: B008
+) -> int:
+    """Return how many paths a command may read or write because they are not covered, at least.
+
+    None of what a program's table says is among them: its paths are needs of their own.
+    """
+    is_known = plan is not None and not (
+        any(loads_code(command.argv) for command in plan.commands()) or sees_contents(plan, root)
+    )
+    return 0 if is_known else paths.coverage(opened).left
+
+
+def uncovered_need(left: int) -> tuple[PermissionRequest, ...]:
+    """Return the request of running a command that some paths are not covered from."""
+    return (_once(f"{left} paths", f"{left} paths not covered"),) if left else ()
+
+
+def shell_need(line: str, verdict: CommandVerdict) -> PermissionRequest:
+    """Return the request of a line that only a shell can run: an approval of it holds once."""
+    return PermissionRequest(
+        permission=Permission(action="shell", resource=line),
+        default=Effect.ASK,
+        why=verdict.reasons[0],
+    )
+
+
+def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionRequest]:
+    resource = command_resource(judged.argv)
+    needs = [
+        PermissionRequest(
+            permission=Permission(action="exec", resource=resource),
+            default=Effect.ASK,
+            why="no rule matches; commands ask by default",
+            argv=judged.argv,
+        )
+    ]
+    # A rule allows the words, but they mean more than it can have meant.
+    is_allowed = rules.rule(judged.argv).cover is not Breadth.NONE
+    if judged.effect is Effect.ASK and judged.scrutiny and is_allowed:
+        needs.append(_once(resource, judged.reason))
+    return needs
+
+
+def _once(resource: str, why: str) -> PermissionRequest:
+    return PermissionRequest(
+        permission=Permission(action="exec-once", resource=resource), default=Effect.ASK, why=why
+    )
+
+
+def _is_file(found: Redirect) -> bool:
+    return found.kind in ("read", "write", "append") and not found.target.startswith("/dev/")
+
+
+EXPANDED_MAX = 1_000
+"""Names that the patterns of a command are replaced by; of more the rest is covered only."""
+_MOVES = ("mv", "rm", "rmdir", "chmod")
+"""Programs that change what is below a directory; a mount could not be moved with it."""
+_CONTENTS = frozenset({"grep", "egrep", "fgrep", "rg", "diff", "cp", "git"})
+"""Programs of the tables that give the content of what is below a directory."""
+_GIT_WRITES = frozenset({"checkout", "restore", "mv", "rm", "apply", "switch"})
+
+
+def path_needs(
+    plan: CommandPlan, rules: PathRules, session: Session, root: str, named: Sequence[bool]
+) -> Iterator[PermissionRequest]:
+    """Yield what the commands of a plan need beyond the rules about commands.
+
+    Args:
+        plan: The commands.
+        rules: The rules about paths.
+        session: The conversation.
+        root: Real path of the workspace.
+        named: Of each command, whether a rule names all its words.
+
+    Raises:
+        RefusedError: one of them reads a skill that is kept from view.
+    """
+    directory = os.path.join(root, plan.directory)
+    for command, is_named in zip(plan.commands(), named, strict=True):
+        reads, writes = _paths(command, directory, rules)
+        for path in dict.fromkeys(reads):
+            yield from rules.reading(path, session, is_named=is_named)
+        for path in dict.fromkeys(writes):
+            yield from rules.writing(path)
+        argv = unwrapped(command.argv) or command.argv
+        if argv[0] in _MOVES:
+            yield from _below(rules, (p for p in writes if os.path.isdir(p)))
+
+
+def line_needs(
+    line: str, rules: PathRules, session: Session, root: str
+) -> Iterator[PermissionRequest]:
+    """Yield what a line that only a shell can run needs by the paths that it names.
+
+    Raises:
+        RefusedError: it names a skill that is kept from view.
+    """
+    for path in dict.fromkeys(_special(BETWEEN_WORDS.split(line), root, rules)):
+        yield from rules.reading(path, session, is_named=False)
+
+
+def sees_contents(plan: CommandPlan, root: str) -> bool:
+    """Whether a command of a plan gives the content of files below a directory."""
+    directory = os.path.join(root, plan.directory)
+    for command in plan.commands():
+        argv = unwrapped(command.argv) or command.argv
+        words = [os.path.join(directory, word) for word in argv[1:]]
+        if argv[0] in _CONTENTS and (
+            any(map(os.path.isdir, words)) or not any(map(os.path.isfile, words))
+        ):
+            return True
+    return False
+
+
+def _paths(command: SimpleCommand, directory: str, rules: PathRules) -> tuple[list[str], list[str]]:
+    argv = unwrapped(command.argv)
+    skipped = 0 if argv is None else len(command.argv) - len(argv)
+    argv = argv or command.argv
+    name, arguments = os.path.basename(argv[0]), argv[1:]
+    use = use_of(name, arguments)
+    at_once = dict(command.patterns)
+
+    def expanded(places: Iterable[int]) -> Iterator[str]:
+        for place in places:
+            pattern = at_once.get(place + 1 + skipped)
+            names = glob.iglob(pattern, root_dir=directory) if pattern else iter(())
+            found = sorted(word for word, _ in zip(names, range(EXPANDED_MAX), strict=False))
+            yield from found or (arguments[place],)
+
+    if name == "git":
+        named = [w for word in git_paths(arguments) for w in _of_git(word, directory)]
+        return named, named if arguments[:1] and _GIT_WRITES & set(arguments[:3]) else []
+    if use is None or use.concern:
+        words = list(expanded(range(len(arguments))))
+        return list(_special(words, directory, rules)), []
+    # An option's value may be a path as well.
+    values = _special(use.values, directory, rules)
+    reads = [_real(word, directory) for word in expanded(use.reads) if word != "-"]
+    written = list(expanded(use.writes))
+    writes = [_real(word, directory, follow=name != "rm") for word in written]
+    if name == "mv":
+        reads += writes[:-1]
+    if name in ("mv", "cp") and writes and os.path.isdir(writes[-1]):
+        sources = reads if name == "cp" else writes[:-1]
+        writes += [os.path.join(writes[-1], os.path.basename(source)) for source in sources]
+    return [*reads, *values], writes
+
+
+def _of_git(word: str, directory: str) -> Iterator[str]:
+    """Yield where a path of a repository is: below its top, or below where git runs."""
+    yield _real(word, directory)
+    top = directory
+    while top != "/" and not os.path.lexists(f"{top}/.git"):
+        top = os.path.dirname(top)
+    if top not in ("/", directory):
+        yield _real(word, top)
+
+
+def _special(words: Iterable[str], directory: str, rules: PathRules) -> Iterator[str]:
+    """Yield the paths that words may name, of those that are not read as a matter of course."""
+    for word in words:
+        for candidate in candidates(word):
+            if candidate and "\0" not in candidate:
+                path = _real(candidate, directory)
+                if rules.is_special(path):
+                    yield path
+
+
+def _real(word: str, directory: str, *, follow: bool = True) -> str:
+    path = os.path.join(directory, word)
+    if follow:
+        return os.path.realpath(path)
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def _below(rules: PathRules, directories: Iterable[str]) -> Iterator[PermissionRequest]:
+    for directory in directories:
+        yield from rules.refused_below(directory)

@@ -1,0 +1,188 @@
+"""What the gate writes to the audit log about a call: an intent, an outcome, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skillhouse.approval import Approval, ApprovalState, session_key
+from skillhouse.audit import AuditDraft, AuditLog, Confirmation, DecidedPermission, timestamp
+from skillhouse.permission import Effect
+from skillhouse.tools.call import UNBOUND, Output, Status, ToolResult
+from skillhouse.tools.call_context import CallContext
+from skillhouse.tools.tier_gate import STOPPED, all_stopped_text
+from skillhouse.tools.write_gate import verdict_of
+
+
+class Recorder:
+    """Writes the records of calls."""
+
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
+
+    def refuse(
+        self, context: CallContext, reason: str, status: Status, *, audited: str = ""
+    ) -> ToolResult:
+        """Record a refusal and return it; that it cannot be recorded changes nothing about it.
+
+        Args:
+            case: The call.
+            reason: The text for the model.
+            status: The status for the model's client.
+            audited: The status for the log, where it is not the one that follows.
+        """
+        self._audit.append_read(
+            _draft(
+                context,
+                kind="refusal",
+                status=audited or _published(context, status),
+                reason=reason,
+                error=reason if status == "error" else "",
+                gate_verdict=verdict_of(context, status),
+                detail={**_answer(context.approval), **_tiering(context)},
+            )
+        )
+        approval = context.approval
+        approval_id = approval.id if approval is not None and status == "pending" else None
+        return ToolResult(content=reason, status=status, approval_id=approval_id)
+
+    def refuse_stopped(self, context: CallContext, reason: str) -> ToolResult:
+        text = f"denied: {all_stopped_text(reason)}"
+        return self.refuse(context, text, "denied", audited=STOPPED)
+
+    def intent(self, context: CallContext, *, durable: bool) -> str:
+        """Record that a call is about to run, and return the record's id.
+
+        Raises:
+            AuditError: nothing was recorded, and the call must not run.
+        """
+        detail = {**_answer(context.approval), **_tiering(context)}
+        draft = _draft(context, kind="intent", detail=detail, gate_verdict=verdict_of(context, ""))
+        if durable:
+            return self._audit.write(draft, durable=True)
+        return self._audit.append_read(draft).id
+
+    def outcome(
+        self,
+        context: CallContext,
+        intent: str,
+        output: Output,
+        seconds: float,
+        *,
+        is_stopped: bool = False,
+    ) -> None:
+        """Record what came of a call; `is_stopped` says that a stop ended it.
+
+        The effect has happened: a log that fails now is said by the missing outcome, which
+        `audit verify` reports as unknown, and must not hide the result.
+        """
+        said = output.text[:200] if output.failed else ""
+        self._audit.append_read(
+            _draft(
+                context,
+                kind="outcome",
+                status="stopped" if is_stopped else "error" if output.failed else "ok",
+                reason=said,
+                error=said,
+                intent=intent,
+                duration_ms=int(seconds * 1000),
+                detail=dict(output.detail),
+            )
+        )
+
+
+def _draft(context: CallContext, **values: Any) -> AuditDraft:
+    call, verdict, plan = context.call, context.verdict, context.plan
+    skill = next(
+        (j.request for j in context.evaluated if j.request.permission.action == "skill"), None
+    )
+    digest = next((j.request.skill_digest for j in context.evaluated if j.request.skill_digest), "")
+    tier = verdict.effective_tier.value if verdict else ""
+    decided = values["kind"] != "outcome"
+    return AuditDraft(
+        tool=call.name,
+        agent=call.agent,
+        user=call.user,
+        channel=call.channel,
+        arguments=dict(call.arguments),
+        permissions=_permissions(context) if decided else (),
+        session=call.session_id or session_key(call.agent, call.user, call.channel),
+        trace=call.trace,
+        request=call.message_id,
+        tier=verdict.tier.value if verdict else "",
+        effective_tier=tier,
+        security_level=context.level if plan else "",
+        signer_tier=tier if context.level == "sign" else "",
+        session_key=plan.session_key if plan else "",
+        amount_usd=str(verdict.amount_usd) if verdict and verdict.amount_usd else "",
+        skill=skill.permission.resource if skill else "",
+        skill_digest=digest if digest != UNBOUND else "",
+        confirmation=_confirmation(context) if decided else None,
+        **values,
+    )
+
+
+def _permissions(context: CallContext) -> tuple[DecidedPermission, ...]:
+    return tuple(
+        DecidedPermission(
+            action=j.request.permission.action,
+            resource=j.request.permission.resource,
+            effect=j.decision.effect.value,
+            layer=j.decision.layer,
+            rule_index=j.decision.rule_index,
+        )
+        for j in context.evaluated
+    )
+
+
+def _published(context: CallContext, status: Status) -> str:
+    verdict, approval = context.verdict, context.approval
+    if verdict is not None and verdict.reason == STOPPED:
+        return STOPPED
+    if status == "denied" and approval is not None and approval.state is ApprovalState.EXPIRED:
+        return "timeout"
+    if status == "pending" and verdict is not None and verdict.effective_tier != verdict.tier:
+        return "escalated"
+    return status
+
+
+def _answer(approval: Approval | None) -> Mapping[str, object]:
+    """Return what the log keeps of an approval: which one, the answer, who gave it and where."""
+    if approval is None:
+        return {}
+    return {
+        "approval": approval.id,
+        "answer": approval.answer,
+        "answered_by": approval.by,
+        "answered_on": approval.channel,
+        **({"device": f"{approval.device_name} ({approval.device})"} if approval.device else {}),
+    }
+
+
+def _tiering(context: CallContext) -> Mapping[str, object]:
+    """Return which part of the tier policy applied, and why it moved or refused the call."""
+    if context.verdict is None or not context.verdict.source:
+        return {}
+    return {"tier_source": context.verdict.source, "tier_reason": context.verdict.reason}
+
+
+def _confirmation(context: CallContext) -> Confirmation | None:
+    approval = context.approval
+    if approval is None:
+        asked = any(j.decision.effect is Effect.ASK for j in context.evaluated)
+        return Confirmation() if asked else None
+    opened, closed = approval.request.opened_ms, approval.closed_ms
+    approved = {
+        ApprovalState.APPROVED: True,
+        ApprovalState.USED: True,
+        ApprovalState.DENIED: False,
+    }.get(approval.state)
+    channel = approval.channel or (context.verdict.channel if context.verdict else "")
+    return Confirmation(
+        channel=channel,
+        requested_at=timestamp(opened),
+        responded_at=timestamp(closed) if closed and approved is not None else "",
+        approved=approved,
+        latency_ms=max(0, closed - opened) if closed else 0,
+        approval=approval.id,
+    )

@@ -1,0 +1,231 @@
+"""The calls that run in this process, which a stop ends, wherever it was given.
+
+While calls run, their event loop looks for the file of the stop every `LOOK_SECONDS`. While none
+runs, nothing looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from skillhouse.tiers import TierEngine
+from skillhouse.tiers.emergency_stop import OwnLine
+
+LOOK_SECONDS = 0.1
+"""A stop is to end what runs within a second; killing takes some tenths of it."""
+
+logger = logging.getLogger(__name__)
+
+
+class Background(Protocol):
+    """What outlives the calls that started it: the cells of skills' code."""
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def end(self) -> None:
+        """End it; what is needed later starts again."""
+        ...
+
+
+class Running:
+    """One call, from the question to a person until its effect has ended: a context manager.
+
+    A stop cancels its block, and what follows the block is done.
+    """
+
+    __slots__ = ("_calls", "_loop", "_scope", "is_ended", "reason")
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self._calls = calls
+        self._scope = anyio.CancelScope()
+        self._loop: _Loop | None = None
+        self.reason = ""
+        """Why a stop cancelled it."""
+        self.is_ended = False
+        """Whether it came to its end by the stop."""
+
+    def __enter__(self) -> Running:
+        self._loop = self._calls.enter(self)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        try:
+            return self._scope.__exit__(kind, error, trace)
+        finally:
+            self.is_ended |= bool(self.reason) and error is not None
+            self._calls.leave(self, self._loop)
+
+    def stopped(self) -> str:
+        """Return why a stop ended this call, which did not succeed; "" if it was not a stop."""
+        reason = self.reason or self._calls.must_end()
+        self.is_ended = bool(reason)
+        return reason
+
+    def cancel(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._scope.cancel()
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The calls of one event loop."""
+
+    calls: set[Running] = field(default_factory=set)
+    look: asyncio.TimerHandle | None = None
+    ending: asyncio.Task[None] | None = None
+
+
+class RunningCalls:
+    """All calls of this process, on whichever event loops they run."""
+
+    def __init__(
+        self, tiers: TierEngine | None, background: Callable[[], Background | None] = lambda: None
+    ) -> None:
+        self._tiers = tiers
+        self._background = background
+        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._lock = threading.Lock()
+        self._line: OwnLine | None = None
+        self._has_line = True
+        self._running = self._ended = 0
+        if tiers is not None:
+            tiers.ends_too(self)
+
+    def one(self) -> Running:
+        """Return a call that a stop ends by cancelling it."""
+        return Running(self)
+
+    def enter(self, call: Running) -> _Loop | None:
+        if self._tiers is None:
+            return None
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop) or self._added(loop)
+        # INVARIANT: the call shows in the line before it looks for a stop, and a stop looks at the
+        # lines after its file is there: one of both sees the other.
+        self._note(1)
+        found.calls.add(call)
+        if found.look is None:
+            found.look = loop.call_later(LOOK_SECONDS, self._look, loop)
+        return found
+
+    def leave(self, call: Running, found: _Loop | None) -> None:
+        if found is not None:
+            found.calls.discard(call)
+            self._note(-1, ended=call.is_ended)
+
+    def must_end(self) -> str:
+        return self._tiers.must_end() if self._tiers else ""
+
+    def end(self, reason: str) -> tuple[str, int]:
+        """End all calls; see `CallsHere`."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        count = sum(len(found.calls) for found in self._loops.values())
+        for loop in tuple(self._loops):
+            if loop is here:
+                self._look(loop, reason)
+            else:
+                # One that is closed runs nothing.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._look, loop, reason)
+        # A loop that waits for this cannot end its calls before.
+        return ("", 0) if here is None or self._line is None else (self._line.name, count)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._line is not None:
+                self._line.close()
+            self._line = None
+
+    def _added(self, loop: asyncio.AbstractEventLoop) -> _Loop:
+        with self._lock:
+            self._loops = {one: its for one, its in self._loops.items() if not one.is_closed()}
+            return self._loops.setdefault(loop, _Loop())
+
+    def _note(self, more: int, *, ended: bool = False) -> None:
+        """Write how many calls run. Where that fails they are ended all the same, but uncounted."""
+        with self._lock:
+            self._running += more
+            self._ended += ended
+            try:
+                if self._line is None or self._line.pid != os.getpid():
+                    self._line = self._made()
+                if self._line is not None:
+                    self._line.write(self._running, self._ended)
+            except OSError as error:
+                if self._has_line:
+                    logger.warning("a stop will not wait for the calls of this process: %s", error)
+                self._has_line = False
+
+    def _made(self) -> OwnLine | None:
+        if self._tiers is None or not self._has_line:
+            return None
+        self._tiers.prepare()
+        return OwnLine(self._tiers.stop_directory)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, given: str = "") -> None:
+        """End this loop's calls if all is stopped; look again while there is anything to end."""
+        found = self._loops[loop]
+        if found.look is not None:
+            found.look.cancel()
+            found.look = None
+        background = self._background()
+        is_busy = background is not None and background.is_busy
+        if not found.calls and not is_busy:
+            return
+        if reason := self.must_end() or given:
+            for call in found.calls:
+                call.cancel(reason)
+            if background is not None and is_busy and (not found.ending or found.ending.done()):
+                found.ending = loop.create_task(_ended(background.end()))
+        found.look = loop.call_later(LOOK_SECONDS, self._look, loop)
+
+
+async def _ended(end: Awaitable[None]) -> None:
+    try:
+        await end
+    except Exception:  # the edge of a task of its own; the next look tries again.
+        logger.exception("what runs beside the calls could not be ended")
+
+
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop of its own, alive until it is closed.
+
+    One thread for all calls: a sandboxed process ends with the thread that started it
+    (`--die-with-parent`), so a thread a call would kill what it started.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._portal = self._stack.enter_context(start_blocking_portal())
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        return self._portal.call(function)
+
+    def close(self) -> None:
+        """End the thread; running calls are waited for."""
+        self._stack.close()

@@ -1,0 +1,387 @@
+"""Tests of writing our server into clients' configuration files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skillhouse.audit import AuditLog, read_records
+from skillhouse.clients import CLIENTS, ClientConfigs, Standing
+from skillhouse.clients.registration import jsonc, toml_text
+from skillhouse.clients.registration.jsonc import NotEditableError
+from skillhouse.floor import ConfigError
+from skillhouse.runtime import Locations
+from tests.runtime.places import make_places
+
+ENTRY = {"command": "skillhouse", "args": ["mcp"]}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Locations:
+    return make_places(tmp_path, {"PATH": ""})
+
+
+@pytest.fixture
+def configs(places: Locations, tmp_path: Path) -> ClientConfigs:
+    return ClientConfigs(
+        places=places,
+        project=places.start,
+        state_directory=tmp_path / "state",
+        audit=AuditLog(tmp_path / "audit.jsonl"),
+    )
+
+
+COMMENTED = '// top\n{\n\t"a": 1, // about a\n\t/* b\n is */ "b": [1, 2,], // about b\n'
+# What is there, and what it is with our entry. Taking it out again gives what was there.
+JSON_CASES = [
+    ("{}", '{\n  "m": {\n    "s": 1\n  }\n}'),
+    ('{"a": 1}', '{"a": 1, "m": {"s": 1}}'),
+    ('{"m": {"x": 2}}', '{"m": {"x": 2, "s": 1}}'),
+    ('{"m": {"x": 2},}', '{"m": {"x": 2, "s": 1},}'),
+    (
+        COMMENTED + "\t// the end\n}\n",
+        COMMENTED + '\t"m": {\n\t\t"s": 1\n\t},\n\t// the end\n}\n',
+    ),
+    (
+        '{\r\n    "m": {\r\n        "x": {} // "s": 2\r\n    }\r\n}\r\n',
+        '{\r\n    "m": {\r\n        "x": {}, // "s": 2\r\n        "s": 1\r\n    }\r\n}\r\n',
+    ),
+    (
+        '\ufeff{\n "m": { // none\n }\n}',
+        '\ufeff{\n "m": {\n  "s": 1 // none\n }\n}',
+    ),
+    (
+        '{\n  "a": 1 /* one\n  two */\n}',
+        '{\n  "a": 1, /* one\n  two */\n  "m": {\n    "s": 1\n  }\n}',
+    ),
+    ('{"a": "// no comment, \\" {"}', '{"a": "// no comment, \\" {", "m": {"s": 1}}'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), JSON_CASES)
+def test_an_entry_is_added_where_nothing_else_changes(before: str, after: str) -> None:
+    assert jsonc.with_entry(before, "m", "s", 1) == after
+
+
+@pytest.mark.parametrize(("before", "after"), JSON_CASES)
+def test_taking_the_entry_out_gives_the_text_that_was_there(before: str, after: str) -> None:
+    had_table = "m" in jsonc.parse(before).value
+    back = jsonc.without_entry(after, "m", "s", with_table=not had_table)
+    if "// none" in before:
+        # The comment stood between the braces; it stays, on a line of its own or not.
+        assert jsonc.parse(back).value == jsonc.parse(before).value
+        assert "// none" in back
+    else:
+        # A comma that we put behind the last value is gone again.
+        assert back == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        "{'a': 1}",
+        '{"a": 1, "a": 2}',
+        '{"m": {"s": 1}}',
+        '{"m": []}',
+        '{"a": NaN}',
+        '{"a": 1} trailing',
+        '{"a" 1}',
+        '{"a": 1 /* open }',
+        '{"a": ' + "[" * 20_000 + "]" * 20_000 + "}",
+        '{"a":: 1}',
+        '{,"a": 1}',
+        '{"a": tru e}',
+    ],
+)
+def test_what_is_no_plain_configuration_is_not_edited(text: str) -> None:
+    with pytest.raises(NotEditableError):
+        jsonc.with_entry(text, "m", "s", 1)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+GAPS = st.sampled_from(
+    ["", " ", "\n", "\n  ", "\t", "\r\n", " // c\n", "/* d */", " /* e\n */ ", "// }\n"]
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """A document with comments and blanks between all tokens, and perhaps trailing commas."""
+
+    def written(value: Any) -> str:
+        gap = lambda: draw(GAPS)  # noqa: E731 - drawn anew at each place.
+        if isinstance(value, dict):
+            parts = [
+                f"{gap()}{json.dumps(k)}{gap()}:{gap()}{written(v)}{gap()}"
+                for k, v in value.items()
+            ]
+            comma = "," if draw(st.booleans()) and parts else ""
+            return "{" + ",".join(parts) + comma + gap() + "}"
+        if isinstance(value, list):
+            parts = [f"{gap()}{written(item)}{gap()}" for item in value]
+            comma = "," if draw(st.booleans()) and parts else ""
+            return "[" + ",".join(parts) + comma + gap() + "]"
+        return json.dumps(value)
+
+    value = draw(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
+    if draw(st.booleans()):
+        value["m"] = draw(st.dictionaries(st.sampled_from(["x", "y", "}"]), VALUES, max_size=3))
+    elif "m" in value:
+        del value["m"]
+    return draw(GAPS) + written(value) + draw(GAPS)
+
+
+@given(text=documents())
+def test_adding_and_taking_out_changes_nothing_else_in_any_document(text: str) -> None:
+    before = jsonc.parse(text)
+    added = jsonc.with_entry(text, "m", "s", ENTRY)
+    after = jsonc.parse(added)
+    servers = before.value.get("m", {})
+    assert after.value == {**before.value, "m": {**servers, "s": ENTRY}}
+    assert [c.text for c in after.comments] == [c.text for c in before.comments]
+    back = jsonc.parse(jsonc.without_entry(added, "m", "s", with_table="m" not in before.value))
+    expected = before.value
+    if "m" not in before.value and "m" in back.value:
+        # A comment came to stand in the table that we made; both stay.
+        expected = {**before.value, "m": {}}
+    assert back.value == expected
+    assert [c.text for c in back.comments] == [c.text for c in before.comments]
+
+
+TOML = """# mine
+model = "o9"  # best
+
+[mcp_servers.other]
+command = "x"
+
+# about profiles
+[profiles.a]
+text = '''
+[mcp_servers.skills]
+'''
+"""
+
+
+def test_a_toml_table_is_added_at_the_end_and_taken_out_again() -> None:
+    added = toml_text.with_entry(TOML, "mcp_servers", "skills", ENTRY)
+    assert added == TOML + '\n[mcp_servers.skills]\ncommand = "skillhouse"\nargs = ["mcp"]\n'
+    more = added + 'env = { A = "1" }\n[mcp_servers.skills.tools.x]\non = true\n\n# about b\n[b]\n'
+    # In this text the name stands in a string too, which no line can be told by.
+    with pytest.raises(NotEditableError):
+        toml_text.without_entry(added, "mcp_servers", "skills")
+    plain = TOML.replace("[mcp_servers.skills]", "nothing")
+    added = toml_text.with_entry(plain, "mcp_servers", "skills", ENTRY)
+    assert toml_text.without_entry(added, "mcp_servers", "skills") == plain
+    more = more.replace("'''\n[mcp_servers.skills]", "'''\nnothing")
+    assert toml_text.without_entry(more, "mcp_servers", "skills") == plain + "\n# about b\n[b]\n"
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        "[a]\nx = 1\n",
+        "\n",
+        "# [mcp_servers.skills]\n",
+        "[mcp_servers.other]\ncommand = 'x' # y\n",
+        '[mcp_servers.other2.env]\nA = "[b]"\n',
+        "[[list]]\ny = [\n  1,\n]\n",
+        "[b]\nt = '''\n[c]\n'''\n",
+    ]
+)
+
+
+@given(
+    before=st.lists(FRAGMENTS, max_size=5, unique=True),
+    after=st.lists(FRAGMENTS, max_size=5, unique=True),
+)
+def test_a_toml_entry_goes_as_it_came_whatever_stands_around_it(
+    before: list[str], after: list[str]
+) -> None:
+    text = "".join(before)
+    added = toml_text.with_entry(text, "mcp_servers", "skills", ENTRY)
+    assert toml_text.without_entry(added, "mcp_servers", "skills") == text
+    rest = "".join(part for part in after if part not in before or part.startswith(("\n", "#")))
+    gone = toml_text.without_entry(added + rest, "mcp_servers", "skills")
+    assert gone == text + rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcp_servers = { other = { command = 'x' } }\n",
+        "[mcp_servers]\nskills = { command = 'x' }\n",
+        "mcp_servers = 1\n",
+        "broken = \n",
+        "[[mcp_servers]]\n",
+    ],
+)
+def test_toml_that_cannot_take_a_table_is_not_edited(text: str) -> None:
+    with pytest.raises(NotEditableError):
+        toml_text.with_entry(text, "mcp_servers", "skills", ENTRY)
+
+
+@pytest.mark.parametrize("client", [config.client for config in CLIENTS])
+@pytest.mark.parametrize("where", ["user", "project"])
+def test_install_and_uninstall_leave_nothing_behind(
+    configs: ClientConfigs, places: Locations, client: str, where: str, tmp_path: Path
+) -> None:
+    before = sorted(places.home.rglob("*")) + sorted(places.start.rglob("*"))
+    done = configs.install(client, where=where)
+    assert (done.standing, done.action, done.done) == (Standing.MISSING, "install", True)
+    assert configs.install(client, where=where).standing is Standing.INSTALLED
+    file = Path(done.file)
+    assert file.stat().st_mode & 0o777 == (0o600 if where == "user" else 0o644)
+    assert "skillhouse" in file.read_text()
+    gone = configs.uninstall(client, where=where)
+    assert (gone.standing, gone.done) == (Standing.INSTALLED, True)
+    left = sorted(places.home.rglob("*")) + sorted(places.start.rglob("*"))
+    assert [path for path in left if path.is_file()] == [path for path in before if path.is_file()]
+    tools = [entry.record.tool for entry in read_records(tmp_path / "audit.jsonl")]
+    assert tools == ["manage:mcp-uninstall", "manage:mcp-install"]
+
+
+def test_a_file_with_comments_keeps_them_and_is_backed_up_once(
+    configs: ClientConfigs, places: Locations, tmp_path: Path
+) -> None:
+    file = places.home / ".gemini/settings.json"
+    file.parent.mkdir()
+    text = '{\n  // mine\n  "ui": {"theme": "x"}\n}\n'
+    file.write_text(text)
+    file.chmod(0o640)
+    done = configs.install("gemini-cli")
+    assert file.read_text().startswith('{\n  // mine\n  "ui": {"theme": "x"},\n  "mcpServers": {\n')
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert Path(done.backup).read_text() == text
+    assert Path(done.backup).is_relative_to(tmp_path / "state")
+    configs.uninstall("gemini-cli")
+    assert file.read_text() == text
+    file.write_text("{}")
+    assert Path(configs.install("gemini-cli").backup).read_text() == text
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing(
+    configs: ClientConfigs, places: Locations, tmp_path: Path
+) -> None:
+    change = configs.install("codex", dry_run=True)
+    assert (change.action, change.done) == ("install", False)
+    assert "+[mcp_servers.skills]" in change.difference
+    assert not (places.home / ".codex").exists()
+    assert not (tmp_path / "audit.jsonl").exists()
+
+
+def test_what_we_did_not_write_is_left_alone(configs: ClientConfigs, places: Locations) -> None:
+    file = places.home / ".claude.json"
+    for entry, standing in (
+        ({"command": "other", "args": []}, Standing.FOREIGN),
+        ("odd", Standing.FOREIGN),
+        ({"command": "/usr/bin/skillhouse", "args": ["mcp", "-C", "/x"]}, Standing.BY_HAND),
+    ):
+        file.write_text(json.dumps({"mcpServers": {"skills": entry}}))
+        text = file.read_text()
+        for change in (
+            configs.install("claude-code"),
+            configs.install("claude-code", force=True),
+            configs.uninstall("claude-code"),
+        ):
+            assert (change.standing, change.action, bool(change.reason)) == (standing, "", True)
+        assert file.read_text() == text
+    assert configs.install("claude-code", name="house").done
+    assert set(json.loads(file.read_text())["mcpServers"]) == {"skills", "house"}
+
+
+def test_an_entry_of_ours_that_somebody_changed_needs_force(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    configs.install("codex")
+    file = places.home / ".codex/config.toml"
+    file.write_text(file.read_text() + 'default_tools_approval_mode = "approve"\n')
+    text = file.read_text()
+    for change in (configs.install("codex"), configs.uninstall("codex")):
+        assert (change.standing, change.action) == (Standing.CHANGED, "")
+    assert file.read_text() == text
+    assert configs.uninstall("codex", force=True).done
+    assert not file.exists()
+
+
+def test_an_entry_is_written_anew_when_it_would_be_another(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    configs.install("opencode")
+    again = configs.install("opencode-cli", arguments=("mcp", "--agent", "b"))
+    assert (again.standing, again.done) == (Standing.OUTDATED, True)
+    file = places.home / ".config/opencode/opencode.json"
+    assert json.loads(file.read_text())["mcp"]["skills"]["command"][-3:] == ["mcp", "--agent", "b"]
+    configs.uninstall("opencode")
+    assert not file.exists()
+
+
+def test_of_several_files_the_one_with_the_entry_is_meant_else_the_first(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    folder = places.home / ".config/opencode"
+    folder.mkdir(parents=True)
+    (folder / "opencode.jsonc").write_text("{ // c\n}")
+    assert configs.install("opencode").file == str(folder / "opencode.jsonc")
+    configs.uninstall("opencode")
+    (folder / "opencode.json").write_text('{"mcp": {"skills": {"command": ["x"]}}}')
+    change = configs.install("opencode")
+    assert (change.file, change.standing) == (str(folder / "opencode.json"), Standing.FOREIGN)
+
+
+def test_a_file_that_the_client_itself_cannot_read_is_refused_with_the_entry_to_paste(
+    configs: ClientConfigs, places: Locations
+) -> None:
+    (places.start / ".mcp.json").write_text("{ // comment\n}")
+    change = configs.install("claude-code", where="project")
+    assert (change.standing, "comments" in change.reason) == (Standing.UNREADABLE, True)
+    words = [sys.executable, "-I", "-m", "skillhouse", "mcp"]
+    assert json.loads(change.snippet) == {
+        "mcpServers": {
+            "skills": {
+                "type": "stdio",
+                "alwaysLoad": True,
+                "command": words[0],
+                "args": words[1:],
+            }
+        }
+    }
+    (places.home / ".gemini").mkdir()
+    (places.home / ".gemini/settings.json").write_text('{"a": 1,}')
+    assert "comma" in configs.install("gemini-cli").reason
+
+
+def test_unknown_clients_and_bad_names_are_errors(configs: ClientConfigs) -> None:
+    with pytest.raises(ConfigError, match="did you mean `codex`"):
+        configs.install("codx")
+    for name in ("a b", "", "a.b", "x" * 65):
+        with pytest.raises(ConfigError, match="a server's name"):
+            configs.install("codex", name=name)
+
+
+def test_variables_say_where_the_user_file_is(tmp_path: Path) -> None:
+    places = make_places(tmp_path, {"CODEX_HOME": str(tmp_path / "elsewhere"), "PATH": os.defpath})
+    configs = ClientConfigs(
+        places=places,
+        project=places.start,
+        state_directory=tmp_path / "state",
+        audit=AuditLog(tmp_path / "audit.jsonl"),
+    )
+    assert configs.install("codex").file == str(tmp_path / "elsewhere/config.toml")
+    assert [(found.client, found.standing) for found in configs.status()][2] == (
+        "codex",
+        Standing.INSTALLED,
+    )

@@ -1,0 +1,111 @@
+"""Tests of runtime/house_snapshot.py, and of how a house swaps one look for another."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from skillhouse.runtime import Difference, Skillhouse, configured
+from tests.runtime.places import make_places, write_skill
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    write_skill(tmp_path / "home/.claude/skills/notes", body="Old.\n")
+    return tmp_path
+
+
+def skills_of(place: Path) -> Path:
+    return place / "home/.claude/skills"
+
+
+def names(difference: Difference) -> tuple[list[str], list[str], list[str]]:
+    return (
+        [skill.name for skill in difference.added],
+        [skill.name for skill in difference.removed],
+        [skill.name for skill in difference.changed],
+    )
+
+
+def test_a_later_look_tells_what_came_went_and_changed(place: Path) -> None:
+    house = Skillhouse(configured(make_places(place)))
+    before = house.snapshot
+    assert house.index.get("notes").name == "notes"
+    assert not house.refresh()
+    assert house.snapshot is before
+    write_skill(skills_of(place) / "new")
+    write_skill(skills_of(place) / "notes", description="Changed.")
+    house.management.set_enabled("weather", enabled=False)
+    house.refresh()
+    assert names(house.snapshot.since(before)) == (["new"], ["weather"], ["notes"])
+
+
+@pytest.mark.slow
+def test_watching_swaps_what_agents_see_and_says_what_is_different(place: Path) -> None:
+    house = Skillhouse(configured(make_places(place)))
+    assert "later" not in house.catalog().text
+    told: queue.Queue[Difference] = queue.Queue()
+    stop = threading.Event()
+    thread = threading.Thread(target=house.watch, args=(told.put,), kwargs={"stop": stop})
+    thread.start()
+    try:
+        time.sleep(0.3)
+        write_skill(skills_of(place) / "later")
+        assert names(told.get(timeout=20))[0] == ["later"]
+        assert "later" in house.catalog().text
+        (skills_of(place) / "later/SKILL.md").unlink()
+        assert names(told.get(timeout=20))[1] == ["later"]
+        assert "later" not in house.catalog().text
+    finally:
+        stop.set()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_trap_7_a_call_under_way_ends_with_the_look_it_began_with(place: Path) -> None:
+    """Listing and loading went by two lists, so that what was listed was not found."""
+    house = Skillhouse(configured(make_places(place)))
+    stop = threading.Event()
+
+    def churn() -> None:
+        for number in range(10_000):
+            if stop.is_set():
+                return
+            write_skill(skills_of(place) / f"extra-{number % 3}", description=f"{number}.")
+            house.refresh()
+
+    async def calls() -> None:
+        for _ in range(200):
+            listed = {tool.name: tool for tool in house.tools()}["skill"]
+            assert "notes" in listed.schema["properties"]["name"]["enum"]
+            result = await house.call("skill", {"name": "notes"})
+            assert not result.is_error, result.content
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        anyio.run(calls)
+    finally:
+        stop.set()
+        thread.join(20)
+        house.close()
+
+
+def test_a_profile_without_a_cache_looks_at_every_call(place: Path) -> None:
+    profiles = place / "home/.config/skillhouse/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "fresh.toml").write_text('cache = "none"\n')
+    places = make_places(place)
+    fresh, usual = Skillhouse(configured(places), profile="fresh"), Skillhouse(configured(places))
+    for house in (fresh, usual):
+        assert "later" not in house.catalog().text
+    write_skill(skills_of(place) / "later")
+    assert "later" in fresh.catalog().text
+    assert "later" not in usual.catalog().text

@@ -1,0 +1,66 @@
+"""Tests of tools/tool.py: the members of a tool that have defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skillhouse.runtime import Skillhouse
+from skillhouse.tools import Gate, Plan, RefusedError, Session, Tool, ToolResult
+from skillhouse.tools.call import object_schema
+from tests.tools.houses import house_at
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Skillhouse]:
+    with house_at(tmp_path) as made:
+        yield made
+
+
+class Least(Tool):
+    """The least that a tool has to say."""
+
+    name = "least"
+    description = "Does nothing."
+    schema = object_schema({})
+
+    def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
+        raise RefusedError("it does nothing")
+
+
+def gate_of(house: Skillhouse, tool: Any) -> Gate:
+    return Gate(
+        [tool],
+        decide=lambda *_: pytest.fail("nothing is decided"),
+        approvals=house.approvals,
+        audit=house.audit_log,
+        workspace_root=house.policy.place,
+    )
+
+
+def test_what_a_tool_does_not_say_is_the_careful_answer():
+    tool = Least()
+    assert (tool.durable, tool.reads_only, tool.loads_skills) == (True, False, False)
+    assert (tool.title, tool.full_name, tool.accepted) == ("least", "", None)
+    assert tool.canonical({"a": 1}) == {"a": 1}
+    assert tool.shaped(ToolResult(content="", status="denied")) is None
+    assert tool.description_within(3) == "Does nothing."
+
+
+def test_a_tool_with_only_what_it_must_say_goes_through_the_gate(house):
+    assert list(gate_of(house, Least()).tools) == ["least"]
+
+
+def test_an_object_that_only_looks_like_a_tool_is_refused_when_the_gate_is_made(house):
+    lookalike = SimpleNamespace(name="x", description="", schema=object_schema({}), durable=True)
+    with pytest.raises(TypeError, match="expected an object of a subclass of `Tool`, got"):
+        gate_of(house, lookalike)
+
+
+def test_a_tool_without_a_plan_cannot_be_made():
+    with pytest.raises(TypeError, match="abstract"):
+        type("Planless", (Tool,), {"name": "x"})()
