@@ -32,9 +32,8 @@ from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat import bounds
 from skillhouse.frontends.chat.commands import Commands
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.logs import shown_logs
 from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
-from skillhouse.frontends.chat.screen import Screen
+from skillhouse.frontends.chat.screen import Screen, shown_logs
 from skillhouse.runtime import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.chat.providers import Request, provider

@@ -29,10 +29,9 @@ from pydantic_ai.models.function import FunctionModel
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError, StateError, make_private
 from skillhouse.frontends.chat.conversation import ChatConversation
-from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
-from skillhouse.frontends.chat.restoring import restored
-from skillhouse.frontends.chat.resuming import wanted
+from skillhouse.frontends.chat.models import UsableModel, Wanted, choose_model, model_of
 from skillhouse.frontends.chat.screen import Screen
+from skillhouse.frontends.chat.stored_messages import restored
 from skillhouse.frontends.chat.transcript import FILE_MAX, Transcripts
 from skillhouse.permission import Effect, Rule
 from tests.frontends.adapters.houses import open_house, written
@@ -206,9 +205,9 @@ def test_a_forged_transcript_leads_neither_words_nor_keys_elsewhere(
         assert str(model.base_url).rstrip("/") == said.base_url
     nothing = Wanted(model="")
     with pytest.raises(ConfigError, match=options):
-        wanted(nothing, said, environment)
+        choose_model(nothing, said, environment)
     named = Wanted(model="", base_url="https://mine.example/v1", key_variable="MINE")
-    assert wanted(named, said, environment) == Wanted(
+    assert choose_model(named, said, environment) == Wanted(
         model=said.model, base_url="https://mine.example/v1", key_variable="MINE"
     )
 

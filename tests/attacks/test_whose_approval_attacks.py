@@ -20,8 +20,8 @@ from skillhouse.approval import Answer, ApprovalBroker, ApprovalState
 from skillhouse.approval.webhook import question_value
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
-from skillhouse.frontends.mcp.eliciting import Client as ElicitingClient
-from skillhouse.frontends.mcp.eliciting import elicitation
+from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
+from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.caller import CallerFields
@@ -292,7 +292,7 @@ def test_a_question_has_the_title_of_all_its_commands_wherever_it_is_shown(
         assert title.endswith(f" ; and {13 - title.count('make step')} more commands")
         asked = desk.question(result)
         assert asked is not None
-        form = elicitation(found.request, ElicitingClient(form=True), "")
+        form = elicitation_for(found.request, ElicitingClient(form=True), "")
         assert form is not None
         shown = {
             "list": peer.skillhouse("approvals", "list"),

@@ -12,9 +12,9 @@ from mcp.client import Client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from skillhouse.approval import Answer, Approval
-from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, DENY
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, PATIENCE_SECONDS
 from tests.runtime.places import make_places
@@ -55,19 +55,19 @@ class Inside:
         """Return the house as another process has it."""
         return Skillhouse(configured(self.places), **self.overrides)
 
-    def server(self, house: Skillhouse | None = None, **options: Any) -> HouseServer:
+    def server(self, house: Skillhouse | None = None, **options: Any) -> SkillhouseServer:
         """Return a server, of the house of this place or another."""
         served = house or self.house
         agent = options.pop("agent", "default")
         who = {"agent": agent, "user": options.pop("user", "local")}
-        return HouseServer(served, ToolListing(served, agent), **who, **options)
+        return SkillhouseServer(served, ToolListing(served, agent), **who, **options)
 
     @asynccontextmanager
     async def client(
         self,
         mode: str,
         person: Person | None = None,
-        server: HouseServer | None = None,
+        server: SkillhouseServer | None = None,
         **more: Any,
     ) -> AsyncIterator[Client]:
         """Connect a client, whose user is asked where there is a person."""

@@ -13,8 +13,8 @@ from mcp.client import Client
 
 from skillhouse.approval import Answer, ApprovalBroker
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.permission import matches
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.tools import ToolResult
@@ -74,7 +74,9 @@ def framework(channel: str) -> Connect:
 @asynccontextmanager
 async def stdio(places: Locations) -> AsyncIterator[Write]:
     with Skillhouse(configured(places)) as house:
-        server = HouseServer(house, ToolListing(house, "default"), agent="default", user="local")
+        server = SkillhouseServer(
+            house, ToolListing(house, "default"), agent="default", user="local"
+        )
         async with Client(server.sdk, mode=LEGACY) as client:
             yield written_by(client.call_tool)
 

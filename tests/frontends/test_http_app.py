@@ -208,8 +208,8 @@ def test_the_page_of_a_skill_shows_all_that_is_known_of_it(client: TestClient, t
 def test_a_skill_is_found_by_id_name_and_directory_name(client: TestClient):
     for reference in ("project:pdf", "pdf"):
         assert "Merges PDF files." in client.get(f"/skills/{reference}").text
-    assert "In force instead" not in client.get("/skills/project:pdf").text
-    assert "In force instead" in client.get("/skills/user:pdf").text
+    assert "Used instead" not in client.get("/skills/project:pdf").text
+    assert "Used instead" in client.get("/skills/user:pdf").text
 
 
 def test_a_second_skill_of_one_id_is_reached_by_its_file(house: Skillhouse, tmp_path: Path):
@@ -266,12 +266,12 @@ def test_a_name_that_fits_several_skills_lists_them(house: Skillhouse, tmp_path:
 def test_a_log_that_cannot_be_written_is_at_the_top_of_the_page(
     client: TestClient, house: Skillhouse, tmp_path: Path
 ):
-    assert "The audit log needs you." not in client.get("/").text
+    assert "The audit log needs attention." not in client.get("/").text
     house.audit_log.path.unlink()
     house.audit_log.path.mkdir()
     message = "the audit log cannot be written (is a directory): effects are refused until it is"
     page = Page(client.get("/").text)
-    assert "The audit log needs you." in page.text
+    assert "The audit log needs attention." in page.text
     assert message in page.text
     told = client.get("/api/status", headers=BEARER).json()["audit"]
     assert told == [{"code": "log-unwritable", "message": message}]
@@ -332,11 +332,11 @@ def test_json_is_ascii_so_that_nothing_hides_in_it(client: TestClient):
 def test_what_changes_on_disk_is_shown_a_moment_later(house: Skillhouse, tmp_path: Path):
     now = 100.0
     reader = StatusReader(house, lambda: now)
-    before = len(reader.found().view.visible)
+    before = len(reader.scan().view.visible)
     write_skill(tmp_path / "home/.claude/skills/fresh", description="Quite fresh.")
-    assert len(reader.found().view.visible) == before
+    assert len(reader.scan().view.visible) == before
     now += 1.0
-    assert len(reader.found().view.visible) == before + 1
+    assert len(reader.scan().view.visible) == before + 1
     assert [item.skill.name for item in reader.status(query="quite fresh").skills] == ["fresh"]
 
 
@@ -351,7 +351,7 @@ def test_state_that_cannot_be_read_is_a_page_and_not_a_traceback(house: Skillhou
     client = client_of(house)
     answer = client.get("/")
     assert answer.status_code == 500
-    assert "The house cannot be read" in answer.text
+    assert "The state cannot be read" in answer.text
     assert client.get("/api/status").json()["error"]["code"] == "house-unusable"
 
 

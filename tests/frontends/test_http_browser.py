@@ -187,7 +187,7 @@ def test_headings_and_landmarks_tell_the_outline(opened):
     assert page.get_by_role("searchbox", name="Find a skill").count() == 1
     # Stacked for narrow screens, tables stay tables for those who hear them.
     page.set_viewport_size({"width": 360, "height": 800})
-    assert page.get_by_role("table", name="Roots, strongest first").count() == 1
+    assert page.get_by_role("table", name="Roots, highest precedence first").count() == 1
     assert page.get_by_role("cell", name="does not exist").count() > 0
 
 

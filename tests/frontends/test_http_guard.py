@@ -1,4 +1,4 @@
-"""Tests of frontends/http/guard.py and keys.py: who may come in, and what every answer carries."""
+"""Tests of frontends/http/guard.py: who may come in, and what every answer carries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.frontends.http import http_app
-from skillhouse.frontends.http.guard import RequestGuard
-from skillhouse.frontends.http.keys import SessionKeys
+from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.test_http_app import (
     BEARER,
@@ -109,7 +108,7 @@ def test_a_listener_may_answer_more_methods_behind_the_same_guard():
         await send({"type": "http.response.start", "status": 202, "headers": []})
         await send({"type": "http.response.body"})
 
-    keys = SessionKeys(token=TOKEN, session=SESSION, port=PORT)
+    keys = AccessKeys(token=TOKEN, session=SESSION, port=PORT)
     guard = RequestGuard(app, keys=keys, port=PORT, unauthorized=app, methods=("GET", "POST"))
     client = TestClient(guard, f"http://127.0.0.1:{PORT}", headers=BEARER)
     assert client.post("/").status_code == 202

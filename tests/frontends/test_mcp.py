@@ -24,8 +24,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
 from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import (
@@ -278,10 +278,10 @@ def test_a_file_name_that_is_not_unicode_does_not_end_the_connection(peer: Peer)
 def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, version: str) -> None:
     house = Skillhouse(configured(peer.places))
     listing = ToolListing(house, "default")
-    server = HouseServer(house, listing, agent="default", user="local")
-    greeter = FastHandshake()
-    greeter.introduce(listing.instructions())
-    greeter.learn(listing.tools())
+    server = SkillhouseServer(house, listing, agent="default", user="local")
+    fast_handshake = FastHandshake()
+    fast_handshake.set_instructions(listing.instructions())
+    fast_handshake.set_tools(listing.tools())
     requests = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},
         {
@@ -310,9 +310,9 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
             tasks.cancel_scope.cancel()
         return answers
 
-    found = [greeter.answer(json.dumps(request).encode()) for request in requests[:1]]
-    assert greeter.answer(json.dumps(INITIALIZED).encode()) == b""
-    found += [greeter.answer(json.dumps(request).encode()) for request in requests[1:]]
+    found = [fast_handshake.answer(json.dumps(request).encode()) for request in requests[:1]]
+    assert fast_handshake.answer(json.dumps(INITIALIZED).encode()) == b""
+    found += [fast_handshake.answer(json.dumps(request).encode()) for request in requests[1:]]
     assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
 
 
@@ -343,9 +343,9 @@ def test_the_versions_of_the_greeter_are_those_of_the_sdk() -> None:
     ],
 )
 def test_other_first_messages_are_left_to_the_sdk(line: bytes) -> None:
-    greeter = FastHandshake()
-    assert greeter.answer(line) is None
-    assert greeter.handshake == []
+    fast_handshake = FastHandshake()
+    assert fast_handshake.answer(line) is None
+    assert fast_handshake.handshake == []
 
 
 def test_a_handshake_that_the_sdk_refuses_is_answered_once(peer: Peer) -> None:

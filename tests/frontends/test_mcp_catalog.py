@@ -13,8 +13,8 @@ import pytest
 
 from skillhouse.discovery import Root, discover
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.skill_resources import Offer
+from skillhouse.frontends.mcp.skill_resources import SkillResources
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, Pipe, connected, handshake, place_of
 from tests.runtime.places import make_places, write_skill
@@ -129,20 +129,20 @@ def test_without_skills_there_are_no_instructions(peer: Peer) -> None:
         assert "instructions" not in pipe.shake_hands()["result"]
 
 
-def greeted(greeter: FastHandshake) -> dict[str, Any]:
-    """Return what a greeter says to `initialize`."""
+def greeted(fast_handshake: FastHandshake) -> dict[str, Any]:
+    """Return what the fast handshake answers to `initialize`."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake("2025-06-18")}
-    answer = greeter.answer(json.dumps(message).encode())
+    answer = fast_handshake.answer(json.dumps(message).encode())
     assert answer is not None
     result: dict[str, Any] = json.loads(answer)["result"]
     return result
 
 
 def test_a_client_that_asks_before_the_skills_are_found_waits_for_them() -> None:
-    greeter = FastHandshake("find them")
-    finding = threading.Thread(target=greeter.introduce, args=("here they are",))
+    fast_handshake = FastHandshake("find them")
+    finding = threading.Thread(target=fast_handshake.set_instructions, args=("here they are",))
     finding.start()
-    assert greeted(greeter)["instructions"] == "here they are"
+    assert greeted(fast_handshake)["instructions"] == "here they are"
     finding.join()
 
 
@@ -183,7 +183,7 @@ def test_m9_skills_are_served_by_name_and_the_first_has_a_directory(peer: Peer, 
     (skill / "references").mkdir()
     (skill / "references/a.md").write_text("A\n", encoding="utf-8")
     with Skillhouse(configured(peer.places)) as house:
-        offer = Offer(lambda: house.view().listed.skills)
+        offer = SkillResources(lambda: house.view().listed.skills)
         entries, cursor = offer.page(None)
     names = [entry.skill.name for entry in entries]
     assert (names, cursor) == (sorted([name, "github", "weather", "web-search"]), None)

@@ -13,9 +13,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Prompt, PromptArgument, TextContent
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.listing import CHECK_SECONDS, ToolListing
 from skillhouse.frontends.mcp.skill_resources import PAGE_MAX
 from skillhouse.frontends.mcp.skills import NOT_APPROVED
+from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS, ToolListing
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import ExtensionSettings
 from tests.approval.questions import question

@@ -17,7 +17,7 @@ from mcp_types import (
 )
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION
+from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION
 from tests.answers import approve
 from tests.frontends.mcp_inside import YES, Person, asked, retried
 from tests.frontends.mcp_peer import (

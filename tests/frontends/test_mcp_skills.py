@@ -22,11 +22,11 @@ from pydantic import TypeAdapter
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import digest
-from skillhouse.frontends.mcp.listing import ToolListing
 from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
-from skillhouse.frontends.mcp.server import HouseServer
-from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, CursorError, Offer, paged
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, SkillResources, paged
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.skill import SKILL_FILE, Skill, parse
 from tests.runtime.places import make_places, write_skill
@@ -91,7 +91,8 @@ def place(tmp_path: Path) -> Place:
 
 @asynccontextmanager
 async def asking(house: Skillhouse, **options: Any) -> AsyncIterator[Asker]:
-    server = HouseServer(house, ToolListing(house, "default"), agent="default", user="local")
+    listing = ToolListing(house, "default")
+    server = SkillhouseServer(house, listing, agent="default", user="local")
     async with Client(server.sdk, cache=None, **options) as client:
         yield Asker(client)
 
@@ -418,7 +419,7 @@ def test_pages_put_together_are_the_whole(items: list[str], size: int) -> None:
 def test_a_cursor_of_nobody_is_refused() -> None:
     for cursor in ("", "a", "a b", "é"):
         if cursor:
-            with pytest.raises(CursorError):
+            with pytest.raises(MCPError, match="expected a cursor of an earlier answer"):
                 paged(["a"], cursor, key=str)
 
 
@@ -440,7 +441,7 @@ def test_skills_of_one_scope_and_name_have_addresses_of_their_own(tmp_path: Path
     other = found(tmp_path / "b/notes", "project", "notes")
     twin = found(tmp_path / "c/notes", "project", "notes")
     plugin = found(tmp_path / "d/notes", "plugin", "acme:notes")
-    offer = Offer(lambda: (alone, other, twin, plugin))
+    offer = SkillResources(lambda: (alone, other, twin, plugin))
     entries, cursor = offer.page(None)
     assert cursor is None
     uris = [entry.uri for entry in entries]

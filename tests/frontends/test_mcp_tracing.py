@@ -11,9 +11,9 @@ import pytest
 from mcp.client import Client
 from opentelemetry import trace
 
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.request_ids import trace_of
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.approval_bridge import trace_of
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener
 from tests.runtime.places import make_places, write_skill
@@ -28,7 +28,9 @@ def test_a_call_lies_within_the_span_of_the_sdk_and_that_in_the_clients(
     async def main() -> None:
         write_skill(tmp_path / "home/.claude/skills/weather")
         house = Skillhouse(configured(make_places(tmp_path)))
-        server = HouseServer(house, ToolListing(house, "default"), agent="default", user="local")
+        server = SkillhouseServer(
+            house, ToolListing(house, "default"), agent="default", user="local"
+        )
         async with Client(server.sdk) as client:
             with trace.get_tracer("app").start_as_current_span("app"):
                 result = await client.call_tool("skill", {"name": "weather"})

@@ -16,8 +16,8 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 from tests.cells.lab import status_of
@@ -165,7 +165,7 @@ def connected(root: str, work: Callable[[Client], Awaitable[Any]]) -> Any:
 
     async def main() -> Any:
         with Skillhouse(roots=[root]) as house:
-            server = HouseServer(
+            server = SkillhouseServer(
                 house, ToolListing(house, "default"), agent="default", user="local"
             )
             async with Client(server.sdk) as client:

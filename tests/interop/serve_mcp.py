@@ -13,8 +13,8 @@ from pathlib import Path
 
 import uvicorn
 
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Config, Skillhouse, configured
 from tests.runtime.places import make_places
 
@@ -73,7 +73,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     port = parser.parse_args().port
     with tempfile.TemporaryDirectory() as directory, sample_house(Path(directory)) as house:
-        server = HouseServer(house, ToolListing(house, "default"), agent="default", user="local")
+        server = SkillhouseServer(
+            house, ToolListing(house, "default"), agent="default", user="local"
+        )
         listener = socket.create_server(("127.0.0.1", port))
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(server.sdk.streamable_http_app(), log_level="warning")

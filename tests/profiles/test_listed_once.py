@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.mcp.listing import ToolListing
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 from tests.profiles.houses import house_under
 from tests.runtime.places import write_skill

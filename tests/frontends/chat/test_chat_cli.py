@@ -80,7 +80,7 @@ def test_what_needs_a_yes_waits_and_says_how(
     code, out, err = run("chat", *options, "--print", "write it")
     assert code == 1
     assert "FINAL: " in out
-    assert "waits for a yes: skillhouse approvals approve " in err
+    assert "waits for approval: skillhouse approvals approve " in err
     assert not (place / "project/a.txt").exists()
 
 

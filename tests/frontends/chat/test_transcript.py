@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import StateError
-from skillhouse.frontends.chat.hiding import kept_form
+from skillhouse.frontends.chat.stored_messages import kept_form
 from skillhouse.frontends.chat.transcript import ChatError, Transcript, Transcripts
 
 ONE, TWO = {"kind": "request", "parts": []}, {"kind": "response", "parts": []}

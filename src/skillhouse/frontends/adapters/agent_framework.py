@@ -1,4 +1,4 @@
-"""A house as a context provider of Microsoft Agent Framework; what needs a yes is asked for."""
+"""Context provider for Microsoft Agent Framework; approvals are requested as user input."""
 
 from __future__ import annotations
 
@@ -33,27 +33,18 @@ def skillhouse_provider(
 ) -> ContextProvider:
     """Return the provider for `Agent(client, context_providers=[…])`.
 
-    A call that needs a yes comes back among `response.user_input_requests`; the run goes on, in the
-    same session, with a message of `request.to_function_approval_response(approved=True)`.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether the framework asks; otherwise the model is told that the call is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval comes back among `response.user_input_requests`; continue the run, in
+    the same session, with a message of `request.to_function_approval_response(approved=True)`.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    desk.prompt()
-    return _HouseProvider(desk)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge.prompt()
+    return _SkillProvider(bridge)
 
 
-class _HouseProvider(ContextProvider):
-    def __init__(self, desk: FrameworkBridge) -> None:
-        super().__init__(source_id=f"skillhouse-{desk.agent}")
-        self._desk = desk
+class _SkillProvider(ContextProvider):
+    def __init__(self, bridge: FrameworkBridge) -> None:
+        super().__init__(source_id=f"skillhouse-{bridge.agent}")
+        self._bridge = bridge
 
     async def before_run(
         self,
@@ -63,7 +54,7 @@ class _HouseProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Add the tools and what the system prompt says, as they are at this run."""
+        """Add the tools and the text for the system prompt, as they are at this run."""
         tools = [
             FunctionTool(
                 name=tool.name,
@@ -71,23 +62,23 @@ class _HouseProvider(ContextProvider):
                 input_model=tool.schema,
                 func=_only_through_the_gate,
             )
-            for tool in self._desk.tools(OPENAI_CHARS)
+            for tool in self._bridge.tools(OPENAI_CHARS)
         ]
         context.extend_tools(self.source_id, tools)
-        prompt = self._desk.prompt()
+        prompt = self._bridge.prompt()
         if prompt:
             context.extend_instructions(self.source_id, prompt)
-        context.extend_middleware(self.source_id, [_AgentMiddleware(self._desk, tools)])
+        context.extend_middleware(self.source_id, [_AgentMiddleware(self._bridge, tools)])
 
 
 async def _only_through_the_gate(**_: Any) -> str:
-    """Take the place of a function; the middleware answers the calls, which it alone sees whole."""
+    """Stand in for a function: the middleware runs the calls, since only it gets their ids."""
     return "this tool runs inside an agent with its context provider only; nothing was done"
 
 
 class _AgentMiddleware(FunctionMiddleware):
-    def __init__(self, desk: FrameworkBridge, tools: list[FunctionTool]) -> None:
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge, tools: list[FunctionTool]) -> None:
+        self._bridge = bridge
         self._tools = tools
 
     async def process(
@@ -100,10 +91,10 @@ class _AgentMiddleware(FunctionMiddleware):
         answer = context.metadata.get("approval_response")
         given = answer.additional_properties.get("skillhouse") if answer is not None else None
         if isinstance(given, dict) and answer is not None and answer.approved is True:
-            result = await self._desk.allowed(name, arguments, str(given.get("approval_id")))
+            result = await self._bridge.allowed(name, arguments, str(given.get("approval_id")))
         else:
-            result = await self._desk.call(name, arguments)
-        question = self._desk.question(result)
+            result = await self._bridge.call(name, arguments)
+        question = self._bridge.question(result)
         context.result = result.content if question is None else _request(context, question)
 
 

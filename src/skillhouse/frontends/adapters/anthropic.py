@@ -1,6 +1,6 @@
-"""A house as tools of the plain Anthropic API, and its answers to the calls of a message.
+"""Tools for the plain Anthropic API, and results for the calls of a message.
 
-Plain values in, plain values out: the `anthropic` package is what sends them.
+It takes and returns plain values, which the caller sends with the `anthropic` package.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ CHANNEL = "anthropic"
 
 
 def skillhouse_tools(house: Skillhouse, *, agent: str = "default") -> list[Any]:
-    """Return the `tools` of a request.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-
-    Raises:
-        ConfigError: no agent has that name.
-    """
+    """Return the `tools` of a request."""
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
         for tool in FrameworkBridge(house=house, channel=CHANNEL, agent=agent).tools()
@@ -37,27 +29,22 @@ def skillhouse_outputs(
 ) -> list[Any]:
     """Run the calls of a message, and return what follows in `messages`.
 
-    That is the message itself, and one of the user with the results; nothing when it calls no
-    tool. A call that needs a yes is pending: the model is told, with the command that answers.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        message: What `messages.create` returned.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
+    These are the message itself, returned by `messages.create`, and a user message with the
+    results; nothing when it calls no tool. The result of a call that needs approval is pending,
+    and names the command that approves it.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
-    return _turns(message, [(call, desk.call_sync(call.name, call.input)) for call in calls])
+    return _turns(message, [(call, bridge.call_sync(call.name, call.input)) for call in calls])
 
 
 async def skillhouse_outputs_async(
     house: Skillhouse, message: Any, *, agent: str = "default", user: str = "local"
 ) -> list[Any]:
-    """Do as `skillhouse_outputs` does, one call after the other."""
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    """Do what `skillhouse_outputs` does, one call after the other."""
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
     calls = _calls(message)
-    return _turns(message, [(call, await desk.call(call.name, call.input)) for call in calls])
+    return _turns(message, [(call, await bridge.call(call.name, call.input)) for call in calls])
 
 
 def _calls(message: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A house as an MCP server inside the Claude Agent SDK; what needs a yes asks `can_use_tool`."""
+"""MCP server inside the Claude Agent SDK; calls that need approval ask `can_use_tool`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ def skillhouse_options(
     user: str = "local",
     ask: bool = True,
 ) -> ClaudeAgentOptions:
-    """Return options with the house as an MCP server, for `query` or `ClaudeSDKClient`.
+    """Return options with our MCP server, for `query` or `ClaudeSDKClient`.
 
-    What needs a yes is put to the options' own `can_use_tool`, under the tool's full name and with
-    the question as title and reason; nothing else about these tools is asked. The skills are
-    listed at the end of the system prompt, and Claude Code's own `Skill` tool is off.
-
-    Without `ask` or `can_use_tool` the model is told that the call is pending. The caller closes
-    the house.
+    A call that needs approval is put to the options' own `can_use_tool`, under the tool's full name
+    and with the question as title and reason; it is not called for our tools otherwise. The skills
+    are listed at the end of the system prompt, and Claude Code's own `Skill` tool is off. Without
+    `ask` or `can_use_tool` the model gets a pending result.
 
     Raises:
         ConfigError: no agent has that name, or `mcp_servers` or `system_prompt` is a file.
@@ -55,11 +53,11 @@ def skillhouse_options(
     options = options or ClaudeAgentOptions()
     if not isinstance(options.mcp_servers, dict):
         raise ConfigError("expected `mcp_servers` as a mapping, got a file", key="mcp_servers")
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    tools = [_tool(desk, tool, options.can_use_tool) for tool in desk.tools(0)]
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    tools = [_tool(bridge, tool, options.can_use_tool) for tool in bridge.tools(0)]
     names = {PREFIX + tool.name for tool in tools}
-    # Else the CLI shows the model the names of the tools only (review M3: 2.1.330); older CLIs do
-    # not know this, and a server inside the program has no instructions, hence the system prompt.
+    # Without `alwaysLoad` the CLI shows the model only the names of the tools (review M3: 2.1.330).
+    # Older CLIs ignore it, and a server inside the program has no instructions, hence the prompt.
     server = {**create_sdk_mcp_server(SERVER, tools=tools), "alwaysLoad": True}
     servers = {**options.mcp_servers, SERVER: server}
     off = [*options.disallowed_tools, "Skill"]
@@ -68,30 +66,30 @@ def skillhouse_options(
         changed["allowed_tools"] = [*options.allowed_tools, *sorted(names)]
     else:
         changed["can_use_tool"] = _let_through(names, options.can_use_tool)
-    if prompt := desk.prompt(prefix=PREFIX, always=True):
+    if prompt := bridge.prompt(prefix=PREFIX, always=True):
         changed["system_prompt"] = _with(options.system_prompt, prompt)
     return replace(options, **changed)
 
 
-def _tool(desk: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
+def _tool(bridge: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> SdkMcpTool[Any]:
     async def run(arguments: dict[str, Any]) -> dict[str, Any]:
-        result = await desk.call(tool.name, arguments)
-        question = desk.question(result)
+        result = await bridge.call(tool.name, arguments)
+        question = bridge.question(result)
         if question is not None and ask is not None:
             approval_id = question["approval_id"]
             reason = "; ".join(question["reasons"])
             context = ToolPermissionContext(title=question["title"], decision_reason=reason)
             try:
-                word = await ask(PREFIX + tool.name, arguments, context)
+                answer = await ask(PREFIX + tool.name, arguments, context)
             except Exception:
-                # The program's own code; the question stays open for an answer from elsewhere.
+                # The program's own code failed; another channel can still answer the question.
                 logger.exception("can_use_tool failed for %s", tool.name)
-                word = None
-            if isinstance(word, PermissionResultAllow):
-                changed = word.updated_input
-                result = await desk.allowed(tool.name, changed or arguments, approval_id)
-            elif word is not None:
-                result = desk.refused(approval_id, word.message)
+                answer = None
+            if isinstance(answer, PermissionResultAllow):
+                changed = answer.updated_input
+                result = await bridge.allowed(tool.name, changed or arguments, approval_id)
+            elif answer is not None:
+                result = bridge.refused(approval_id, answer.message)
         text = {"type": "text", "text": result.content}
         return {"content": [text], "is_error": result.is_error}
 
@@ -99,7 +97,7 @@ def _tool(desk: FrameworkBridge, tool: OfferedTools, ask: CanUseTool | None) -> 
 
 
 def _let_through(names: set[str], ask: CanUseTool) -> CanUseTool:
-    """Return `can_use_tool` for the options: the gate decides about the house's tools."""
+    """Return `can_use_tool` for the options: the gate decides about our tools."""
 
     async def can_use(
         name: str, arguments: dict[str, Any], context: ToolPermissionContext
@@ -110,7 +108,6 @@ def _let_through(names: set[str], ask: CanUseTool) -> CanUseTool:
 
 
 def _with(before: Any, prompt: str) -> Any:
-    """Return a system prompt with more at its end."""
     if not isinstance(before, dict):
         return f"{before}\n\n{prompt}" if before else prompt
     key = {"preset": "append", "custom": "prompt"}.get(before["type"])

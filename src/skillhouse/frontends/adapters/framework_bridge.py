@@ -1,10 +1,13 @@
-"""What all adapters share: shown tools, calls that never raise, and a person's word on one call."""
+"""Shared by all adapters: the tools offered, calls that never raise, and approvals of one call."""
 
 from __future__ import annotations
 
 import copy
+import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +15,6 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import within
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
-from skillhouse.frontends.adapters.context_retention import calling_ids, sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Caller, Conversation, Skillhouse
 from skillhouse.tools import ProgressHandler, Tool, ToolResult
@@ -20,17 +22,19 @@ from skillhouse.tools import ProgressHandler, Tool, ToolResult
 V = TypeVar("V")
 
 logger = logging.getLogger(__name__)
+_FRAMEWORK_IDS: ContextVar[Mapping[str, str] | None] = ContextVar(
+    "skillhouse_framework_ids", default=None
+)
 
 OPENAI_CHARS = 1_000
-"""Characters of a tool's description where OpenAI's API, or one that does as it does, may get it:
-that API refuses a request with a description of more than 1,024 (`string_above_max_length`,
-getsentry/sentry-mcp#106)."""
+"""Characters of a tool's description for OpenAI's API and compatible ones, which refuse a request
+with a description of more than 1,024 (`string_above_max_length`, getsentry/sentry-mcp#106)."""
 LONG_DESCRIPTIONS = ("anthropic", "google")
-"""How providers are called whose own API takes longer ones."""
+"""Providers whose own API accepts longer descriptions."""
 
 
 def description_chars(provider: str) -> int | None:
-    """Return the bound of descriptions for a provider; those that nothing is known of get OpenAI's.
+    """Return the bound of descriptions for a provider; unknown providers get OpenAI's.
 
     >>> description_chars("openrouter"), description_chars("anthropic")
     (1000, None)
@@ -49,21 +53,21 @@ class OfferedTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkBridge:
-    """One framework's place in a house: who calls, and on which channel."""
+    """One framework's access to Skillhouse: who calls, and on which channel."""
 
     house: Skillhouse
     channel: str
-    """Named after the framework; answers of its person come from there."""
+    """Named after the framework; its user's answers come from there."""
     agent: str = "default"
     user: str = "local"
     ask: bool = True
-    """Whether questions go to the framework; the model is told of them where they do not."""
+    """Whether the framework asks for approvals; if not, the model gets a pending result."""
 
     def tools(self, chars: int | None = None) -> list[OfferedTools]:
-        """Return the agent's tools, all from one look.
+        """Return the agent's tools, all from one snapshot.
 
         Args:
-            chars: Most characters of a description; None leaves the profile's bound, and 0 leaves
+            chars: Maximum length of a description; None keeps the profile's bound, and 0 leaves
                 the list of skills out of the skill tool's.
 
         Raises:
@@ -73,7 +77,7 @@ class FrameworkBridge:
             OfferedTools(
                 name=tool.name,
                 description=sendable(_description(tool, chars)),
-                # Frameworks change what they are given; the gate's own stays as it is.
+                # A copy, since frameworks modify the schema.
                 schema=copy.deepcopy(dict(tool.schema)),
             )
             for tool in self.house.tools(agent=self.agent)
@@ -82,12 +86,12 @@ class FrameworkBridge:
     def prompt(
         self, offered: Iterable[str] | None = None, *, prefix: str = "", always: bool = False
     ) -> str:
-        """Return what the system prompt says of the skills; mostly nothing, the tool lists them.
+        """Return the skills' part of the system prompt; usually empty, since the tool lists them.
 
         Args:
             offered: Names of the tools that the model is offered; all of them when None.
-            prefix: What the framework puts before the names of tools.
-            always: List the skills although the tool lists them too.
+            prefix: The framework's prefix for names of tools.
+            always: List the skills even if the tool lists them too.
         """
         return sendable(self.house.view(self.agent).prompts(prefix).system(offered, always=always))
 
@@ -100,45 +104,35 @@ class FrameworkBridge:
         listener: ProgressHandler | None = None,
         **ids: str,
     ) -> ToolResult:
-        """Let a call through the gate; whatever goes wrong is a result for the model.
+        """Make a call through the gate; every failure becomes a result for the model.
 
-        `listener` and `ids` are as of `Skillhouse.call`.
+        `listener` and `ids` are those of `Skillhouse.call`.
         """
         try:
             caller = replace(self._caller(), **ids)
-            return self._told(
-                await self.house.call(
-                    name, arguments, caller=caller, approval_id=approval_id, listener=listener
-                )
+            result = await self.house.call(
+                name, arguments, caller=caller, approval_id=approval_id, listener=listener
             )
-        except SkillhouseError as error:
-            return _failed(str(error))
-        except Exception:
-            # Somebody else's loop: a traceback is for our log, never for a model.
-            logger.exception("calling %s", name)
-            return _failed("the call failed inside skillhouse")
+            return self._for_model(result)
+        except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
+            return _failed(name, error)
 
     def call_sync(
         self, name: str, arguments: Mapping[str, Any], *, approval_id: str = ""
     ) -> ToolResult:
-        """Do as `call` does, from code that is not asynchronous."""
+        """Do what `call` does, from synchronous code."""
         try:
-            return self._told(
-                self.house.call_sync(
-                    name, arguments, caller=self._caller(), approval_id=approval_id
-                )
+            result = self.house.call_sync(
+                name, arguments, caller=self._caller(), approval_id=approval_id
             )
-        except SkillhouseError as error:
-            return _failed(str(error))
-        except Exception:
-            # Somebody else's loop: a traceback is for our log, never for a model.
-            logger.exception("calling %s", name)
-            return _failed("the call failed inside skillhouse")
+            return self._for_model(result)
+        except Exception as error:  # noqa: BLE001 - an edge of the process; it is logged there.
+            return _failed(name, error)
 
     def question(self, result: ToolResult) -> dict[str, Any] | None:
-        """Return what the framework's person is asked, or None where it is not for them to say.
+        """Return the question for the framework's user; None if the framework must not ask.
 
-        What signs is decided on the transaction page or a paired device only.
+        Calls that sign are decided on the transaction page or a paired device only.
         """
         request = self._request(result)
         if not self.ask or request is None or request.level == "sign":
@@ -152,22 +146,23 @@ class FrameworkBridge:
         }
 
     async def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the gate may not simply allow a call, for frameworks that ask beforehand.
+        """Whether a call may need approval, for frameworks that ask beforehand.
 
-        A forecast, for which nothing is done or recorded. In doubt it may; the gate then says what
-        is wrong. It is worked out on another thread: git is asked in a sandbox what it would write.
+        This is a forecast: nothing is done or recorded. A call without a forecast may need one; the
+        gate then reports the reason. It runs on another thread, since it may start git in a sandbox
+        to learn what a command would write.
         """
         caller = self._caller()
         try:
-            found = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
+            forecast = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
         except Exception:
-            # A tool that is gone, an agent that nobody knows: each is the gate's to say.
+            # The gate reports an unknown tool or agent.
             logger.debug("no forecast for %s", name, exc_info=True)
             return True
-        return found.effect is not Effect.ALLOW
+        return forecast.effect is not Effect.ALLOW
 
     def conversation(self, session_id: str) -> Conversation:
-        """Return the house's account of one of the framework's conversations."""
+        """Return the record of one of the framework's conversations."""
         return self.house.conversation(
             agent=self.agent, user=self.user, channel=self.channel, session_id=session_id
         )
@@ -175,11 +170,11 @@ class FrameworkBridge:
     async def allowed(
         self, name: str, arguments: Mapping[str, Any], approval_id: str
     ) -> ToolResult:
-        """Give the person's yes to one approval, and repeat the call with it.
+        """Approve one call for the user, and repeat it with the approval.
 
-        The call is worked out anew first. If it is another one by now, since its arguments or the
-        files that it depends on have changed, it has another approval: the yes is not given, and
-        that one is returned as pending.
+        The call is planned again first. If it has changed, since its arguments or the files that it
+        depends on have, it needs another approval: nothing is approved, and the new question is
+        returned as pending.
         """
         now = await self.call(name, arguments)
         if now.status != "pending" or now.approval_id != approval_id:
@@ -188,7 +183,7 @@ class FrameworkBridge:
         return await self.call(name, arguments, approval_id=approval_id)
 
     def allowed_sync(self, name: str, arguments: Mapping[str, Any], approval_id: str) -> ToolResult:
-        """Do as `allowed` does, from code that is not asynchronous."""
+        """Do what `allowed` does, from synchronous code."""
         now = self.call_sync(name, arguments)
         if now.status != "pending" or now.approval_id != approval_id:
             return now
@@ -196,30 +191,31 @@ class FrameworkBridge:
         return self.call_sync(name, arguments, approval_id=approval_id)
 
     def refused(self, approval_id: str, message: str = "") -> ToolResult:
-        """Give the person's no to one approval, and return what the model is told."""
+        """Deny one approval for the user, and return the result for the model."""
         self._answer(approval_id, Answer.NO, message)
-        said = f": {sendable(message)}" if message else ""
-        return ToolResult(content=f"not approved: refused{said}", status="denied")
+        reason = f": {sendable(message)}" if message else ""
+        return ToolResult(content=f"not approved: refused{reason}", status="denied")
 
     def _answer(self, approval_id: str, answer: Answer, message: str = "") -> None:
         try:
-            found = self.house.approvals.get(approval_id)
+            approval = self.house.approvals.get(approval_id)
             self.house.approvals.answer(
-                found.id,
+                approval.id,
                 answer,
                 by=self.user,
                 channel=self.channel,
-                nonce=found.request.nonce,
+                nonce=approval.request.nonce,
                 message=message,
             )
         except SkillhouseError as error:
-            # Somebody else was first, or it does not count: the gate says so to the next call.
+            # Already answered elsewhere, or not valid: the gate reports that to the next call.
             logger.warning("the answer to approval %s was not taken: %s", approval_id, error)
 
     def _caller(self) -> Caller:
-        return Caller(agent=self.agent, user=self.user, channel=self.channel, **calling_ids())
+        ids = _FRAMEWORK_IDS.get() or {}
+        return Caller(agent=self.agent, user=self.user, channel=self.channel, **ids)
 
-    def _told(self, result: ToolResult) -> ToolResult:
+    def _for_model(self, result: ToolResult) -> ToolResult:
         text = sendable(result.content)
         request = self._request(result)
         if request is not None and request.level == "sign":
@@ -231,7 +227,7 @@ class FrameworkBridge:
         return replace(result, content=sendable(text))
 
     def _request(self, result: ToolResult) -> ApprovalRequest | None:
-        """Return the open question of a call, if there is one that can be read."""
+        """Return the open question of a call; None when there is none or it cannot be read."""
         if result.status != "pending" or result.approval_id is None:
             return None
         try:
@@ -242,7 +238,7 @@ class FrameworkBridge:
 
 
 class KeptResult(Generic[V]):
-    """What is known about a framework's call ids; the oldest go first."""
+    """Values by a framework's call ids; the oldest are dropped first."""
 
     MAX = 1_000
 
@@ -250,7 +246,7 @@ class KeptResult(Generic[V]):
         self._values: dict[str, V] = {}
 
     def keep(self, call_id: str | None, value: V) -> None:
-        """Remember something about a call; nothing where the framework gave it no id."""
+        """Keep a value for a call; nothing if the framework gave it no id."""
         if call_id:
             self._values.pop(call_id, None)
             self._values[call_id] = value
@@ -258,12 +254,12 @@ class KeptResult(Generic[V]):
                 del self._values[next(iter(self._values))]
 
     def take(self, call_id: str | None) -> V | None:
-        """Return what is known about a call, and forget it."""
+        """Return the value of a call, and drop it."""
         return self._values.pop(call_id or "", None)
 
 
 def _description(tool: Tool, chars: int | None) -> str:
-    """Return a description as `FrameworkBridge.tools` has it; its list says what it leaves out."""
+    """Return a description of bounded length; a shortened list of skills says what is left out."""
     if chars is None or 0 < chars >= len(tool.description):
         return tool.description
     shortened: Callable[[int], str] | None = getattr(tool, "description_within", None)
@@ -271,5 +267,75 @@ def _description(tool: Tool, chars: int | None) -> str:
     return within(text, chars) if chars else text
 
 
-def _failed(text: str) -> ToolResult:
+def _failed(name: str, error: Exception) -> ToolResult:
+    text = str(error)
+    if not isinstance(error, SkillhouseError):
+        # The framework's loop goes on: the traceback is for our log, never for a model.
+        logger.error("calling %s", name, exc_info=error)
+        text = "the call failed inside skillhouse"
     return ToolResult(content=sendable(text), status="error")
+
+
+def json_arguments(text: str) -> dict[str, Any]:
+    """Return a call's arguments; those that are no JSON object in a form that the gate refuses."""
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"arguments": text}
+
+
+@contextmanager
+def framework_call(*, call_id: str | None, session_id: str | None) -> Iterator[None]:
+    """Attach the framework's ids of call and conversation to calls made inside."""
+    token = _FRAMEWORK_IDS.set({"call_id": call_id or "", "session_id": session_id or ""})
+    try:
+        yield
+    finally:
+        _FRAMEWORK_IDS.reset(token)
+
+
+def sendable(text: str) -> str:
+    """Return a text that can be encoded: names of files may hold bytes that are not Unicode."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+async def lost_skills(
+    bridge: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
+) -> str:
+    """Return the texts of skills that a context has lost, as a message to begin it with.
+
+    The framework's own record of the conversation is not changed, so the message stays the same
+    until the context loses another skill.
+
+    Args:
+        bridge: Has the record of the conversation.
+        results: Id and text of each call's result in the context.
+        session_id: The framework's id of the conversation. Without one, contexts cannot be
+            distinguished, and nothing is attached.
+    """
+    if not session_id:
+        return ""
+    try:
+        talk = bridge.conversation(session_id)
+        reattached = await talk.reattachment(talk.activations.present(results))
+    except SkillhouseError:
+        # The framework's loop goes on: a context without the skills is better than none.
+        logger.exception("attaching skills again")
+        return ""
+    return sendable(reattached.text)
+
+
+def lost_skills_sync(
+    bridge: FrameworkBridge, results: Iterable[tuple[str, str]], session_id: str | None
+) -> str:
+    """Do what `lost_skills` does, from synchronous code."""
+    if not session_id:
+        return ""
+    try:
+        talk = bridge.conversation(session_id)
+        reattached = talk.reattachment_sync(talk.activations.present(results))
+    except SkillhouseError:
+        logger.exception("attaching skills again")
+        return ""
+    return sendable(reattached.text)

@@ -1,4 +1,4 @@
-"""A house as a toolset of Google's ADK; what needs a yes asks for a tool confirmation."""
+"""Toolset for Google's ADK; calls that need approval ask for a tool confirmation."""
 
 from __future__ import annotations
 
@@ -28,46 +28,35 @@ def skillhouse_toolset(
 ) -> BaseToolset:
     """Return the toolset for `Agent(tools=[…])`.
 
-    A call that needs a yes asks for a tool confirmation, whose payload is the question; the answer
-    is a `ToolConfirmation` with the same payload.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether confirmations are asked for; otherwise the model is told that the call is
-            pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval asks for a tool confirmation, whose payload is the question; the
+    answer is a `ToolConfirmation` with the same payload.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    desk.prompt()
-    return _HouseToolset(desk)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge.prompt()
+    return _AdkToolset(bridge)
 
 
-class _HouseToolset(BaseToolset):
-    def __init__(self, desk: FrameworkBridge) -> None:
+class _AdkToolset(BaseToolset):
+    def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__()
-        self._desk = desk
+        self._bridge = bridge
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools as they are at this invocation."""
-        return [_AdkTool(self._desk, tool) for tool in self._desk.tools()]
+        return [_AdkTool(self._bridge, tool) for tool in self._bridge.tools()]
 
     async def process_llm_request(
         self, *, tool_context: ToolContext, llm_request: LlmRequest
     ) -> None:
-        """Add what the system prompt says of the skills."""
-        prompt = self._desk.prompt()
+        prompt = self._bridge.prompt()
         if prompt:
             llm_request.append_instructions([prompt])
 
 
 class _AdkTool(BaseTool):
-    def __init__(self, desk: FrameworkBridge, tool: OfferedTools) -> None:
+    def __init__(self, bridge: FrameworkBridge, tool: OfferedTools) -> None:
         super().__init__(name=tool.name, description=tool.description)
-        self._desk = desk
+        self._bridge = bridge
         self._schema = tool.schema
 
     def _get_declaration(self) -> FunctionDeclaration:
@@ -83,13 +72,13 @@ class _AdkTool(BaseTool):
         payload = confirmation.payload if confirmation is not None else None
         given = str(payload.get("approval_id", "")) if isinstance(payload, dict) else ""
         if confirmation is None or (confirmation.confirmed and not given):
-            result = await self._desk.call(self.name, args)
+            result = await self._bridge.call(self.name, args)
         elif confirmation.confirmed:
-            result = await self._desk.allowed(self.name, args, given)
+            result = await self._bridge.allowed(self.name, args, given)
         else:
-            result = self._desk.refused(given)
-        question = self._desk.question(result)
-        # ADK asks nothing more about a call that was answered; the model hears that it is pending.
+            result = self._bridge.refused(given)
+        question = self._bridge.question(result)
+        # ADK does not ask twice about one call; the model gets the pending result instead.
         if question is not None and confirmation is None:
             tool_context.request_confirmation(hint=question["title"], payload=question)
             tool_context.actions.skip_summarization = True

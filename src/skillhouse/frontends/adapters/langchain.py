@@ -1,4 +1,4 @@
-"""A house as tools of LangChain and LangGraph; what needs a yes interrupts the graph."""
+"""Tools for LangChain and LangGraph; calls that need approval interrupt the graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge
-from skillhouse.frontends.adapters.langchain_retention import KeepingMiddleware
+from skillhouse.frontends.adapters.langchain_retention import RetentionMiddleware
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -27,21 +27,18 @@ CHANNEL = "langchain"
 def skillhouse_tools(
     house: Skillhouse, *, agent: str = "default", user: str = "local", ask: bool = True
 ) -> list[BaseTool]:
-    """Return the tools, for a `ToolNode` or `create_agent`; the caller closes the house.
+    """Return the tools, for a `ToolNode` or `create_agent`.
 
-    A call that needs a yes interrupts the graph with the question; it goes on when resumed with
-    `{"approval_id": …, "approved": …}` and, for a no, a `message`; anything else is a no. Without
-    `ask`, or outside a graph, the model is told that the call is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A call that needs approval interrupts the graph with the question. Resume it with
+    `{"approval_id": …, "approved": …}`, and for a denial optionally a `message`; anything else is a
+    denial. Without `ask`, or outside a graph, the model gets a pending result.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         _LangChainTool(
-            name=tool.name, description=tool.description, args_schema=tool.schema, desk=desk
+            name=tool.name, description=tool.description, args_schema=tool.schema, bridge=bridge
         )
-        for tool in desk.tools(OPENAI_CHARS)
+        for tool in bridge.tools(OPENAI_CHARS)
     ]
 
 
@@ -50,7 +47,7 @@ def skillhouse_middleware(
 ) -> AgentMiddleware[Any, Any]:
     """Return the tools and the skills' part of the prompt, for `create_agent(middleware=…)`.
 
-    It keeps loaded skills in the context; for that it stands after what shortens the messages.
+    It keeps loaded skills in the context; list it after middleware that shortens the messages.
     """
     tools = skillhouse_tools(house, agent=agent, user=user, ask=ask)
     return _LangChainMiddleware(
@@ -60,27 +57,27 @@ def skillhouse_middleware(
 
 class _LangChainTool(BaseTool):
     handle_tool_error: bool = True
-    desk: Any = Field(exclude=True)
+    bridge: Any = Field(exclude=True)
 
     def _run(self, /, **arguments: Any) -> str:
-        result, given = self._asked(self.desk.call_sync(self.name, arguments))
+        result, given = self._asked(self.bridge.call_sync(self.name, arguments))
         while given:
-            result, given = self._asked(self.desk.allowed_sync(self.name, arguments, given))
+            result, given = self._asked(self.bridge.allowed_sync(self.name, arguments, given))
         return _text(result)
 
     async def _arun(self, /, **arguments: Any) -> str:
-        result, given = self._asked(await self.desk.call(self.name, arguments))
+        result, given = self._asked(await self.bridge.call(self.name, arguments))
         while given:
-            result, given = self._asked(await self.desk.allowed(self.name, arguments, given))
+            result, given = self._asked(await self.bridge.allowed(self.name, arguments, given))
         return _text(result)
 
     def _asked(self, result: ToolResult) -> tuple[ToolResult, str]:
-        """Return a result with the approval that a person gave to it, or pause the graph for that.
+        """Return a result with the id of its approval, or interrupt the graph to get one.
 
-        A resumed graph begins the tool anew and gives every answer once more, in turn: one about
-        another approval than the call has by now is passed over.
+        A resumed graph runs the tool from its start and replays every answer in order; an answer
+        about another approval than the call has now is ignored.
         """
-        question = self.desk.question(result)
+        question = self.bridge.question(result)
         while question is not None:
             try:
                 answer = interrupt(question)
@@ -91,18 +88,18 @@ class _LangChainTool(BaseTool):
                 continue
             if said.get("approved") is True and "approval_id" in said:
                 return result, wanted
-            return self.desk.refused(wanted, str(said.get("message", ""))), ""
+            return self.bridge.refused(wanted, str(said.get("message", ""))), ""
         return result, ""
 
 
-class _LangChainMiddleware(KeepingMiddleware):
-    def __init__(self, desk: FrameworkBridge, tools: list[BaseTool]) -> None:
-        super().__init__(desk)
+class _LangChainMiddleware(RetentionMiddleware):
+    def __init__(self, bridge: FrameworkBridge, tools: list[BaseTool]) -> None:
+        super().__init__(bridge)
         self.tools = tools
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
-        said = self.desk.prompt(offered)
+        said = self.bridge.prompt(offered)
         if not said:
             return request
         before = f"{request.system_message.text}\n\n" if request.system_message else ""

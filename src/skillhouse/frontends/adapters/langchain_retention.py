@@ -6,8 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import calling, lost, lost_sync
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.adapters.framework_bridge import (
+    FrameworkBridge,
+    framework_call,
+    lost_skills,
+    lost_skills_sync,
+)
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -17,39 +21,38 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("langchain", error.name or "langchain") from error
 
 
-class KeepingMiddleware(AgentMiddleware[Any, Any]):
-    """Says whose call each call is, and begins a request with the skills that it has lost.
+class RetentionMiddleware(AgentMiddleware[Any, Any]):
+    """Attaches the framework's ids to calls, and begins a request with the skills that it has lost.
 
-    They are in the requests, not in the state: what is kept of the graph stays as it is.
+    The texts are added to requests only; the graph's state stays as it is.
     """
 
-    def __init__(self, desk: FrameworkBridge) -> None:
-        """Take one framework's place in a house."""
+    def __init__(self, bridge: FrameworkBridge) -> None:
         super().__init__()
-        self.desk = desk
+        self.bridge = bridge
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """Return the request with what the system prompt says of the skills."""
+        """Return the request with the skills' part of the system prompt."""
         return request
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
     ) -> Any:
-        text = lost_sync(self.desk, _results(request.messages), _thread())
+        text = lost_skills_sync(self.bridge, _results(request.messages), _thread())
         return handler(_begun(self.prompted(request), text))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
-        text = await lost(self.desk, _results(request.messages), _thread())
+        text = await lost_skills(self.bridge, _results(request.messages), _thread())
         return await handler(_begun(self.prompted(request), text))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+        with framework_call(call_id=request.tool_call["id"], session_id=_thread()):
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        with calling(call_id=request.tool_call["id"], session_id=_thread()):
+        with framework_call(call_id=request.tool_call["id"], session_id=_thread()):
             return await handler(request)
 
 
@@ -65,14 +68,14 @@ def _begun(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
 
 
 def _thread() -> str:
-    """Return the graph's id of the conversation; empty where it keeps none.
+    """Return the graph's id of the conversation; empty where it has none.
 
-    An agent that runs inside another's tool has the same thread and a context of its own.
+    A nested agent has its parent's thread and a context of its own, hence the namespace.
     """
     try:
-        found = get_config().get("configurable", {})
+        configurable = get_config().get("configurable", {})
     except RuntimeError:  # There is no graph around this call.
         return ""
-    thread = str(found.get("thread_id") or "")
-    around, _, _ = str(found.get("checkpoint_ns") or "").rpartition("|")
+    thread = str(configurable.get("thread_id") or "")
+    around, _, _ = str(configurable.get("checkpoint_ns") or "").rpartition("|")
     return f"{thread}|{around}" if thread and around else thread

@@ -1,12 +1,16 @@
-"""A house as tools of the OpenAI Agents SDK; what needs a yes interrupts the run."""
+"""Tools for the OpenAI Agents SDK; calls that need approval interrupt the run."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.framework_bridge import OPENAI_CHARS, FrameworkBridge, KeptResult
+from skillhouse.frontends.adapters.framework_bridge import (
+    OPENAI_CHARS,
+    FrameworkBridge,
+    KeptResult,
+    json_arguments,
+)
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -26,19 +30,9 @@ def skillhouse_tools(
 ) -> list[Tool]:
     """Return the tools for `Agent(tools=…)`.
 
-    A run whose `interruptions` are not empty goes on after `state.approve(interruption)`.
-
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether a call that needs a yes interrupts the run; otherwise the model is told that
-            it is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    A run whose `interruptions` are not empty continues after `state.approve(interruption)`.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
     return [
         FunctionTool(
             name=tool.name,
@@ -49,14 +43,14 @@ def skillhouse_tools(
             strict_json_schema=False,
             needs_approval=one.needs_approval if ask else False,
         )
-        for tool in desk.tools(OPENAI_CHARS)
-        for one in [_OpenAITool(desk, tool.name)]
+        for tool in bridge.tools(OPENAI_CHARS)
+        for one in [_OpenAITool(bridge, tool.name)]
     ]
 
 
 class _OpenAITool:
-    def __init__(self, desk: FrameworkBridge, name: str) -> None:
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge, name: str) -> None:
+        self._bridge = bridge
         self._name = name
         self._asked = KeptResult[str]()
         self._done = KeptResult[ToolResult]()
@@ -64,15 +58,15 @@ class _OpenAITool:
     async def needs_approval(
         self, _: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
-        """Open the question about a call before it is invoked, so that the yes is about that.
+        """Open the question about a call before it is invoked, so that the approval is bound to it.
 
-        Only a call that somebody may have to be asked about is put to the gate here. Where the
-        gate then lets it through, since it was answered elsewhere, `invoke` has the result.
+        Only a call that may need approval is put to the gate here. If the gate then allows it,
+        since it was approved elsewhere, `invoke` returns that result.
         """
-        if not await self._desk.may_ask(self._name, arguments):
+        if not await self._bridge.may_ask(self._name, arguments):
             return False
-        result = await self._desk.call(self._name, arguments)
-        question = self._desk.question(result)
+        result = await self._bridge.call(self._name, arguments)
+        question = self._bridge.question(result)
         if question is None:
             self._done.keep(call_id, result)
             return False
@@ -85,17 +79,8 @@ class _OpenAITool:
         done = self._done.take(call_id)
         if done is not None:
             return done.content
-        arguments = _read(text)
+        arguments = json_arguments(text)
         asked = self._asked.take(call_id)
         if asked and context.is_tool_approved(context.tool_name, call_id):
-            return (await self._desk.allowed(self._name, arguments, asked)).content
-        return (await self._desk.call(self._name, arguments)).content
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return the arguments, or what the gate will refuse with the reason."""
-    try:
-        read = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        read = None
-    return read if isinstance(read, dict) else {"arguments": text}
+            return (await self._bridge.allowed(self._name, arguments, asked)).content
+        return (await self._bridge.call(self._name, arguments)).content

@@ -1,17 +1,17 @@
-"""A house as a toolset of Pydantic AI; what needs a yes is a deferred tool call."""
+"""Toolset for Pydantic AI; calls that need approval are deferred."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import calling
 from skillhouse.frontends.adapters.framework_bridge import (
     FrameworkBridge,
     KeptResult,
     description_chars,
+    framework_call,
 )
-from skillhouse.frontends.adapters.pydantic_ai_retention import KeepingCapability
+from skillhouse.frontends.adapters.pydantic_ai_retention import RetentionCapability
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
 
@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
 
-__all__ = ["HouseToolset", "skillhouse_context", "skillhouse_toolset"]
+__all__ = ["SkillhouseToolset", "skillhouse_context", "skillhouse_toolset"]
 
 CHANNEL = "pydantic-ai"
 # The gate checks arguments against the tool's schema, and says what is wrong with them.
@@ -35,19 +35,11 @@ def skillhouse_toolset(
 ) -> AbstractToolset[Any]:
     """Return the toolset for `Agent(model, toolsets=[…])`.
 
-    Args:
-        house: Whose tools; the caller closes it.
-        agent: Whose skills and rules hold.
-        user: On whose behalf.
-        ask: Whether a call that needs a yes is deferred, for which `DeferredToolRequests` must be
-            among the agent's output types; otherwise the model is told that it is pending.
-
-    Raises:
-        ConfigError: no agent has that name.
+    With `ask`, `DeferredToolRequests` must be among the agent's output types.
     """
-    desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
-    desk.prompt()
-    return HouseToolset(desk)
+    bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user, ask=ask)
+    bridge.prompt()
+    return SkillhouseToolset(bridge)
 
 
 def skillhouse_context(
@@ -55,24 +47,26 @@ def skillhouse_context(
 ) -> AbstractCapability[Any]:
     """Return what keeps loaded skills in the context, for `Agent(model, capabilities=[…])`.
 
-    It stands after what shortens the history. The texts are in the requests, not in the history.
+    List it after what shortens the history. The texts are added to requests only.
     """
-    return KeepingCapability(FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user))
+    return RetentionCapability(
+        FrameworkBridge(house=house, channel=CHANNEL, agent=agent, user=user)
+    )
 
 
-class HouseToolset(AbstractToolset[Any]):
-    """What `skillhouse_toolset` returns, for programs that hear more of each call."""
+class SkillhouseToolset(AbstractToolset[Any]):
+    """The toolset of `skillhouse_toolset`; a subclass may observe each call."""
 
-    def __init__(self, desk: FrameworkBridge) -> None:
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge) -> None:
+        self._bridge = bridge
         self._asked = KeptResult[str]()
 
     @property
     def id(self) -> str:
-        return f"skillhouse-{self._desk.agent}"
+        return f"skillhouse-{self._bridge.agent}"
 
     async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
-        return self._desk.prompt() or None
+        return self._bridge.prompt() or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools as they are at this step of the run."""
@@ -88,19 +82,19 @@ class HouseToolset(AbstractToolset[Any]):
                 max_retries=1,
                 args_validator=_AS_GIVEN,
             )
-            for tool in self._desk.tools(chars)
+            for tool in self._bridge.tools(chars)
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> str:
-        given = self._given(ctx) if ctx.tool_call_approved else ""
-        with calling(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
-            if given:
-                result = await self._desk.allowed(name, tool_args, given)
+        approval_id = self._approval_id(ctx) if ctx.tool_call_approved else ""
+        with framework_call(call_id=ctx.tool_call_id, session_id=ctx.conversation_id):
+            if approval_id:
+                result = await self._bridge.allowed(name, tool_args, approval_id)
             else:
                 result = await self.result_of(name, tool_args, ctx)
-        question = self._desk.question(result)
+        question = self._bridge.question(result)
         if question is not None:
             self._asked.keep(ctx.tool_call_id, question["approval_id"])
             raise ApprovalRequired(metadata=question)
@@ -110,14 +104,14 @@ class HouseToolset(AbstractToolset[Any]):
 
     async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
         """Make one call for the first time; a subclass may add to it."""
-        return await self._desk.call(name, given)
+        return await self._bridge.call(name, given)
 
-    def _given(self, ctx: RunContext[Any]) -> str:
-        """Return which approval the yes is about: as the program says, else as this toolset asked.
+    def _approval_id(self, ctx: RunContext[Any]) -> str:
+        """Return the id of the approval: from the program, or else from this toolset's question.
 
-        In another process the program has to say so, with the metadata of the request.
+        In another process the program has to pass it, with the metadata of the request.
         """
         metadata = ctx.tool_call_metadata
-        said = metadata.get("approval_id") if isinstance(metadata, dict) else None
+        named = metadata.get("approval_id") if isinstance(metadata, dict) else None
         asked = self._asked.take(ctx.tool_call_id)
-        return said if isinstance(said, str) else asked or ""
+        return named if isinstance(named, str) else asked or ""

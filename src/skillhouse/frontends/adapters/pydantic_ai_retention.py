@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.adapters.context_retention import lost
-from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge, lost_skills
 
 try:
     from pydantic_ai import RunContext
@@ -16,18 +15,17 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("pydantic-ai", error.name or "pydantic_ai") from error
 
 
-class KeepingCapability(AbstractCapability[Any]):
-    """Begins a request with the skills that it has lost; the run's own history stays as it is."""
+class RetentionCapability(AbstractCapability[Any]):
+    """Begins a request with the skills that it has lost; the run's history is not changed."""
 
-    def __init__(self, desk: FrameworkBridge) -> None:
-        """Take one framework's place in a house."""
-        self._desk = desk
+    def __init__(self, bridge: FrameworkBridge) -> None:
+        self._bridge = bridge
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         parts = [part for message in request_context.messages for part in message.parts]
         returned = [part for part in parts if isinstance(part, ToolReturnPart)]
         results = [(part.tool_call_id, part.model_response_str()) for part in returned]
-        text = await lost(self._desk, results, ctx.conversation_id)
+        text = await lost_skills(self._bridge, results, ctx.conversation_id)
         if text:
             first = ModelRequest(parts=[UserPromptPart(text)])
             request_context.messages = [first, *request_context.messages]

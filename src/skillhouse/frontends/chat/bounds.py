@@ -1,10 +1,16 @@
-"""What a provider may send before it is taken for broken or hostile."""
+"""Limits for what a provider sends, and messages for its failures."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import httpx2
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelAPIError,
+    ModelHTTPError,
+    UsageLimitExceeded,
+)
 from pydantic_ai.messages import (
     PartDeltaEvent,
     PartStartEvent,
@@ -20,43 +26,36 @@ from pydantic_ai.usage import UsageLimits
 from skillhouse.floor import SkillhouseError
 
 REQUESTS_MAX = 50
-"""Requests to the model for one prompt, so that a model that calls in circles ends."""
+"""Requests to the model for one prompt, which ends a model that calls tools forever."""
 CALLS_MAX = 200
-"""Calls of tools for one prompt; an answer that would exceed it gets none of its calls made."""
+"""Tool calls for one prompt; of an answer that exceeds it no call is made."""
 ANSWER_MAX = 1_000_000
-"""Characters of one answer with its thoughts and calls; models end at about half of it."""
+"""Characters of one answer with thoughts and calls; models' own limit is about half."""
 PARTS_MAX = 2_000
 """Texts, thoughts and calls of one answer."""
 BODY_MAX = 32 * 1_048_576
-"""Bytes of one response over HTTP; the protocol says each piece of an answer with 200 others."""
+"""Bytes of one HTTP response; the protocol adds about 200 bytes to each byte of an answer."""
 
 TIMEOUT_SECONDS = 600
-"""How long nothing may come; models think long before they answer."""
+"""Maximum silence; models think long before they answer."""
 CONNECT_SECONDS = 5
 
 
 class TooMuchError(SkillhouseError):
-    """The provider sends more than any model says."""
+    """The provider sent more than `Measured` allows."""
 
 
 def limits() -> UsageLimits:
-    """Return how often one prompt may go to the model, and call tools."""
     return UsageLimits(request_limit=REQUESTS_MAX, tool_calls_limit=CALLS_MAX)
 
 
 class Measured:
-    """Counts one answer while it comes."""
-
     def __init__(self) -> None:
         self._characters = 0
         self._parts = 0
 
     def take(self, event: object) -> None:
-        """Count an event of a stream.
-
-        Raises:
-            TooMuchError: it is more than an answer.
-        """
+        """Count an event of a stream; raises TooMuchError."""
         if isinstance(event, PartStartEvent):
             self._parts += 1
             self._characters += _length(event.part)
@@ -69,23 +68,23 @@ class Measured:
             )
 
 
-def _length(said: object) -> int:
-    if isinstance(said, TextPart | ThinkingPart):
-        return len(said.content)
-    if isinstance(said, ToolCallPart):
-        return len(said.args_as_json_str())
-    if isinstance(said, TextPartDelta | ThinkingPartDelta):
-        return len(said.content_delta or "")
-    if isinstance(said, ToolCallPartDelta):
-        return len(str(said.args_delta or ""))
+def _length(piece: object) -> int:
+    if isinstance(piece, TextPart | ThinkingPart):
+        return len(piece.content)
+    if isinstance(piece, ToolCallPart):
+        return len(piece.args_as_json_str())
+    if isinstance(piece, TextPartDelta | ThinkingPartDelta):
+        return len(piece.content_delta or "")
+    if isinstance(piece, ToolCallPartDelta):
+        return len(str(piece.args_delta or ""))
     return 0
 
 
 def bounded_client() -> httpx2.AsyncClient:
     """Return a client whose responses end in an error after `BODY_MAX` bytes.
 
-    Libraries read a line whole before anybody can count what it says. Redirects are not followed:
-    they would take the conversation, and a key in a header of its own, to another address.
+    Libraries read a whole line before its content can be counted. Redirects are not followed, since
+    they would send the conversation, and a key in a custom header, to another address.
     """
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
@@ -97,7 +96,7 @@ def bounded_client() -> httpx2.AsyncClient:
 
 async def _bound(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
-        # A few bytes of it can be as many as they like.
+        # A few compressed bytes can expand to any number.
         raise httpx2.DecodingError("the response is compressed, which was not asked for")
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Bounded(response.stream)
@@ -117,3 +116,44 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+_HINTS = {
+    400: "the provider does not take the request; `/compact` or another model may help",
+    401: "the key is not taken; set the right one, or name its variable with `--key-variable`",
+    402: "the account has no credit",
+    403: "the key may not use this model",
+    404: "there is no such model or address; check `--model` and `--base-url`",
+    413: "the conversation is too long for it; `/compact` makes it short",
+    429: "too many requests or no credit; wait a little, then send it again",
+}
+_SERVER = "the provider has a fault; send it again later"
+_REDIRECT = "it leads to another address, which is not followed; give the right `--base-url`"
+
+
+def failure_reason(error: AgentRunError) -> str:
+    """Return why there is no answer, and the remedy; the provider's text in it is untrusted."""
+    if isinstance(error, UsageLimitExceeded):
+        return f"more than {REQUESTS_MAX} requests or {CALLS_MAX} calls for one prompt; say `go on`"
+    if isinstance(error, ModelHTTPError):
+        hint = _HINTS.get(error.status_code, _SERVER if error.status_code >= 500 else "")
+        detail = _detail(error.body)
+        what = f"the model's address answered {error.status_code}"
+        return "; ".join([f"{what}: {detail}" if detail else what, *([hint] if hint else [])])
+    text = str(error)
+    if isinstance(error, ModelAPIError):
+        if text.startswith("Error code: 3"):
+            return f"the model's address answered {text.removeprefix('Error code: ')}; {_REDIRECT}"
+        if text.strip(". ").lower() in ("connection error", "request timed out"):
+            return (
+                "the model cannot be reached; check the network, `--base-url`, and that its "
+                "server runs"
+            )
+    return text
+
+
+def _detail(body: object) -> str:
+    """Return the message in the body of an error, in the providers' various forms."""
+    while isinstance(body, dict):
+        body = body.get("error") or body.get("message") or body.get("detail")
+    return body if isinstance(body, str) else ""

@@ -1,4 +1,4 @@
-"""The lines that begin with a slash."""
+"""The commands: lines that begin with a slash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skillhouse.tiers import is_stop_command
 COMMANDS = {
     "help": "this list",
     "skills": "the skills, and which are in use",
-    "reload-skills": "look for skills anew",
+    "reload-skills": "look for skills again",
     "unload": "NAME: take a skill out of use, and its text out of the conversation",
     "cost": "tokens of the catalog, the skills and the conversation",
     "compact": "make the conversation short now",
@@ -22,21 +22,18 @@ COMMANDS = {
     "quit": "end; so does Ctrl-D",
 }
 _COLUMNS = 76
-_SAID_COLUMNS = 60
+_PROMPT_COLUMNS = 60
 
 
 class Commands:
-    """Does what a line says, or sends it to the model."""
-
     def __init__(self, conversation: ChatConversation, screen: Screen) -> None:
-        """Take the conversation and where the person looks."""
         self._conversation = conversation
         self._house = conversation.house
         self._screen = screen
 
     @property
     def words(self) -> list[str]:
-        """What can stand after a slash."""
+        """Names of commands and skills."""
         names = (entry.name for entry in self._house.invocable(self._conversation.agent))
         return [*COMMANDS, *names]
 
@@ -47,12 +44,12 @@ class Commands:
         return line.startswith("/") and word not in COMMANDS and named
 
     async def take(self, line: str, more: str = "") -> Answered | None:
-        """Do what the person typed; None where no model was asked.
+        """Run or send what the user typed; None if the model was not asked.
 
         Args:
-            line: The person's own.
-            more: A text that goes to the model with it, and is no words for a skill: those may
-                become parts of its commands.
+            line: Typed by the user.
+            more: Text to send with it. It is not passed as arguments of a skill, which may become
+                parts of its commands.
         """
         if is_stop_command(line, self._house.services.enforcement.policy, channel=CHANNEL):
             self._stop(line.strip())
@@ -96,17 +93,16 @@ class Commands:
             )
 
     def start_line(self, where: str) -> str:
-        """Return who talks with whom, and what the skills cost before anything is said.
+        """Return session, model and agent, and the tokens of the skills.
 
-        Args:
-            where: The model, and the address of it where one was named.
+        `where` is the model, with its address if one was given.
         """
         talk = self._conversation
         agent = f" as agent {one_line(talk.agent)}" if talk.agent != "default" else ""
         lines = [f"chat {talk.session_id} with {one_line(where)}{agent}", self._weight()]
         if talk.history:
-            said = cut(one_line(last_prompt(talk.history)), _SAID_COLUMNS)
-            lines.append(f"it goes on after {counted(len(talk.history), 'message')}: {said}")
+            prompt = cut(one_line(last_prompt(talk.history)), _PROMPT_COLUMNS)
+            lines.append(f"it goes on after {counted(len(talk.history), 'message')}: {prompt}")
         lines.append("`/help` says what a line can be; Ctrl-D ends the chat")
         return "\n".join(lines)
 
@@ -119,7 +115,6 @@ class Commands:
         )
 
     def cost(self) -> None:
-        """Show what is used."""
         talk = self._conversation
         self._screen.note(self._weight())
         for one in talk.skills.activations.newest():

@@ -1,4 +1,4 @@
-"""One conversation with a model that has the house's skills."""
+"""One conversation with a model that has the skills."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from pydantic_ai import Agent
@@ -27,12 +28,13 @@ from pydantic_ai.messages import (
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.chat.bounds import Measured, TooMuchError, limits
+from skillhouse.frontends.chat.bounds import Measured, TooMuchError, failure_reason, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
+    calls_that_gave,
     compacted,
-    given,
     marked,
+    summary_of,
     texts,
     without_text,
 )
@@ -41,13 +43,16 @@ from skillhouse.frontends.chat.costs import (
     tokens_of_messages,
     tokens_of_tools,
 )
-from skillhouse.frontends.chat.faults import told
-from skillhouse.frontends.chat.hiding import kept_activations, kept_form
 from skillhouse.frontends.chat.models import UsableModel
-from skillhouse.frontends.chat.restoring import closed, restored, sendable_messages
 from skillhouse.frontends.chat.screen import Screen
-from skillhouse.frontends.chat.summary import Summariser
-from skillhouse.frontends.chat.tools import CHANNEL, Called, ChatTools
+from skillhouse.frontends.chat.stored_messages import (
+    closed,
+    kept_activations,
+    kept_form,
+    restored,
+    sendable_messages,
+)
+from skillhouse.frontends.chat.tools import CHANNEL, ChatTools
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
 from skillhouse.frontends.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
@@ -60,9 +65,9 @@ from skillhouse.tools import (
 )
 
 CONTEXT_TOKENS = 100_000
-"""How long a history may get where nobody knows what the model takes."""
+"""Maximum context if the model's is unknown."""
 CONTEXT_SHARE = 0.75
-"""How much of what a model takes may be history; the rest is for answers and for our counting."""
+"""Share of the model's context for requests; the rest is for answers and our rough counting."""
 _ERROR_COLUMNS = 300
 
 INSTRUCTIONS = (
@@ -76,23 +81,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What came of one prompt."""
-
     text: str = ""
     status: Literal["ok", "unreachable", "failed"] = "ok"
     reason: str = ""
     """Why there is no answer; untrusted."""
     pending: tuple[str, ...] = ()
-    """Ids of the approvals that calls wait for."""
+    """Ids of the approvals for which calls wait."""
 
 
 class ChatConversation:
-    """A history, its transcript, and the agent that goes on with both."""
+    """A history, its transcript, and the agent that continues both."""
 
     def __init__(
         self,
         house: Skillhouse,
-        found: UsableModel,
+        usable: UsableModel,
         screen: Screen,
         *,
         session_id: str,
@@ -101,30 +104,30 @@ class ChatConversation:
         known: KnownSecrets,
         context_tokens: int | None = None,
     ) -> None:
-        """Take what talks with what; nothing is sent yet.
+        """Store the dependencies; nothing is sent yet.
 
         Args:
-            house: Whose skills and tools.
-            found: The model.
-            screen: Where the person looks.
-            session_id: Tells this conversation from others, in the log and in the house.
-            agent: Whose skills and rules hold.
-            transcript: Where it is kept; None keeps nothing.
-            known: What the transcript must not hold.
-            context_tokens: How long history, tools and catalog may get together.
+            house: Has the skills and tools.
+            usable: The model.
+            screen: Shows answers, calls and notes.
+            session_id: Identifies this conversation, in the audit log as well.
+            agent: The agent whose skills and rules apply.
+            transcript: Stores the conversation; None stores nothing.
+            known: Secrets that the transcript must not contain.
+            context_tokens: Maximum of history, tools and catalog together.
 
         Raises:
             ConfigError: no agent has that name.
         """
         self.house = house
         self.agent = agent
-        self.model = found.where
+        self.model = usable.where
         self.session_id = session_id
         self.history: list[ModelMessage] = []
         self.spent = Spent()
-        self.context_tokens = context_tokens or _context_of(found)
+        self.context_tokens = context_tokens or _context_of(usable)
         self.skills = house.conversation(agent=agent, channel=CHANNEL, session_id=session_id)
-        self.desk = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
+        self.bridge = FrameworkBridge(house=house, channel=CHANNEL, agent=agent, ask=False)
         self._screen = screen
         self._transcript = transcript
         self._known = known
@@ -133,22 +136,22 @@ class ChatConversation:
         self._counted: set[datetime] = set()
         self._is_replaced = False
         self._is_behind = False
-        self._summariser = Summariser(found.model, self.spent)
+        self._summarise = partial(summary_of, model=usable.model, spent=self.spent)
         self._agent: Agent[None, str] = Agent(
-            found.model,
+            usable.model,
             instructions=INSTRUCTIONS,
-            toolsets=[ChatTools(self.desk, screen, session_id, self._heard)],
+            toolsets=[ChatTools(self.bridge, screen, session_id, self._note_pending)],
             capabilities=[ProcessHistory(self._fitting)],
         )
 
     def restore(self, kept: StoredTranscript) -> None:
-        """Go on with what a transcript holds.
+        """Continue the conversation of a transcript.
 
         Raises:
-            DecodeError: it is none that we wrote.
+            DecodeError: it is not a conversation that we wrote.
         """
         self.history = restored(kept.messages)
-        # What was mended is written with the next message, as a whole.
+        # A repaired history is written as a whole, with the next message.
         self._is_behind = len(self.history) != len(kept.messages)
         if kept.activations is not None:
             self.skills.restore(kept.activations)
@@ -157,43 +160,39 @@ class ChatConversation:
 
     @property
     def overhead_tokens(self) -> int:
-        """About how many tokens go with each request besides the history, catalog included."""
-        return tokens_of_tools(self.desk.tools()) + tokens_of(INSTRUCTIONS + self.desk.prompt())
+        """Approximate tokens of each request besides the history, including the catalog."""
+        return tokens_of_tools(self.bridge.tools()) + tokens_of(INSTRUCTIONS + self.bridge.prompt())
 
     @property
     def history_tokens(self) -> int:
-        """About how many tokens the history takes."""
         return tokens_of_messages(self.history)
 
     async def ask(self, *prompts: str) -> Answered:
-        """Send a prompt, show the answer as it comes, and return what came of it.
+        """Send a prompt in one or several parts, show the answer as it arrives, return the outcome.
 
-        When it is cancelled, what was said and done so far stays in the history.
-
-        Args:
-            prompts: The prompt; of several each is a part of its own.
+        After a cancellation the history keeps the answer and calls so far.
         """
         self._screen.begin()
         self._pending = []
-        mended = closed(self.history)
-        self._is_behind |= len(mended) != len(self.history)
-        self.history = mended
-        before = len(mended)
+        repaired = closed(self.history)
+        self._is_behind |= len(repaired) != len(self.history)
+        self.history = repaired
+        before = len(repaired)
         try:
             await self._run(*prompts)
         except ModelAPIError as error:
-            return self._failed(before, "unreachable", told(error))
+            return self._failed(before, "unreachable", failure_reason(error))
         except AgentRunError as error:
-            return self._failed(before, "failed", told(error))
+            return self._failed(before, "failed", failure_reason(error))
         except TooMuchError as error:
             return self._failed(before, "failed", str(error))
         finally:
             self._screen.end_line()
             self._keep_activations()
-        return Answered(text=self._screen.said, pending=tuple(self._pending))
+        return Answered(text=self._screen.answer_text, pending=tuple(self._pending))
 
     async def start(self, name: str, arguments: str, *, more: str = "") -> Answered:
-        """Start a skill for the person, and send it to the model, with `more` after it."""
+        """Start a skill for the user, and send it to the model, followed by `more`."""
         mark = f"{STARTED}{secrets.token_hex(8)}"
         result = await self.house.invoke(
             name,
@@ -214,20 +213,20 @@ class ChatConversation:
         return dataclasses.replace(answered, pending=(*waiting, *answered.pending))
 
     async def shorten(self) -> bool:
-        """Make the history short now; whether there was anything to leave out."""
+        """Shorten the history now; return whether anything was left out."""
         before = self.history
         self.history = await self._shortened(list(before), keep_tokens=0)
         if self.history == before:
             return False
-        # What it lost of skills is given again with the next prompt.
+        # Lost skills are attached again with the next prompt.
         self._keep(self.history)
         return True
 
     def unload(self, reference: str) -> tuple[Activation, ...]:
-        """Take a skill out of use; its text leaves the history."""
+        """Deactivate a skill, and remove its text from the history."""
         gone = self.skills.unload(reference)
         calls = {one.call_id for one in gone}.union(
-            *(given(self.history, one, self._skill_tools()) for one in gone)
+            *(calls_that_gave(self.history, one, self._skill_tools()) for one in gone)
         )
         left = [without_text(message, calls) for message in self.history]
         if left != self.history:
@@ -267,23 +266,22 @@ class ChatConversation:
 
     def _show(self, event: object) -> None:
         if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-            if self._screen.said:
+            if self._screen.answer_text:
                 self._screen.answer("\n")
             self._screen.answer(event.part.content)
         elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
             self._screen.answer(event.delta.content_delta)
 
-    def _heard(self, called: Called) -> ToolResult:
-        if called.result.status == "pending" and called.result.approval_id:
-            self._pending.append(called.result.approval_id)
-        return called.result
+    def _note_pending(self, result: ToolResult) -> None:
+        if result.status == "pending" and result.approval_id:
+            self._pending.append(result.approval_id)
 
     async def _fitting(self, messages: list[ModelMessage]) -> list[ModelMessage]:
-        """Return the history as it is sent: short enough, with all skills that are in use."""
+        """Return the history to send: short enough, with all skills in use."""
         messages = sendable_messages(messages)
-        room = self.context_tokens - self.overhead_tokens
-        if tokens_of_messages(messages) > room:
-            messages = await self._shortened(messages, keep_tokens=max(0, room) // 3)
+        available = self.context_tokens - self.overhead_tokens
+        if tokens_of_messages(messages) > available:
+            messages = await self._shortened(messages, keep_tokens=max(0, available) // 3)
         return await self._with_skills(messages)
 
     async def _shortened(
@@ -292,7 +290,7 @@ class ChatConversation:
         made = await compacted(
             messages,
             keep_tokens=keep_tokens,
-            summarise=self._summariser.summarise,
+            summarise=self._summarise,
             is_protected=self.skills.is_protected,
             written_tokens=self.context_tokens // 2,
         )
@@ -304,7 +302,7 @@ class ChatConversation:
         return made.messages
 
     async def _with_skills(self, messages: list[ModelMessage]) -> list[ModelMessage]:
-        """Return the history with what it lost of skills at its end."""
+        """Return the history with the skills that it lost at its end."""
         again = await self.skills.reattachment(
             self.skills.activations.present(texts(messages)),
             skill_tokens=min(ATTACHED_SKILL_TOKENS, self.context_tokens // 4),
@@ -321,9 +319,9 @@ class ChatConversation:
         return [*messages[:-1], dataclasses.replace(last, parts=[*last.parts, part])]
 
     def _failed(self, before: int, status: Any, reason: str) -> Answered:
-        """Return why there is no answer; a prompt that nothing came of is taken back."""
+        """Return why there is no answer; remove a prompt without any answer from the history."""
         new = self.history[before:]
-        # A request that failed leaves an empty answer.
+        # A failed request leaves an empty answer.
         if not any(isinstance(message, ModelResponse) and message.parts for message in new):
             self._undo(len(self.history) - before)
         return Answered(
@@ -340,7 +338,7 @@ class ChatConversation:
                 self._write("undone", count=count)
 
     def _keep(self, messages: Sequence[ModelMessage]) -> None:
-        """Take the history as it is now, and add what is new to the transcript."""
+        """Replace the history, and add what is new to the transcript."""
         self.history = list(messages)
         is_whole = self._is_replaced or self._is_behind
         new = self.history if is_whole else self.history[self._kept :]
@@ -350,9 +348,9 @@ class ChatConversation:
             if isinstance(message, ModelResponse) and message.timestamp not in self._counted:
                 self._counted.add(message.timestamp)
                 self.spent.add(message)
-        found = ModelMessagesTypeAdapter.dump_python(new, mode="json")
+        dumped = ModelMessagesTypeAdapter.dump_python(new, mode="json")
         kind = "replaced" if is_whole else "messages"
-        self._write(kind, messages=[kept_form(message, self._known) for message in found])
+        self._write(kind, messages=[kept_form(message, self._known) for message in dumped])
         self._kept, self._is_replaced = len(self.history), False
 
     def _keep_activations(self) -> None:
@@ -366,16 +364,16 @@ class ChatConversation:
         try:
             self._transcript.add(kind, **values)
         except OSError as error:
-            # The person is in the middle of something; that it is not kept is for them to know.
+            # The chat continues; the user must know that it is not stored.
             if not self._is_behind:
                 why = (error.strerror or str(error)).lower()
                 self._screen.error(f"the transcript cannot be written: {why}; the chat goes on")
-            # What the file lacks is written with the next message that it takes.
+            # The next successful write adds what is missing.
             self._is_behind = True
         else:
             self._is_behind &= kind not in ("messages", "replaced")
 
 
-def _context_of(found: UsableModel) -> int:
-    window = dict(found.model.profile).get("context_window")
+def _context_of(usable: UsableModel) -> int:
+    window = dict(usable.model.profile).get("context_window")
     return int(window * CONTEXT_SHARE) if isinstance(window, int) else CONTEXT_TOKENS

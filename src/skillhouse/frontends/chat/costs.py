@@ -1,4 +1,4 @@
-"""What a conversation costs: tokens of the catalog, of skills, of the history, of requests."""
+"""Counts the tokens of histories and tools, and the usage of requests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from skillhouse.tools import tokens_of
 
 
 def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
-    """Return about how many tokens a history takes, a little more than it does."""
-    found = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    return sum(_said(message) for message in found)
+    """Return the approximate tokens of a history, rather too many."""
+    dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return sum(_tokens_of(message) for message in dumped)
 
 
 def tokens_of_tools(tools: Iterable[OfferedTools]) -> int:
-    """Return about how many tokens the tools take that go with each request."""
     return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
 
 
 @dataclass(slots=True)
 class Spent:
-    """What the requests of a session used, as far as the providers said."""
+    """Usage of a session's requests, as reported by the providers."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -35,10 +34,9 @@ class Spent:
     output_tokens: int = 0
     dollars: float = 0.0
     unpriced: int = 0
-    """Requests whose price nobody knows."""
+    """Requests without a known price."""
 
     def add(self, response: ModelResponse) -> None:
-        """Count one answer of a model."""
         usage = response.usage
         self.requests += 1
         self.input_tokens += usage.input_tokens or 0
@@ -47,7 +45,7 @@ class Spent:
         try:
             self.dollars += float(response.cost().total_price)
         except (LookupError, ValueError, AssertionError):
-            # A model that no list of prices knows, or a provider that counts nothing.
+            # A model without a listed price, or a provider that reports no usage.
             self.unpriced += 1
 
     def __str__(self) -> str:
@@ -65,8 +63,7 @@ class Spent:
         )
 
 
-def _said(message: Mapping[str, Any]) -> int:
-    """Return the tokens of what a message says: its texts, calls and results."""
+def _tokens_of(message: Mapping[str, Any]) -> int:
     count = 0
     for part in message.get("parts", ()):
         for name in ("content", "args", "tool_name"):

@@ -1,4 +1,4 @@
-"""From `provider:name` to the model that answers, with errors that say what is missing."""
+"""Selects the model of a chat, and creates it from `provider:name`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pydantic_ai.providers import Provider, infer_provider_class
 
 from skillhouse.audit import is_secret_name
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
+from skillhouse.frontends.chat.transcript import TranscriptHead
+from skillhouse.frontends.text import one_line
 
 OPENAI_KEY = "OPENAI_API_KEY"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -24,14 +26,14 @@ PROVIDERS = (
     "openai openai-chat openai-responses openrouter ovhcloud sambanova snowflake together vercel "
     "vllm xai zai"
 ).split()
-"""Those of the library that chat; for suggestions."""
+"""The library's providers of chat models, for suggestions."""
 
 _VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]{3,})`")
 _GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 
 class MissingProviderError(MissingExtraError):
-    """The package of a provider is not installed."""
+    """The package of a provider is missing."""
 
     def __init__(self, provider: str, group: str, module: str) -> None:
         what = f"pip install 'pydantic-ai-slim[{group}]'"
@@ -44,34 +46,30 @@ class MissingProviderError(MissingExtraError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which model, as a person names it."""
-
     model: str
-    """`provider:name`; with an address also a bare name."""
+    """`provider:name`; with an address also just a name."""
     base_url: str = ""
-    """Address of the API; the provider's own when empty."""
+    """Address of the API; empty for the provider's own."""
     key_variable: str = ""
-    """Environment variable with the key; the provider's usual one when empty."""
+    """Environment variable with the key; empty for the provider's usual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsableModel:
-    """A model that can be asked."""
-
     model: Model
     where: str = ""
-    """The model, and its address where one was named, as a person is told."""
+    """The model, and its address if given, for display."""
     secrets: tuple[str, ...] = ()
-    """The key, where we were told it; nothing of ours may keep it."""
+    """The key, if given; it must not be stored."""
     notice: str = ""
-    """What a person should know before the first request."""
+    """A warning before the first request."""
 
 
 def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
     """Return the model; nothing is sent yet.
 
     Raises:
-        ConfigError: no provider has that name, its key is missing, or the address is none.
+        ConfigError: the provider is unknown, its key is missing, or the address is invalid.
         MissingProviderError: the provider's package is not installed.
     """
     if not wanted.model:
@@ -105,7 +103,7 @@ def model_of(wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
 
 
 def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> UsableModel:
-    """Return a model behind an address that speaks OpenAI's chat completions."""
+    """Return a model at an address with OpenAI's chat completions API."""
     from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - of the extra
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
 
@@ -159,7 +157,7 @@ def _is_provider(name: str) -> bool:
     except ValueError:
         return False
     except ImportError:
-        # It is one, and its package is missing: that is said when the model is made.
+        # A provider whose package is missing: reported when the model is created.
         return True
     return True
 
@@ -172,16 +170,16 @@ def _unknown(model: str) -> ConfigError:
     return ConfigError(f"unknown provider `{prefix}`", suggestion=close)
 
 
-def _without_key(provider: str, told: str) -> ConfigError:
-    variable = _VARIABLE.search(told)
+def _without_key(provider: str, message: str) -> ConfigError:
+    variable = _VARIABLE.search(message)
     if variable is None:
-        return ConfigError(f"the provider `{provider}` cannot be used: {' '.join(told.split())}")
+        return ConfigError(f"the provider `{provider}` cannot be used: {' '.join(message.split())}")
     return ConfigError(f"the provider `{provider}` needs `{variable[1]}` in the environment")
 
 
 def _missing(provider: str, error: ImportError) -> MissingProviderError:
-    told = _GROUP.search(str(error))
-    return MissingProviderError(provider, told[1] if told else provider, error.name or provider)
+    group = _GROUP.search(str(error))
+    return MissingProviderError(provider, group[1] if group else provider, error.name or provider)
 
 
 def _check_url(url: str) -> None:
@@ -202,8 +200,49 @@ def _is_safe(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine."""
     try:
         return urlsplit(url).hostname in LOOPBACK
     except ValueError:
         return False
+
+
+def choose_model(
+    named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]
+) -> Wanted:
+    """Return the model from the options, the transcript or the environment, in this order.
+
+    A transcript is a file, and must not decide where prompts and keys are sent: an address outside
+    this machine and a key's variable have to be given again.
+
+    Args:
+        named: The options.
+        head: The head of the resumed transcript; None for a new conversation.
+        environment: Has the defaults of the options.
+
+    Raises:
+        ConfigError: the user has to give an option again.
+    """
+    usual = Wanted(
+        model=environment.get("SKILLHOUSE_CHAT_MODEL", ""),
+        base_url=environment.get("SKILLHOUSE_CHAT_BASE_URL", ""),
+    )
+    if head is None:
+        return Wanted(
+            model=named.model or usual.model,
+            base_url=named.base_url or usual.base_url,
+            key_variable=named.key_variable,
+        )
+    again = []
+    is_known = head.base_url in ("", usual.base_url) or is_loopback(head.base_url)
+    if not named.base_url and not is_known:
+        again.append(f"--base-url {head.base_url}")
+    if not named.key_variable and head.key_variable:
+        again.append(f"--key-variable {head.key_variable}")
+    if again:
+        options = one_line(" ".join(again))
+        raise ConfigError(f"to go on with this conversation, name again where it goes: `{options}`")
+    return Wanted(
+        model=named.model or head.model,
+        base_url=named.base_url or head.base_url,
+        key_variable=named.key_variable,
+    )

@@ -1,12 +1,17 @@
-"""Reads lines from a person until they end it."""
+"""The terminal loop: reads lines, and runs each on one event loop that Ctrl-C interrupts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
-from skillhouse.frontends.chat.commands import COMMANDS, Commands
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from skillhouse.frontends.chat.commands import Commands
 from skillhouse.frontends.chat.conversation import Answered
-from skillhouse.frontends.chat.loop import Loop, StoppedError
 from skillhouse.frontends.chat.screen import Screen
 
 PROMPT = "> "
@@ -14,7 +19,7 @@ QUIT = ("/quit", "/exit")
 
 
 def talk(loop: Loop, commands: Commands, screen: Screen, read: Callable[[str], str]) -> None:
-    """Take lines until `/quit` or Ctrl-D; Ctrl-C ends the answer that is coming, and no more."""
+    """Handle lines until `/quit` or Ctrl-D; Ctrl-C ends only the current answer."""
     while True:
         try:
             line = read(PROMPT)
@@ -38,30 +43,95 @@ def talk(loop: Loop, commands: Commands, screen: Screen, read: Callable[[str], s
 
 
 def show(answered: Answered | None, screen: Screen) -> None:
-    """Tell what is left to say when an answer has ended."""
+    """Show the reason of a failure, and the pending approvals."""
     if answered is None:
         return
     if answered.reason:
         screen.error(answered.reason)
     for approval in answered.pending:
-        screen.note(f"waits for a yes: skillhouse approvals approve {approval}")
+        screen.note(f"waits for approval: skillhouse approvals approve {approval}")
 
 
 def line_reader(commands: Commands) -> Callable[[str], str]:
-    """Return what reads a line, with its own history and completion where there is readline."""
+    """Return a function that reads a line, with history and completion if readline is there."""
     try:
         import readline  # noqa: PLC0415 - not on every platform
     except ImportError:
         return input
 
     def complete(text: str, state: int) -> str | None:
-        found = [
-            f"/{word} " for word in (*COMMANDS, *commands.words) if f"/{word}".startswith(text)
-        ]
-        found = list(dict.fromkeys(found)) if text.startswith("/") else []
-        return found[state] if state < len(found) else None
+        # The words begin with the commands.
+        lines = [f"/{word} " for word in commands.words if f"/{word}".startswith(text)]
+        matches = list(dict.fromkeys(lines)) if text.startswith("/") else []
+        return matches[state] if state < len(matches) else None
 
     readline.set_completer_delims(" \n")
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
     return input
+
+
+T = TypeVar("T")
+
+
+class StoppedError(Exception):
+    """The user stopped the current answer."""
+
+
+class Loop:
+    """One event loop on one thread for the whole chat.
+
+    Sandboxed processes end with the thread that started them (decision 10), so all answers share
+    one; the main thread waits for it and for the user.
+    """
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self._portal = self._stack.enter_context(start_blocking_portal())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function to its end.
+
+        Raises:
+            StoppedError: Ctrl-C; the function was cancelled and has ended.
+        """
+        running = _RunningTurn(function)
+        future = self._portal.start_task_soon(running.run)
+        while True:
+            try:
+                future.result()
+            except KeyboardInterrupt:
+                self._portal.start_task_soon(running.stop)
+            else:
+                break
+        if not running.results:
+            raise StoppedError
+        return running.results[0]
+
+
+class _RunningTurn(Generic[T]):
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
+        self._function = function
+        self._scope: anyio.CancelScope | None = None
+        self._is_stopped = False
+        self.results: list[T] = []
+
+    async def run(self) -> None:
+        with anyio.CancelScope() as self._scope:
+            if self._is_stopped:
+                self._scope.cancel()
+            self.results.append(await self._function())
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._scope is not None:
+            self._scope.cancel()

@@ -1,24 +1,27 @@
-"""What the person at the terminal sees; nothing that a model says can act on the terminal."""
+"""Output to the user's terminal; a model's text cannot control the terminal."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from skillhouse.frontends.text import cut, one_line, shown, wrapped
 
 _JOINERS = "\u200c\u200d"
-"""Scripts and emoji need them between letters; between ASCII they could only hide something."""
+"""Scripts and emoji need them between letters; next to ASCII they could only hide text."""
 _NOTE_COLUMNS = 400
 
 
 class Stream:
-    """Makes a text safe that arrives in pieces, cut anywhere."""
+    """Escapes a text that arrives in arbitrary pieces."""
 
     def __init__(self) -> None:
         self._before = " "
 
     def safe(self, piece: str) -> str:
-        """Return a piece with its controls as escapes; lines and tabs stay.
+        """Return a piece with control characters escaped, except line feeds and tabs.
 
         >>> Stream().safe("a\\x1b[2Jb\\r\\n\\u202ec")
         'a\\\\x1b[2Jb\\\\r\\n\\\\u202ec'
@@ -32,18 +35,18 @@ class Stream:
 
 
 class Screen:
-    """Writes answers to one stream and talk to another."""
+    """Writes answers to one stream and notes to another."""
 
     def __init__(
         self, output: TextIO, errors: TextIO, *, quiet: bool = False, width: int | None = None
     ) -> None:
-        """Take the streams; a quiet screen shows no progress, only what must be known.
+        """Store the streams.
 
         Args:
             output: For answers.
-            errors: For talk.
-            quiet: Whether progress is passed over.
-            width: Columns that talk is fitted into; None leaves its lines as they are.
+            errors: For notes.
+            quiet: Whether answers, progress and outcomes are not shown.
+            width: Columns for wrapping notes; None does not wrap.
         """
         self.width = width
         self._output = output
@@ -52,19 +55,17 @@ class Screen:
         self._coloured = errors.isatty()
         self._stream = Stream()
         self._line_is_open = False
-        self.said = ""
-        """The text of the answer so far, as the model gave it."""
+        self.answer_text = ""
+        """The answer so far, unescaped."""
 
     def begin(self) -> None:
-        """Forget the answer before."""
-        self.said = ""
+        self.answer_text = ""
         self._stream = Stream()
 
     def answer(self, piece: str) -> None:
-        """Show a piece of the answer at once."""
         if not piece:
             return
-        self.said += piece
+        self.answer_text += piece
         if self._quiet:
             return
         self._output.write(self._stream.safe(piece))
@@ -72,24 +73,22 @@ class Screen:
         self._line_is_open = not piece.endswith("\n")
 
     def end_line(self) -> None:
-        """Leave the line of the answer, if it is on one."""
         if self._line_is_open:
             self._output.write("\n")
             self._output.flush()
             self._line_is_open = False
 
     def progress(self, text: str) -> None:
-        """Show what is going on, in one line."""
         if not self._quiet:
             self.note(cut(shown(f"· {text}"), self.width or _NOTE_COLUMNS), dim=True)
 
     def outcome(self, text: str) -> None:
-        """Show what came of something, all of it."""
+        """Show an outcome, uncut."""
         if not self._quiet:
             self.note(f"    {text}", dim=True)
 
     def note(self, text: str, *, dim: bool = False) -> None:
-        """Tell the person something; each line of it is made safe."""
+        """Show a note, with each line escaped."""
         self.end_line()
         for line in self._lines(text):
             self._errors.write(f"\x1b[2m{line}\x1b[0m\n" if dim and self._coloured else f"{line}\n")
@@ -100,5 +99,33 @@ class Screen:
         return wrapped("\n".join(lines), self.width) if self.width else lines
 
     def error(self, text: str) -> None:
-        """Tell of a fault, in one line."""
+        """Show an error, in one line."""
         self.note(f"skillhouse: {cut(one_line(text), _NOTE_COLUMNS)}")
+
+
+@contextmanager
+def shown_logs(screen: Screen) -> Iterator[None]:
+    """Show logged errors in one escaped line each.
+
+    Without a handler Python writes them unescaped, with a provider's text and a traceback.
+    """
+    handler = _Shown(screen)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.removeHandler(handler)
+
+
+class _Shown(logging.Handler):
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.ERROR)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = record.exc_info[0] if record.exc_info else None
+        why = f" ({kind.__name__})" if kind is not None else ""
+        self._screen.progress(one_line(f"{record.getMessage()}{why}"))

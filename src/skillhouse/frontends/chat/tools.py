@@ -1,79 +1,67 @@
-"""The house's tools as the chat offers them: seen by the person, one call after the other."""
+"""The tools as the chat offers them: calls are shown to the user, and run one at a time."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_ai import RunContext
 from pydantic_ai.toolsets import ToolsetTool
 
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.adapters.pydantic_ai import HouseToolset
+from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.text import cut, one_line
 from skillhouse.tools import Progress, ToolResult
 
 CHANNEL = "chat"
-"""Where the calls of a chat come from, for rules, questions and the log."""
+"""The channel of a chat's calls, for rules, questions and the audit log."""
 _LINE = 100
-_TOLD = 300
+_REASON_COLUMNS = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
-    """A call of the model with what came of it."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    call_id: str
-    result: ToolResult
-
-
-Heard = Callable[[Called], ToolResult]
-"""Is told of each call, and returns what the model is told of it."""
-
-
-class ChatTools(HouseToolset):
-    """Shows each call and its progress, and tells the conversation what came of it."""
+class ChatTools(SkillhouseToolset):
+    """Shows each call and its progress, and passes its result to `on_result`."""
 
     def __init__(
-        self, desk: FrameworkBridge, screen: Screen, session_id: str, heard: Heard
+        self,
+        bridge: FrameworkBridge,
+        screen: Screen,
+        session_id: str,
+        on_result: Callable[[ToolResult], None],
     ) -> None:
-        """Take the place in the house, where calls are shown, and who is told of them."""
-        super().__init__(desk)
+        super().__init__(bridge)
         self._screen = screen
         self._session_id = session_id
-        self._heard = heard
+        self._on_result = on_result
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return the tools; one runs at a time, since the terminal asks one question at a time."""
-        found = await super().get_tools(ctx)
+        """Return the tools, one at a time, since the terminal asks one question at a time."""
+        tools = await super().get_tools(ctx)
         return {
             name: dataclasses.replace(
                 tool, tool_def=dataclasses.replace(tool.tool_def, sequential=True)
             )
-            for name, tool in found.items()
+            for name, tool in tools.items()
         }
 
     async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
         """Make one call, and show it."""
         self._screen.progress(described(name, given))
-        call_id = ctx.tool_call_id or ""
-        result = await self._desk.call(
+        result = await self._bridge.call(
             name,
             given,
             listener=self._show,
             session_id=self._session_id,
             message_id=ctx.run_id or "",
-            call_id=call_id,
+            call_id=ctx.tool_call_id or "",
         )
         if result.is_error:
-            told = result.content.split("\n", 1)[0]
-            self._screen.outcome(f"{result.status}: {cut(one_line(told), _TOLD)}")
-        return self._heard(Called(name=name, arguments=given, call_id=call_id, result=result))
+            reason = result.content.split("\n", 1)[0]
+            self._screen.outcome(f"{result.status}: {cut(one_line(reason), _REASON_COLUMNS)}")
+        self._on_result(result)
+        return result
 
     async def _show(self, progress: Progress) -> None:
         of = f" of {progress.total:g}" if progress.total is not None else ""

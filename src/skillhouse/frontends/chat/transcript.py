@@ -1,4 +1,4 @@
-"""Conversations on the disk: one file each, only ever added to, readable after any crash."""
+"""Conversations on disk: one append-only file each, readable after any crash."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from skillhouse.floor.lock import try_lock
 SCHEMA = 1
 FOLDER = "chats"
 FILE_MAX = 256 * 1_048_576
-"""Bytes of a transcript that is read; a longer one is refused rather than cut."""
+"""Maximum bytes of a transcript; a longer one is refused, not cut."""
 HEAD_MAX = 65_536
-"""Bytes that are read of each transcript for a list."""
+"""Bytes read of each transcript for a list."""
 FIRST_MAX = 200
-"""Characters of the first prompt that a list gets."""
+"""Characters of the first prompt in a list."""
 LISTED_MAX = 1_000
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
@@ -32,17 +32,17 @@ _ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 class ChatError(SkillhouseError):
-    """A conversation cannot be found, or somebody else has it open."""
+    """A conversation cannot be found, or another process has it open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptHead:
-    """What a transcript begins with."""
+    """The first record of a transcript."""
 
     id: str
     created_ms: int
     place: str
-    """Directory that the conversation was begun in."""
+    """Directory in which the conversation began."""
     agent: str
     model: str
     base_url: str = ""
@@ -51,34 +51,32 @@ class TranscriptHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptLine:
-    """One line of a list."""
+    """One conversation in a list."""
 
     head: TranscriptHead
     changed_ms: int
     first: str
     """The beginning of the first prompt; untrusted."""
     problem: str = ""
-    """Why it cannot be resumed; empty when it looks whole."""
+    """Why it cannot be resumed; empty if it looks intact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTranscript:
-    """What a transcript holds."""
-
     head: TranscriptHead
     messages: list[dict[str, Any]]
-    """The conversation as it goes on, as JSON of the library; after a compaction the rest of it."""
+    """The current history, as the library's JSON; after a compaction the shortened one."""
     activations: Any = None
-    """The last activation records, as they were given."""
+    """The last activation records, unchanged."""
     torn: int = 0
-    """Lines that a crash cut off; they are left where they are."""
+    """Number of lines that a crash cut off; they stay in the file."""
 
 
 class Transcript:
-    """One conversation that is being written; nobody else writes it meanwhile."""
+    """One conversation that is being written, and is locked meanwhile."""
 
     def __init__(self, path: Path, handle: int, clock: Callable[[], float]) -> None:
-        """Take the open, locked file; `begin` and `resume` are the ways here."""
+        """Store the open, locked file; use `Transcripts.begin` or `resume`."""
         self.path = path
         self._handle = handle
         self._clock = clock
@@ -86,19 +84,19 @@ class Transcript:
 
     @property
     def id(self) -> str:
-        """What `--resume` takes."""
+        """The value of `--resume`."""
         return self.path.stem
 
     def add(self, kind: str, **values: Any) -> None:
-        """Add a record; it is on the disk when this returns.
+        """Add a record durably.
 
         Raises:
-            OSError: it could not be written, or not all of it.
+            OSError: it was not written, or only in part.
         """
         record = {"kind": kind, "at_ms": int(self._clock() * 1000), **values}
         data = _line(record)
         if self._is_torn:
-            # A full disk cut the line before; what is written now says that it is no damage.
+            # A full disk cut the previous line; this record marks it as torn, not damaged.
             data = b"\n" + _line({"kind": "torn"}) + data
         self._is_torn = True
         rest = memoryview(data)
@@ -108,33 +106,27 @@ class Transcript:
         self._is_torn = False
 
     def torn(self) -> None:
-        """Say that the last line was cut off; the next `add` writes so."""
+        """Note that the last line was cut off; the next `add` records it."""
         self._is_torn = True
 
     def discard(self) -> None:
-        """Remove the file of a conversation in which nothing was said; `close` comes after."""
+        """Remove the file of an empty conversation; call `close` afterwards."""
         with suppress(OSError):
             self.path.unlink()
 
     def close(self) -> None:
-        """Let go of the file."""
         os.close(self._handle)
 
 
 class Transcripts:
-    """The conversations of a house."""
+    """The conversations of this installation, below its state directory."""
 
     def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Take where the house keeps its state; nothing is made before the first conversation."""
         self._folder = state_directory / FOLDER
         self._clock = clock
 
     def begin(self, **head: str) -> Transcript:
-        """Begin a transcript; `head` is the text of `TranscriptHead`.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Begin a transcript; `head` has the text fields of `TranscriptHead`. Raises OSError."""
         make_private(self._folder)
         now = self._clock()
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
@@ -146,11 +138,11 @@ class Transcripts:
         return made
 
     def resume(self, path: Path) -> tuple[Transcript, StoredTranscript]:
-        """Open a transcript to go on with it.
+        """Open a transcript to continue it.
 
         Raises:
             ChatError: another process has it open.
-            StateError: it is damaged or newer than this program; nothing was changed.
+            StateError: it is damaged or newer than this program; it was not changed.
         """
         handle = self._open(path, os.O_RDWR | os.O_APPEND)
         try:
@@ -167,29 +159,29 @@ class Transcripts:
         return made, kept
 
     def find(self, prefix: str, *, place: str) -> Path:
-        """Return the transcript whose id begins with `prefix`, or the newest of a place.
+        """Return the transcript whose id begins with `prefix`; if empty, the newest of `place`.
 
         Raises:
             ChatError: there is none, or there are several.
         """
         if prefix:
-            found = [path for path in self._paths() if path.stem.startswith(prefix)]
-            if not found:
+            paths = [path for path in self._paths() if path.stem.startswith(prefix)]
+            if not paths:
                 raise ChatError(f"no conversation begins with `{prefix}`; see `chat --list`")
-            if len(found) > 1:
-                names = ", ".join(f"`{path.stem}`" for path in found[:5])
-                raise ChatError(f"{len(found)} conversations begin with `{prefix}`: {names}")
-            return found[0]
+            if len(paths) > 1:
+                names = ", ".join(f"`{path.stem}`" for path in paths[:5])
+                raise ChatError(f"{len(paths)} conversations begin with `{prefix}`: {names}")
+            return paths[0]
         newest = next((one for one in self.listed() if one.head.place == place), None)
         if newest is None:
             raise ChatError("no conversation was begun here; see `chat --list`")
         return self._folder / f"{newest.head.id}.jsonl"
 
     def listed(self) -> list[TranscriptLine]:
-        """Return the conversations, last used first; those that cannot be read say why."""
-        found = [self._listed(path) for path in self._paths()]
-        found.sort(key=lambda one: (one.changed_ms, one.head.id), reverse=True)
-        return found[:LISTED_MAX]
+        """Return the conversations, last used first; unreadable ones have a `problem`."""
+        lines = [self._listed(path) for path in self._paths()]
+        lines.sort(key=lambda one: (one.changed_ms, one.head.id), reverse=True)
+        return lines[:LISTED_MAX]
 
     def _paths(self) -> list[Path]:
         try:
@@ -232,20 +224,20 @@ class Transcripts:
 
 
 def _problem(info: os.stat_result) -> str:
-    """Return why an opened file is no transcript of ours, or nothing."""
+    """Return why an opened file is not our transcript; empty if it is."""
     if not stat.S_ISREG(info.st_mode):
         return "expected a regular file"
     if os.name == "posix" and info.st_uid != os.geteuid():
-        return "the transcript belongs to somebody else"
+        return "the transcript belongs to another user"
     if os.name == "posix" and info.st_mode & 0o022:
         return "others can write the transcript; if it is yours, `chmod 600` it"
     return ""
 
 
 def read(data: bytes, path: Path) -> StoredTranscript:
-    """Return what the bytes of a transcript hold.
+    """Return the content of a transcript.
 
-    A line that a crash cut off is passed over: the last one, or one that the next declares torn.
+    A line that a crash cut off is ignored: the last one, or one that the next record marks as torn.
 
     Raises:
         StateError: it is damaged elsewhere, or newer than this program.
@@ -274,14 +266,12 @@ def read(data: bytes, path: Path) -> StoredTranscript:
 
 
 class _Reading:
-    """What the lines of a transcript make up so far."""
-
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
         self.activations: Any = None
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Take the next record; raises KeyError or TypeError for one that is none."""
+        """Apply the next record; raises KeyError or TypeError if it is malformed."""
         kind = record["kind"]
         if kind == "messages":
             self.messages += _dicts(record["messages"])
@@ -335,7 +325,6 @@ def _head(line: bytes, path: Path) -> TranscriptHead:
 
 
 def _prompts(lines: list[bytes]) -> Iterator[str]:
-    """Yield what the person wrote, as far as it stands in these lines."""
     for line in lines:
         for message in _mappings((_record(line) or {}).get("messages")):
             for part in _mappings(message.get("parts")):
@@ -345,17 +334,17 @@ def _prompts(lines: list[bytes]) -> Iterator[str]:
 
 
 def _mappings(value: object) -> list[dict[str, Any]]:
-    found = value if isinstance(value, list) else []
-    return [one for one in found if isinstance(one, dict)]
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _bytes_of(handle: int, path: Path) -> bytes:
     size = os.fstat(handle).st_size
     if size > FILE_MAX:
         raise StateError(f"the transcript is longer than {FILE_MAX} bytes", path)
-    found = b""
-    while piece := os.pread(handle, size - len(found) or 1, len(found)):
-        found += piece
-        if len(found) > FILE_MAX:
+    data = b""
+    while piece := os.pread(handle, size - len(data) or 1, len(data)):
+        data += piece
+        if len(data) > FILE_MAX:
             raise StateError(f"the transcript is longer than {FILE_MAX} bytes", path)
-    return found
+    return data

@@ -88,10 +88,8 @@ def _talk(
 ) -> int:
     try:
         from skillhouse.frontends.chat.commands import Commands
-        from skillhouse.frontends.chat.logs import shown_logs
-        from skillhouse.frontends.chat.loop import Loop
-        from skillhouse.frontends.chat.repl import line_reader, show, talk
-        from skillhouse.frontends.chat.screen import Screen
+        from skillhouse.frontends.chat.repl import Loop, line_reader, show, talk
+        from skillhouse.frontends.chat.screen import Screen, shown_logs
     except (ModuleNotFoundError, MissingExtraError) as error:
         module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
         raise MissingExtraError("chat", module) from error
@@ -125,7 +123,7 @@ def _once(
     loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: Prompt
 ) -> Answered | None:
     """Answer one prompt; only what stands on the command line can be a command."""
-    from skillhouse.frontends.chat.loop import StoppedError
+    from skillhouse.frontends.chat.repl import StoppedError
 
     if prompt.given.startswith("/") and prompt.piped and not commands.is_skill(prompt.given):
         raise UsageError("only text and `/SKILL` go together with what stdin holds")
@@ -147,9 +145,8 @@ def _conversation(
 ) -> ChatConversation:
     """Return the conversation that the options describe, a new one or one that goes on."""
     from skillhouse.frontends.chat.conversation import ChatConversation
-    from skillhouse.frontends.chat.hiding import known_secrets
-    from skillhouse.frontends.chat.models import Wanted, model_of
-    from skillhouse.frontends.chat.resuming import wanted
+    from skillhouse.frontends.chat.models import Wanted, choose_model, model_of
+    from skillhouse.frontends.chat.stored_messages import known_secrets
 
     environment = house.config.places.environment
     transcript: Transcript | None = None
@@ -159,7 +156,7 @@ def _conversation(
         transcript, before = kept.resume(kept.find(options.resume, place=place))
         stack.enter_context(closing(transcript))
     head = before.head if before else None
-    asked = wanted(
+    asked = choose_model(
         Wanted(
             model=options.model or "",
             base_url=options.base_url or "",

@@ -1,4 +1,4 @@
-"""Serves the house over HTTP: what is there as pages and JSON, the questions that wait, and MCP."""
+"""Serves over HTTP: the status as pages and JSON, the inbox of approvals, and MCP."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def serve(
     open_mcp: bool = False,
     read_only: str = "",
 ) -> int:
-    """Serve the house until SIGINT or SIGTERM, and return the exit code 0.
+    """Serve until SIGINT or SIGTERM, and return the exit code 0.
 
     Args:
-        house: What to show; nobody else may use it meanwhile.
-        port: Where to listen; 0 takes a free port.
-        announce: Gets the one address that opens the page, as soon as the port is ours.
-        host: The address to listen on.
-        allowed: More names under which we answer, NAME or NAME:PORT as a browser sends it.
-        open_mcp: Whether `/mcp` is answered without the token, to every program of this machine.
-        read_only: Why nothing is approved on the page; empty where it may be.
+        house: Must not be used elsewhere meanwhile.
+        port: Port to listen on; 0 takes a free one.
+        announce: Gets the one address that opens the page, once the port is bound.
+        host: Address to listen on.
+        allowed: Additional accepted host names, NAME or NAME:PORT as a browser sends them.
+        open_mcp: Whether `/mcp` accepts requests without the token from programs of this machine.
+        read_only: Why the page approves nothing; empty if it may approve.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
-        OSError: the port cannot be had; its text says what to do.
+        OSError: the port cannot be bound; the text has the remedy.
     """
     with _server_extra():
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
@@ -64,11 +64,11 @@ def http_app(
     """Return the guarded application that answers as 127.0.0.1:`port`, and as the names `allowed`.
 
     Args:
-        house: What to show; nobody else may use it meanwhile.
-        token: What a client has to know.
-        port: Part of the Host and Origin that are accepted.
-        session: What the browser's cookie holds; None makes a random one.
-        allowed: More names under which we answer, as of `serve`.
+        house: Must not be used elsewhere meanwhile.
+        token: The token of clients.
+        port: Part of the accepted Host and Origin.
+        session: Value of the browser's cookie; None creates a random one.
+        allowed: Additional accepted host names, as for `serve`.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Sequence
@@ -17,28 +16,28 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from skillhouse.floor import AmbiguousSkillError, SkillhouseError, UnknownSkillError
-from skillhouse.frontends.http.guard import RequestGuard
+from skillhouse.frontends.http.guard import AccessKeys, RequestGuard
 from skillhouse.frontends.http.inbox import (
     DEVICE_PATH,
     DEVICE_TOKEN_PATH,
     INBOX_PATH,
     ApprovalInbox,
+    json_response,
 )
-from skillhouse.frontends.http.keys import SessionKeys
 from skillhouse.frontends.http.pages import Pages
-from skillhouse.frontends.http.status import StatusReader
-from skillhouse.frontends.http.stopping import Stopping
-from skillhouse.frontends.http.values import (
+from skillhouse.frontends.http.status import (
+    StatusReader,
     detail_value,
     error_value,
     skills_value,
     status_value,
 )
+from skillhouse.frontends.http.stop_page import StopPage
 from skillhouse.frontends.mcp.over_http import MCP_METHODS, MCP_PATH, McpOverHttp
 from skillhouse.runtime import EnforcementServices, Skillhouse
 
 SECRET_BYTES = 32
-"""Randomness in a token and in a session: more than can be guessed (RFC 6749, 10.10)."""
+"""Random bytes of a token and of a session: too many to guess (RFC 6749, 10.10)."""
 API = "/api/"
 
 _BROKEN = "something went wrong; the terminal where `skillhouse up` runs says what"
@@ -59,7 +58,7 @@ def make_app(
     """Return the application of `http_app`."""
     example = f"http://127.0.0.1:{port}/?token=…"
     site = _Site(StatusReader(house, time.monotonic), house.services.enforcement, example=example)
-    # Calls that wait for a person say where.
+    # Pending calls name the page.
     house.approvals.page = house.approvals.page or f"http://127.0.0.1:{port}"
     inbox = ApprovalInbox(
         house.approvals,
@@ -93,14 +92,14 @@ def make_app(
     app.router.redirect_slashes = False
     return RequestGuard(
         app,
-        keys=SessionKeys(
+        keys=AccessKeys(
             token=token, session=session or secrets.token_urlsafe(SECRET_BYTES), port=port
         ),
         port=port,
         allowed=allowed,
         unauthorized=site.unauthorized,
-        # The page of the 401 is styled as well; both files are the same for everyone.
-        # A device's answer brings its own signature.
+        # The page of the 401 needs its style; both files are the same for everyone.
+        # A device's answer has its own signature.
         open_paths=frozenset(
             {*_STATIC_TYPES, DEVICE_PATH, DEVICE_TOKEN_PATH, *((MCP_PATH,) if open_mcp else ())}
         ),
@@ -110,13 +109,13 @@ def make_app(
 
 
 class _Site:
-    """The endpoints. They are plain functions, which Starlette runs in threads."""
+    """The endpoints: plain functions, which Starlette runs in threads."""
 
     def __init__(
         self, reader: StatusReader, safeguards: EnforcementServices, *, example: str
     ) -> None:
         self._reader = reader
-        self.stopping = Stopping(safeguards, self.page)
+        self.stopping = StopPage(safeguards, self.page)
         self._example = example
         self._pages = Pages()
         self._files = {path: (_STATIC / path[1:]).read_bytes() for path in _STATIC_TYPES}
@@ -127,7 +126,7 @@ class _Site:
         status = self._reader.status(query=query, page=page)
         stopped, csrf_token = self.stopping.reason(), self.stopping.csrf_token
         return self.page(
-            "status.html", status=status, found=status.found, stopped=stopped, csrf_token=csrf_token
+            "status.html", status=status, scan=status.scan, stopped=stopped, csrf_token=csrf_token
         )
 
     def skill(self, request: Request) -> Response:
@@ -135,13 +134,13 @@ class _Site:
         return self.page("skill.html", detail=detail, skill=detail.skill)
 
     def api_status(self, _: Request) -> Response:
-        return _json(status_value(self._reader.status()))
+        return json_response(status_value(self._reader.status()))
 
     def api_skills(self, _: Request) -> Response:
-        return _json(skills_value(self._reader.found()))
+        return json_response(skills_value(self._reader.scan()))
 
     def api_skill(self, request: Request) -> Response:
-        return _json(detail_value(self._reader.detail(request.path_params["reference"])))
+        return json_response(detail_value(self._reader.detail(request.path_params["reference"])))
 
     def static(self, request: Request) -> Response:
         path: str = request.scope["path"]
@@ -175,7 +174,7 @@ class _Site:
     ) -> Response:
         """Return an error as a page, or as JSON below the API."""
         if path.startswith(API):
-            return _json(value, status)
+            return json_response(value, status)
         return self.page(
             "error.html", status, reference=reference, example=self._example, **value["error"]
         )
@@ -185,11 +184,4 @@ class _Site:
 
 
 def _page_number(text: str | None) -> int:
-    """Return the number of a page; what is none is the first."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else 1
-
-
-def _json(value: dict[str, Any], status: int = 200) -> Response:
-    # ASCII only, so that nothing can hide in it.
-    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
-    return Response(text, status, headers={"content-type": "application/json"})

@@ -1,25 +1,24 @@
-"""The gate before every listener: who is asked, who asks, how, and with which key.
+"""Checks the Host, Origin, method and key of every request.
 
-A page of a stranger in the same browser can reach 127.0.0.1. What it cannot do is name us as Host
-(DNS rebinding ends there), hide its own Origin, or know the token. Every listener of this room
-stands behind one `RequestGuard`, which is the outermost application: nothing answers outside it.
+A malicious page in the same browser can reach 127.0.0.1. It cannot send our Host (which stops DNS
+rebinding), hide its own Origin, or know the token. `RequestGuard` is the outermost application of
+every listener of this package: nothing answers outside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from skillhouse.frontends.http.keys import SessionKeys, header_values
-
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 NAMES = ("127.0.0.1", "localhost")
-"""The names under which we answer; all others an operator names."""
+"""The accepted host names; an operator may add others."""
 
 READ_METHODS = ("GET", "HEAD")
 
@@ -37,28 +36,26 @@ HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""On every answer, errors included. There are no CORS headers, so no other origin reads one."""
+"""On every answer, including errors. Without CORS headers no other origin can read one."""
 
 _SET_BY_US = frozenset(name for name, _ in HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReply:
-    """What the guard itself answers, in one plain line."""
-
     status: int
     message: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class RequestGuard:
-    """Lets a request through to an application if everything about it is right."""
+    """Passes valid requests to an application."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        keys: SessionKeys,
+        keys: AccessKeys,
         port: int,
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
@@ -67,18 +64,18 @@ class RequestGuard:
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         allowed: Sequence[str] = (),
     ) -> None:
-        """Stand before `app`.
+        """Store the checks.
 
         Args:
-            app: Answers what is let through.
-            keys: Tells who may come in.
-            port: Where we listen; part of the Host and Origin.
-            unauthorized: Answers with 401 where the key is missing or wrong.
-            open_paths: Paths that need no key, because they hold nothing of the house.
-            methods: The only methods that are answered.
-            post_below: Beginning of the paths where POST is answered as well.
+            app: Answers valid requests.
+            keys: Checks the key of a request.
+            port: Our port; part of Host and Origin.
+            unauthorized: Answers with 401 if the key is missing or wrong.
+            open_paths: Paths that need no key, since they expose nothing private.
+            methods: The allowed methods.
+            post_below: Prefix of the paths that allow POST as well.
             methods_at: Paths with methods of their own.
-            allowed: More names under which we answer, NAME or NAME:PORT; none is a pattern.
+            allowed: Additional host names, NAME or NAME:PORT; none is a pattern.
         """
         self._app = app
         self._keys = keys
@@ -88,16 +85,15 @@ class RequestGuard:
         self._post_below = post_below
         self._methods_at = methods_at
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
-        # A browser leaves out the port that http has anyway.
+        # A browser omits the default port of http.
         accepted = self._hosts + (NAMES if port == 80 else ())
-        # What stands before us there may speak TLS; a name is its owner's in both.
+        # A proxy in front of us may use TLS; a name has the same owner with both schemes.
         origins = [f"http://{host}" for host in accepted]
         origins += [f"{scheme}://{host}" for host in allowed for scheme in ("http", "https")]
         self._accepted_hosts = frozenset(host.encode() for host in (*accepted, *allowed))
         self._accepted_origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -112,7 +108,7 @@ class RequestGuard:
             return
         tokens = _query_tokens(scope)
         if tokens:
-            # The token leaves the address bar, and with it the history, for a cookie.
+            # A cookie replaces the token in the address bar, and so in the history.
             if len(tokens) == 1 and self._keys.is_token(tokens[0]):
                 cookie = (b"set-cookie", self._keys.set_cookie())
                 moved = GuardReply(status=303, headers=((b"location", b"/"), cookie))
@@ -132,7 +128,7 @@ class RequestGuard:
             )
         if not all(o in self._accepted_origins for o in header_values(scope, b"origin")):
             return GuardReply(status=403, message="requests of other origins are refused")
-        # `same-site` is another port of this machine, which is not us.
+        # `same-site` is another port of this machine, and so another server.
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
             return GuardReply(status=403, message=message)
@@ -147,11 +143,11 @@ class RequestGuard:
 
 
 _OWN_SITES = (b"same-origin", b"none")
-"""`Sec-Fetch-Site` of our own pages, and of an address that was typed (Fetch Metadata)."""
+"""`Sec-Fetch-Site` of our own pages, and of a typed address (Fetch Metadata)."""
 
 
 def _query_tokens(scope: Scope) -> list[str]:
-    """Return the tokens in the address of the start page; no other page takes one there."""
+    """Return the tokens in the query of the start page; other pages accept none."""
     if scope["path"] != "/":
         return []
     query = scope["query_string"].decode("latin-1")
@@ -170,7 +166,7 @@ async def _reply(reply: GuardReply, scope: Scope, send: Send) -> None:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return a `send` that puts our headers on every answer."""
+    """Return a `send` that adds our headers to every answer."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -181,3 +177,48 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+class AccessKeys:
+    """The token of one start, and the session of its browser; they are kept in memory only."""
+
+    def __init__(self, *, token: str, session: str, port: int) -> None:
+        """Store the token, which the user gets, and the session, which only the cookie has."""
+        self._token = token.encode()
+        self._session = session.encode()
+        # Cookies ignore ports. The port in the name separates two servers on one machine. It is no
+        # protection: other servers of this machine that the user visits get the cookie too. So the
+        # cookie is valid for this start only, and is not the token.
+        self._cookie = b"skillhouse_%d" % port
+
+    def is_token(self, given: str) -> bool:
+        """Whether `given` is the token, compared in constant time."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    def open(self, scope: Scope) -> bool:
+        """Whether a request has a valid key; a cookie does not outweigh a wrong `Authorization`."""
+        given = list(header_values(scope, b"authorization"))
+        if given:
+            scheme, _, token = given[0].partition(b" ")
+            is_ours = hmac.compare_digest(token.strip(), self._token)
+            return len(given) == 1 and scheme.lower() == b"bearer" and is_ours
+        return any(hmac.compare_digest(value, self._session) for value in self._cookies(scope))
+
+    def set_cookie(self) -> bytes:
+        """Return the `Set-Cookie` of the session, which ends with the browser."""
+        return self._cookie + b"=" + self._session + b"; HttpOnly; SameSite=Strict; Path=/"
+
+    def _cookies(self, scope: Scope) -> Iterator[bytes]:
+        """Yield every value of our cookie: a server on another port may have set it as well."""
+        for header in header_values(scope, b"cookie"):
+            for part in header.split(b";"):
+                name, _, value = part.strip().partition(b"=")
+                if name == self._cookie:
+                    yield value
+
+
+def header_values(scope: Scope, name: bytes) -> Iterator[bytes]:
+    """Yield each value of a header; `name` is in lower case."""
+    for key, value in scope["headers"]:
+        if key == name:
+            yield value

@@ -1,4 +1,4 @@
-"""The inbox of open questions, the page on which one is decided, and the answers of devices."""
+"""The inbox of approvals, the page that decides one, and the endpoints of paired devices."""
 
 from __future__ import annotations
 
@@ -34,39 +34,37 @@ from skillhouse.frontends.plain import approval_value
 
 INBOX_PATH = "/approvals"
 DEVICE_PATH = "/approvals/device"
-"""Where a paired device posts its signed answer; no approval has this id."""
+"""A paired device posts its signed answer here; no approval has this id."""
 DEVICE_TOKEN_PATH = "/approvals/device/token"  # noqa: S105 - a path.
-"""Where a paired device asks for a one-time token, with the message of an answer `once`."""
+"""A paired device requests a one-time token here, with the message of an answer `once`."""
 GIVE_TOKEN = "token"  # noqa: S105 - what a button is called.
-"""What the form answers that asks for a one-time token."""
+"""The form's answer that requests a one-time token."""
 LATEST = 50
-"""Answered questions that the inbox shows."""
+"""Number of closed approvals in the inbox."""
 
 
-class Show(Protocol):
-    """Renders a page."""
+class RenderPage(Protocol):
+    """Renders a template with values."""
 
-    def __call__(self, template: str, status_code: int = 200, /, **values: Any) -> Response:
-        """Return a template with values."""
-        ...
+    def __call__(self, template: str, status_code: int = 200, /, **values: Any) -> Response: ...
 
 
 class ApprovalInbox:
-    """The endpoints; all but the device's stand behind the guard's key."""
+    """The endpoints; the guard requires its key for all but those of devices."""
 
     def __init__(
         self,
         approvals: ApprovalBroker,
         devices: Devices,
         tokens: Tokens,
-        show: Show,
+        show: RenderPage,
         clock: Callable[[], float],
         *,
         read_only: str = "",
     ) -> None:
-        """Take whose questions are shown, whose answers are taken, and what renders a page.
+        """Store the dependencies.
 
-        `read_only` says why nothing is approved here, such as that a coding agent serves the page.
+        `read_only` is why the page approves nothing, for example since a coding agent serves it.
         """
         self._approvals = approvals
         self._devices = devices
@@ -74,11 +72,10 @@ class ApprovalInbox:
         self._read_only = read_only
         self._show = show
         self._clock = clock
-        # Of this start, like the session: a form of an earlier start is not taken.
+        # For this start only, like the session: forms of an earlier start are rejected.
         self._key = secrets.token_bytes(32)
 
     def routes(self) -> list[Route]:
-        """Return the routes of this page."""
         return [
             Route(INBOX_PATH, self.list),
             Route(DEVICE_PATH, self.device, methods=["POST"]),
@@ -89,44 +86,36 @@ class ApprovalInbox:
         ]
 
     def list(self, _: Request) -> Response:
-        """Show the open questions and the latest of the others; nothing is decided here."""
+        """Show the open questions and the latest closed ones."""
         closed = [a for a in self._approvals.latest(LATEST) if a.state is not ApprovalState.OPEN]
         return self._show("approvals.html", pending=self._approvals.pending(), closed=closed)
 
     def api_list(self, _: Request) -> Response:
-        """Return the open questions as JSON."""
-        return _json([approval_value(found) for found in self._approvals.pending()])
+        return json_response([approval_value(one) for one in self._approvals.pending()])
 
     def one(self, request: Request) -> Response:
-        """Show one question: everything that a yes is about, and the ways to answer."""
-        return self._page(self._found(request))
+        """Show one question with all that its approval covers, and the possible answers."""
+        return self._page(self._approval(request))
 
     async def decide(self, request: Request) -> Response:
-        """Take the answer of the form."""
-        try:
-            body = (await body_of(request)).decode()
-            fields = {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
-        except ValueError as error:
-            raise HTTPException(400) from error
-        return await run_in_threadpool(self._decided, request, fields)
+        return await run_in_threadpool(self._decided, request, await form_of(request))
 
     def _decided(self, request: Request, fields: dict[str, str]) -> Response:
-        found = self._found(request)
-        given = fields.get("csrf_token", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self._proof(found).encode()):
-            return self._page(found, "This form is old. Look at the call again.", 403)
-        given_answer = fields.get("answer", "")
-        if self._read_only and given_answer != Answer.NO.value:
-            return self._page(found, f"Nothing is approved here: {self._read_only}.", 403)
-        if given_answer == GIVE_TOKEN:
-            return self._with_token(found, fields.get("nonce", ""))
+        approval = self._approval(request)
+        if not is_equal_secret(fields.get("csrf_token", ""), self._csrf_token(approval)):
+            return self._page(approval, "This form is old. Look at the call again.", 403)
+        chosen = fields.get("answer", "")
+        if self._read_only and chosen != Answer.NO.value:
+            return self._page(approval, f"Nothing is approved here: {self._read_only}.", 403)
+        if chosen == GIVE_TOKEN:
+            return self._with_token(approval, fields.get("nonce", ""))
         try:
-            answer = Answer(given_answer)
+            answer = Answer(chosen)
         except ValueError:
-            return self._page(found, "Choose one of the answers.", 400)
+            return self._page(approval, "Choose one of the answers.", 400)
         try:
             self._approvals.answer(
-                found.id,
+                approval.id,
                 answer,
                 by=OWNER,
                 channel="page",
@@ -134,31 +123,29 @@ class ApprovalInbox:
                 message=fields.get("message", ""),
             )
         except ApprovalError as error:
-            return self._page(self._found(request), f"Not taken: {error}.", 409)
-        # The answer of a POST is an address, so that a reload asks nothing twice.
-        return RedirectResponse(f"{INBOX_PATH}/{found.id}", 303)
+            return self._page(self._approval(request), f"Not taken: {error}.", 409)
+        # A POST is answered with a redirect, so that a reload submits nothing twice.
+        return RedirectResponse(f"{INBOX_PATH}/{approval.id}", 303)
 
-    def _with_token(self, found: Approval, nonce: str) -> Response:
-        """Show a one-time token, this once: no other answer and no listing holds it."""
-        if not hmac.compare_digest(nonce.encode("utf-8", "replace"), found.request.nonce.encode()):
-            return self._page(found, "This form is old. Look at the call again.", 403)
+    def _with_token(self, approval: Approval, nonce: str) -> Response:
+        """Show a one-time token; no other page and no listing has it."""
+        if not is_equal_secret(nonce, approval.request.nonce):
+            return self._page(approval, "This form is old. Look at the call again.", 403)
         try:
-            token = self._tokens.issue(found, Issuer(user=OWNER))
+            token = self._tokens.issue(approval, Issuer(user=OWNER))
         except ApprovalError as error:
-            return self._page(found, f"Not taken: {error}.", 409)
-        return self._page(found, token=token)
+            return self._page(approval, f"Not taken: {error}.", 409)
+        return self._page(approval, token=token)
 
     async def device(self, request: Request) -> Response:
-        """Take the signed answer of a paired device."""
         return await self._from_device(request, self._device_answer)
 
     async def device_token(self, request: Request) -> Response:
-        """Give a paired device a one-time token."""
         return await self._from_device(request, self._device_token)
 
     def _device_answer(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        found = self._devices.answer(self._approvals, headers, body)
-        return {"approval": found.id, "state": found.state.value}
+        approval = self._devices.answer(self._approvals, headers, body)
+        return {"approval": approval.id, "state": approval.state.value}
 
     def _device_token(self, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
         return {"token": self._devices.token(self._approvals, headers, body)}
@@ -170,46 +157,45 @@ class ApprovalInbox:
         try:
             taken = await run_in_threadpool(take, dict(request.headers), body)
         except SignatureError as error:
-            return _json({"error": {"code": error.code, "message": str(error)}}, 401)
+            return _device_error(error.code, str(error), 401)
         except ApprovalError as error:
-            return _json({"error": {"code": error.code, "message": str(error)}}, 409)
+            return _device_error(error.code, str(error), 409)
         except StateError:
-            return _json({"error": {"code": "house-unusable", "message": "try again"}}, 500)
-        return _json(taken)
+            return _device_error("house-unusable", "try again", 500)
+        return json_response(taken)
 
-    def _found(self, request: Request) -> Approval:
+    def _approval(self, request: Request) -> Approval:
         approval_id = request.path_params["approval_id"]
         try:
-            found = self._approvals.get(approval_id)
+            approval = self._approvals.get(approval_id)
         except ApprovalError as error:
             raise HTTPException(404) from error
-        if found.id != approval_id:
+        if approval.id != approval_id:
             raise HTTPException(404)
-        return found
+        return approval
 
     def _page(
-        self, found: Approval, notice: str = "", status: int = 200, *, token: str = ""
+        self, approval: Approval, notice: str = "", status: int = 200, *, token: str = ""
     ) -> Response:
-        minutes = max(0, found.request.expires_ms - self._clock() * 1000) / 60_000
+        minutes = max(0, approval.request.expires_ms - self._clock() * 1000) / 60_000
         return self._show(
             "approval.html",
             status,
-            found=found,
-            request=found.request,
-            is_open=found.state is ApprovalState.OPEN,
+            approval=approval,
+            request=approval.request,
+            is_open=approval.state is ApprovalState.OPEN,
             notice=notice,
             minutes=round(minutes),
-            content=json.dumps(json.loads(found.request.content), indent=2),
-            csrf_token=self._proof(found),
-            answers=[answer.value for answer in allowed_answers(found.request)],
+            content=json.dumps(json.loads(approval.request.content), indent=2),
+            csrf_token=self._csrf_token(approval),
+            answers=[answer.value for answer in allowed_answers(approval.request)],
             token=token,
-            has_token=not found.request.out_of_band_only,
+            has_token=not approval.request.out_of_band_only,
             read_only=self._read_only,
         )
 
-    def _proof(self, found: Approval) -> str:
-        """Return what only a form of ours holds, for this question and this start."""
-        bound = f"{found.id}.{found.request.nonce}".encode()
+    def _csrf_token(self, approval: Approval) -> str:
+        bound = f"{approval.id}.{approval.request.nonce}".encode()
         return hmac.digest(self._key, bound, "sha256").hex()
 
 
@@ -227,6 +213,29 @@ async def body_of(request: Request) -> bytes:
     return body
 
 
-def _json(value: object, status: int = 200) -> Response:
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the last value of each field of a form.
+
+    Raises:
+        HTTPException: it is too large, or no form.
+    """
+    try:
+        body = (await body_of(request)).decode()
+        return {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
+    except ValueError as error:
+        raise HTTPException(400) from error
+
+
+def is_equal_secret(given: str, secret: str) -> bool:
+    """Whether a text from outside is our secret, compared in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
+
+
+def _device_error(code: str, message: str, status: int) -> Response:
+    return json_response({"error": {"code": code, "message": message}}, status)
+
+
+def json_response(value: object, status: int = 200) -> Response:
+    """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
     text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
     return Response(text, status, headers={"content-type": "application/json"})

@@ -1,4 +1,8 @@
-"""Listens until a signal ends it: on this machine only, if nobody says otherwise."""
+"""Listens until a signal arrives: by default on this machine only.
+
+The time for requests' headers is limited, since anyone who reaches the port can open connections
+before a key is required. Each costs a descriptor, and without any the audit log cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from skillhouse.frontends.http.app import SECRET_BYTES, make_app
-from skillhouse.frontends.http.header_timeout import header_timeout_protocol
 from skillhouse.runtime import Skillhouse
 
 HOST = "127.0.0.1"
-"""The address that is listened on if nobody names another."""
+"""The default address."""
 BACKLOG = 128
 HEAD_MAX = 16 * 1024
 """Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
 GRACE_SECONDS = 0.5
-"""How long a client may take to read its answer once the end was asked for."""
+"""How long a client may take to read its answer after the end was requested."""
 
 
 def listen(
@@ -38,16 +42,16 @@ def listen(
     open_mcp: bool = False,
     read_only: str = "",
 ) -> int:
-    """Serve `house` until SIGINT or SIGTERM; see `serve`."""
+    """Serve as `skillhouse.frontends.http.serve` describes."""
     with bound(port, host) as listener:
         port = listener.getsockname()[1]
         if open_mcp and not ipaddress.ip_address(host).is_loopback:
-            # INVARIANT: without the token only programs of this machine are answered, whatever
-            # address somebody lets this listen on one day.
+            # INVARIANT: without the token only programs of this machine are answered, whatever the
+            # address of the listener.
             raise OSError(errno.EPERM, "--no-auth is for this machine only", f"{host}:{port}")
         name = HOST if ipaddress.ip_address(host).is_unspecified else host
         place = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-        # An address cannot be rebound by a name service, so it may be asked for as it is.
+        # DNS rebinding needs a name, so a literal address may be a Host.
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
         app = make_app(
@@ -65,7 +69,7 @@ def listen(
                 loop="asyncio",
                 ws="none",
                 lifespan="on",
-                # No access log: requests hold the token.
+                # No access log, since requests have the token.
                 access_log=False,
                 log_config=None,
                 log_level="error",
@@ -76,7 +80,7 @@ def listen(
         )
         with server.ended_by_signals():
             announce(f"http://{place}/?token={token}")
-            # A pipe would keep the line until it is full, and its reader waits for it.
+            # A pipe is buffered, and its reader waits for this line.
             sys.stdout.flush()
             server.run(sockets=[listener])
     return 0
@@ -86,7 +90,7 @@ def bound(port: int, host: str = HOST) -> socket.socket:
     """Return a socket that listens on `port` of an address of this machine, 0 for any free port.
 
     Raises:
-        OSError: the port cannot be had; its text says what to do.
+        OSError: the port cannot be bound; the text has the remedy.
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -104,10 +108,10 @@ _ADVICE = {
 
 
 class Server(uvicorn.Server):
-    """A server for which being ended by a signal is a proper end."""
+    """A server for which a signal is a regular end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End, and wait for nobody who stopped reading."""
+        """End, without waiting for clients that do not read."""
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self._cut_off)
         await super().shutdown(sockets)
 
@@ -117,7 +121,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone; uvicorn's own would raise them again at the end."""
+        """Leave signals alone, since uvicorn raises them again at the end."""
         yield
 
     @contextlib.contextmanager
@@ -135,3 +139,56 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+HEAD_SECONDS = 10.0
+"""Limit from the connection, or the last answer, to the whole head of the next request."""
+WAITING_MAX = 256
+"""Connections without a running request; beyond that, the one that waits longest is closed."""
+
+
+def header_timeout_protocol(
+    *, seconds: float = HEAD_SECONDS, most: int = WAITING_MAX
+) -> type[H11Protocol]:
+    """Return uvicorn's protocol for one listener, with these limits."""
+    waiting: dict[H11Protocol, asyncio.TimerHandle] = {}
+
+    class HeaderTimeoutProtocol(H11Protocol):
+        # Narrower than asyncio's own signature, as uvicorn's is.
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._is_busy():
+                self._wait_no_more()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self._is_busy() and not self.transport.is_closing():
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._wait_no_more()
+            super().connection_lost(exc)
+
+        def _is_busy(self) -> bool:
+            cycle: RequestResponseCycle | None = self.cycle
+            return cycle is not None and not cycle.response_complete
+
+        def _wait(self) -> None:
+            self._wait_no_more()
+            # Data that arrives meanwhile does not extend the time.
+            waiting[self] = self.loop.call_later(seconds, self.transport.abort)
+            if len(waiting) > most:
+                longest = next(iter(waiting))
+                waiting.pop(longest).cancel()
+                longest.transport.abort()
+
+        def _wait_no_more(self) -> None:
+            timer = waiting.pop(self, None)
+            if timer is not None:
+                timer.cancel()
+
+    return HeaderTimeoutProtocol

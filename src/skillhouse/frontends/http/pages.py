@@ -1,4 +1,4 @@
-"""The pages: templates in which every value is text, however it was written."""
+"""Renders the pages from templates, in which every value is escaped."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from skillhouse.frontends.text import cut, one_line, shown
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 LINE_COLUMNS = 300
-"""Columns of a description in a list, where the style shows two lines; its own page has it all."""
+"""Columns of a description in a list, where the style shows two lines."""
 NAME_MAX = 64
-"""Columns of a name in a list; the specification allows no longer one."""
+"""Columns of a name in a list, the maximum of the specification."""
 ROWS_MAX = 200
-"""Rows of a table on a page; the JSON has all."""
+"""Rows of a table; the JSON has all."""
 
 SCOPES = {
     "project": "in this project",
@@ -35,18 +35,17 @@ SCOPES = {
     "remote": "from other servers",
     "builtin": "come with skillhouse",
 }
-"""What a scope means, in words."""
+"""Descriptions of the scopes."""
 
 
 class Pages:
-    """Renders the templates."""
+    """Renders the templates, which are compiled when first used."""
 
     def __init__(self) -> None:
-        """Load the templates; they are compiled when first used."""
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),
-            # INVARIANT: no template turns this off, and none uses `safe`; what a skill says
-            # reaches the page as text only.
+            # INVARIANT: no template turns this off, and none uses `safe`: a skill's texts are never
+            # markup.
             autoescape=True,
             finalize=_finalized,
             undefined=StrictUndefined,
@@ -61,7 +60,7 @@ class Pages:
             marked=marked,
             coded=coded,
             counted=counted,
-            number=number,
+            number="{:,}".format,
             by_scope=by_scope,
             skill_path=skill_path,
             command=command,
@@ -76,7 +75,6 @@ class Pages:
         )
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a page."""
         return self._environment.get_template(template).render(**values)
 
 
@@ -86,7 +84,7 @@ def start(text: str, *, columns: int) -> str:
     >>> start("one two three", columns=8)
     'one two…'
     """
-    # Some descriptions have 64 KiB; no more of them is looked at than could be shown.
+    # Some descriptions have 64 KiB; only as much is processed as could be shown.
     return cut(one_line(text[: 4 * columns]), columns)
 
 
@@ -107,12 +105,12 @@ def marked(text: str) -> Markup:
 
 
 def _is_plain(character: str) -> bool:
-    """Whether a person sees the character; wide blanks, as Chinese has them, are seen as blanks."""
+    """Whether a character is visible; wide spaces, as in Chinese, look like spaces."""
     return character.isprintable() or character in "\n\t\u00a0\u3000"
 
 
 def coded(text: str) -> Markup:
-    """Return a message with what stands in backticks as code.
+    """Return a message with its text in backticks as code.
 
     >>> coded("got `<b>`"), coded("one ` alone")
     (Markup('got <code>&lt;b&gt;</code>'), Markup('one ` alone'))
@@ -126,7 +124,7 @@ def coded(text: str) -> Markup:
 
 
 def path(value: object) -> Markup:
-    """Return a path that is broken behind its slashes first, where it has to be broken.
+    """Return a path that may break after its slashes.
 
     >>> path(Path("/a<b"))
     Markup('/<wbr>a&lt;b')
@@ -143,17 +141,7 @@ def counted(value: int, noun: str) -> str:
     return f"{value:,} {noun}" + ("" if value == 1 else "s")
 
 
-def number(value: int) -> str:
-    """Return a number as it is read.
-
-    >>> number(12_000)
-    '12,000'
-    """
-    return f"{value:,}"
-
-
 def by_scope(items: Iterable[SkillVerdict]) -> list[tuple[str, list[SkillVerdict]]]:
-    """Return the items of each scope, in their order."""
     grouped = itertools.groupby(items, key=lambda item: item.skill.scope)
     return [(scope, list(group)) for scope, group in grouped]
 
@@ -168,7 +156,7 @@ def skill_path(reference: str) -> str:
 
 
 def address(**query: Any) -> str:
-    """Return the address of the status page with a query; what is empty is left out.
+    """Return the address of the status page with a query, without empty values.
 
     >>> address(q="a&b", page=2), address(q="", page=None)
     ('/?q=a%26b&page=2', '/')
@@ -200,7 +188,7 @@ def flat(value: Any) -> str:
 
 
 def _finalized(value: object) -> object:
-    """Return a value as it is put on a page: text keeps no control and no hidden character."""
+    """Escape control and invisible characters of texts."""
     if hasattr(value, "__html__"):
         return value
     if isinstance(value, str | Path):

@@ -1,4 +1,4 @@
-"""What the pages and the JSON show: the house at one moment, read under one lock."""
+"""The status that pages and JSON show: a scan of the skills, read under one lock."""
 
 from __future__ import annotations
 
@@ -10,74 +10,74 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
 from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.plain import (
+    content_value,
+    diagnostic_values,
+    explanation_value,
+    index_value,
+    skill_value,
+)
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loading
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load
 
 PAGE_SKILLS = 200
-"""Skills on one page; each costs a decision, and a project's skill a digest of its files."""
+"""Skills per page; each costs a decision, and a project's skill a digest of its files."""
 FRESH_SECONDS = 1.0
-"""How long what was found is shown again; then the next request looks anew."""
+"""Age from which a request scans again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootLine:
-    """A directory that was examined."""
-
     path: Path
     scope: str
     state: str
-    """read, missing, or unread: a project that is not trusted."""
+    """read, missing, or unread (a project that is not trusted)."""
     skills: int
-    """Skills found there, those denied or shadowed included."""
+    """Number of skills, including denied and shadowed ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowedLine:
-    """A skill whose name a stronger one has."""
+    """A skill shadowed by one of higher precedence."""
 
     skill: Skill
     winner: Skill
     reference: str
-    """What leads to it: its id, or its file where a stronger one has the same id."""
+    """Its id, or its file if a skill of higher precedence has the same id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HouseStatus:
-    """What one look at the house gave."""
-
+class SkillScan:
     index: SkillIndex
     view: AgentView
-    """What the default agent sees of it."""
+    """The view of the default agent."""
     by_id: dict[str, Skill]
     by_file: dict[str, Skill]
     shadowed: tuple[ShadowedLine, ...]
     roots: tuple[RootLine, ...]
     is_trusted: bool
     catalog: dict[str, Any]
-    """The bounds of the catalogs and what they leave out, as `catalog_report` has it."""
+    """The bounds of the catalogs and what they leave out, from `catalog_report`."""
     catalog_notes: tuple[str, ...]
-    """The same for people; empty where nothing is left out."""
+    """The same as text; empty if nothing is left out."""
 
     @property
     def unread(self) -> bool:
-        """Whether the project has skills that are not read."""
         return any(root.state == "unread" for root in self.roots)
 
     @property
     def errors(self) -> int:
-        """Findings that cost a skill or a root."""
-        return sum(found.severity is Severity.ERROR for found in self.index.diagnostics)
+        return sum(one.severity is Severity.ERROR for one in self.index.diagnostics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillVerdict:
-    """A skill, and what a model that asks for it meets."""
-
     skill: Skill
     effect: Effect
     reason: str
@@ -85,64 +85,58 @@ class SkillVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status page: everything found, and one page of the skills in force."""
+    """The status page: a scan, and one page of its skills."""
 
     project: Path
     profile: str
-    found: HouseStatus
+    scan: SkillScan
     query: str
-    """What was searched for; empty shows all skills in catalog order."""
+    """The search; empty shows all skills in catalog order."""
     matches: int
     page: int
     """From 1."""
     pages: int
     skills: tuple[SkillVerdict, ...]
     denied: tuple[SkillVerdict, ...]
-    """The first of those that rules deny."""
+    """The first skills that rules deny."""
     audit: tuple[Trouble, ...]
-    """What is wrong with the audit log."""
+    """Faults of the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillDetail:
-    """Everything about one skill."""
-
     skill: Skill
     reference: str
-    """What leads to it, as in `ShadowedLine`."""
+    """As in `ShadowedLine`."""
     explanation: Explanation
     content: SkillContent | None
-    """None when the file cannot be used any more; `problem` then says why."""
+    """None if the file cannot be used now; `problem` is why."""
     problem: str
     tree_digest: str
-    """Empty when the directory has none; `digest_problem` then says why."""
+    """Empty if the directory has none; `digest_problem` is why."""
     digest_problem: str
     shadowed_by: Skill | None
     findings: tuple[Diagnostic, ...]
 
 
 class StatusReader:
-    """Looks at a house for many threads, one at a time, and not more often than it is worth."""
+    """Reads the status for many threads, one at a time; scans are reused for `FRESH_SECONDS`."""
 
     def __init__(self, house: Skillhouse, clock: Callable[[], float]) -> None:
-        """Take the house, and a clock that gives seconds."""
+        """Store the dependencies; `clock` returns seconds."""
         self._house = house
         self._audit = AuditNews(house.audit_log)
         self._clock = clock
-        # INVARIANT: the house is used under this lock only; it is not made for several threads.
+        # INVARIANT: `house` is used under this lock only, since it is not thread-safe.
         self._lock = threading.Lock()
-        self._found: HouseStatus | None = None
-        self._found_at = 0.0
+        self._last_scan: SkillScan | None = None
+        self._scanned_at = 0.0
         self._search_lock = threading.Lock()
 
     def status(self, *, query: str = "", page: int = 1) -> Status:
-        """Return the status, with the page of the skills nearest to `page`.
-
-        Raises:
-            SkillhouseError: the house cannot be read.
-        """
-        found = self.found()
-        skills = self._searched(found, query) if query else found.view.visible.skills
+        """Return the status, with the page of skills nearest to `page`; raises SkillhouseError."""
+        scan = self.scan()
+        skills = self._searched(scan, query) if query else scan.view.visible.skills
         pages = max(1, -(-len(skills) // PAGE_SKILLS))
         page = min(max(page, 1), pages)
         start = (page - 1) * PAGE_SKILLS
@@ -150,41 +144,41 @@ class StatusReader:
             return Status(
                 project=self._house.services.project,
                 profile=self._house.policy.profile.name,
-                found=found,
+                scan=scan,
                 query=query,
                 matches=len(skills),
                 page=page,
                 pages=pages,
                 skills=tuple(self._judged(s) for s in skills[start : start + PAGE_SKILLS]),
-                denied=tuple(self._denied(skill) for skill in found.view.hidden[:PAGE_SKILLS]),
+                denied=tuple(self._denied(skill) for skill in scan.view.hidden[:PAGE_SKILLS]),
                 audit=self._audit.look(),
             )
 
-    def _searched(self, found: HouseStatus, query: str) -> tuple[Skill, ...]:
-        """Return the visible skills that fit, best first, at most a page.
+    def _searched(self, scan: SkillScan, query: str) -> tuple[Skill, ...]:
+        """Return the visible skills that match, best first, at most a page.
 
-        Under a lock of its own: the first search of all reads all bodies, seconds for 10,000
+        It has a lock of its own: the first search reads all bodies, which takes seconds for 10,000
         skills, and other pages must not wait for it.
         """
         with self._search_lock:
-            hits = found.view.search.index().search(query, limit=PAGE_SKILLS)
-        return tuple(found.by_id[hit.id] for hit in hits)
+            hits = scan.view.search.index().search(query, limit=PAGE_SKILLS)
+        return tuple(scan.by_id[hit.id] for hit in hits)
 
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
 
         Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
-            SkillhouseError: the house cannot be read.
+            UnknownSkillError: no skill matches.
+            AmbiguousSkillError: several match.
+            SkillhouseError: the state or configuration cannot be read.
         """
         with self._lock:
-            found = self._look()
-            # Before names: a skill may be named like the id or the file of another.
-            skill = found.by_id.get(reference) or found.by_file.get(reference)
+            scan = self._fresh_scan()
+            # Before names: a skill may have the id or file of another as its name.
+            skill = scan.by_id.get(reference) or scan.by_file.get(reference)
             if skill is None:
                 skill = self._house.index.get(reference)
-            winner = next((s for s in found.index.skills if s.name == skill.name), None)
+            winner = next((s for s in scan.index.skills if s.name == skill.name), None)
         content, problem = None, ""
         try:
             content = load(skill)
@@ -197,10 +191,10 @@ class StatusReader:
             digest = tree_digest(skill.directory)
         except TreeError as error:
             digest_problem = str(error)
-        listed = [item for item in found.index.diagnostics if item.path == skill.location]
+        listed = [item for item in scan.index.diagnostics if item.path == skill.location]
         return SkillDetail(
             skill=skill,
-            reference=_reference(skill, found.by_id),
+            reference=_reference(skill, scan.by_id),
             explanation=explanation,
             content=content,
             problem=problem,
@@ -210,36 +204,32 @@ class StatusReader:
             findings=tuple(dict.fromkeys([*(content.diagnostics if content else ()), *listed])),
         )
 
-    def found(self) -> HouseStatus:
-        """Return everything that was found.
-
-        Raises:
-            SkillhouseError: the house cannot be read.
-        """
+    def scan(self) -> SkillScan:
+        """Return a scan that is at most `FRESH_SECONDS` old; raises SkillhouseError."""
         with self._lock:
-            return self._look()
+            return self._fresh_scan()
 
-    def _look(self) -> HouseStatus:
-        """Return what was found a moment ago, or look anew; the lock is held."""
+    def _fresh_scan(self) -> SkillScan:
+        """Do what `scan` does; the lock is held."""
         now = self._clock()
-        if self._found is None or now - self._found_at >= FRESH_SECONDS:
-            self._found = None
+        if self._last_scan is None or now - self._scanned_at >= FRESH_SECONDS:
+            self._last_scan = None
             self._house.refresh()
-            self._found = _found(self._house)
-            self._found_at = now
-        return self._found
+            self._last_scan = _scan(self._house)
+            self._scanned_at = now
+        return self._last_scan
 
     def _judged(self, skill: Skill) -> SkillVerdict:
         explained = explain_loading(self._house, skill)
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
     def _denied(self, skill: Skill) -> SkillVerdict:
-        # A rule decided, so the digest that the default would need is not asked for.
+        # A rule decided, so the digest that the default needs is not computed.
         explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
         return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
-def _found(house: Skillhouse) -> HouseStatus:
+def _scan(house: Skillhouse) -> SkillScan:
     index = house.index
     every = (*index.skills, *index.shadowed)
     by_id: dict[str, Skill] = {}
@@ -248,7 +238,7 @@ def _found(house: Skillhouse) -> HouseStatus:
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
     catalog = catalog_report(view)
-    return HouseStatus(
+    return SkillScan(
         index=index,
         view=view,
         by_id=by_id,
@@ -274,14 +264,72 @@ def _reference(skill: Skill, by_id: dict[str, Skill]) -> str:
 
 def _roots(house: Skillhouse, index: SkillIndex) -> tuple[RootLine, ...]:
     counts = Counter(skill.root for skill in (*index.skills, *index.shadowed))
-    unread = {found.path for found in index.diagnostics if found.code == "project-untrusted"}
+    unread = {one.path for one in index.diagnostics if one.code == "project-untrusted"}
     lines = []
     for root in house.snapshot.roots:
         text = str(root.path)
-        # Two roots may be one directory; it is counted at the stronger one.
+        # Two roots may be one directory; it counts for the one of higher precedence.
         skills = 0 if "\0" in text else counts.pop(os.path.realpath(text), 0)
         state = "read" if os.path.isdir(text) else "missing"
         if root.path in unread:
             state = "unread"
         lines.append(RootLine(path=root.path, scope=root.scope, state=state, skills=skills))
     return tuple(lines)
+
+
+def status_value(status: Status) -> dict[str, Any]:
+    """Return the JSON of the status: counts and roots."""
+    scan = status.scan
+    return {
+        "version": skillhouse.__version__,
+        "project": str(status.project),
+        "trusted": scan.is_trusted,
+        "profile": status.profile,
+        "skills": len(scan.view.visible),
+        "hidden": len(scan.view.hidden),
+        "shadowed": len(scan.shadowed),
+        "diagnostics": len(scan.index.diagnostics),
+        "errors": scan.errors,
+        "audit": [{"code": one.code, "message": one.message} for one in status.audit],
+        "catalog": scan.catalog,
+        "roots": [
+            {
+                "path": str(root.path),
+                "scope": root.scope,
+                "state": root.state,
+                "skills": root.skills,
+            }
+            for root in scan.roots
+        ],
+    }
+
+
+def skills_value(scan: SkillScan) -> dict[str, Any]:
+    """Return all skills and diagnostics, as `skillhouse list --json` does."""
+    return {
+        **index_value(scan.index),
+        "skills": [skill_value(skill) for skill in scan.view.visible.skills],
+        "hidden": [skill_value(skill) for skill in scan.view.hidden],
+        "catalog": scan.catalog,
+    }
+
+
+def detail_value(detail: SkillDetail) -> dict[str, Any]:
+    """Return one skill with its body, as `skillhouse show` and `load` together do."""
+    skill, content = detail.skill, detail.content
+    nothing: dict[str, Any] = {"body": None, "resources": [], "resources_omitted": 0}
+    return {
+        **skill_value(skill),
+        **(nothing if content is None else content_value(content)),
+        "problem": detail.problem or None,
+        "diagnostics": diagnostic_values(detail.findings),
+        "frontmatter": dict(skill.frontmatter.fields),
+        "tree_digest": detail.tree_digest or None,
+        "decision": explanation_value(detail.explanation),
+        "shadowed_by": None if detail.shadowed_by is None else detail.shadowed_by.id,
+    }
+
+
+def error_value(code: str, message: str, nearest: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the JSON of an error; `nearest` are similar references."""
+    return {"error": {"code": code, "message": message, "nearest": list(nearest)}}

@@ -1,4 +1,7 @@
-"""Serves the house's tools to a coding agent over the Model Context Protocol, on stdio."""
+"""Serves the tools to a coding agent over the Model Context Protocol.
+
+The entries are `serve` for stdio and `over_http.McpOverHttp` for streamable HTTP.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.frontends.mcp.wire import MessageReader, claimed
 from skillhouse.runtime import Prompts, Skillhouse
 
@@ -19,12 +22,12 @@ __all__ = ["serve"]
 
 
 def serve(house: Skillhouse, *, agent: str, user: str) -> int:
-    """Serve the house on stdin and stdout until stdin closes or a signal ends it; return 0.
+    """Serve MCP on stdin and stdout until stdin closes or a signal arrives; return 0.
 
     Args:
-        house: What to serve; nobody else may use it meanwhile.
-        agent: Whose skills and rules hold for this connection.
-        user: On whose behalf the calls are recorded.
+        house: Must not be used elsewhere meanwhile.
+        agent: The agent whose skills and rules apply to this connection.
+        user: The user for whom calls are made.
 
     Raises:
         MissingExtraError: the packages of the extra `mcp` are not installed.
@@ -35,19 +38,19 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
         raise MissingExtraError("mcp", "mcp")
     with claimed() as (source, sink):
         late = Prompts(profile=house.policy.profile, has_skills=True, catalog=house.catalog)
-        greeter = FastHandshake(late.without_list())
-        reader = MessageReader(source, sink, greeter)
+        fast_handshake = FastHandshake(late.without_list())
+        reader = MessageReader(source, sink, fast_handshake)
         reader.start()
-        # First what needs the skills alone: the tools take as long once more.
-        greeter.introduce(sendable(house.view(agent).prompts().instructions()))
+        # Instructions first, since they need only the skills: the tools take as long again.
+        fast_handshake.set_instructions(sendable(house.view(agent).prompts().instructions()))
         listing = ToolListing(house, agent)
-        greeter.learn(listing.tools())
+        fast_handshake.set_tools(listing.tools())
         with _mcp_extra(), _no_collection():
-            from skillhouse.frontends.mcp.server import HouseServer  # noqa: PLC0415 - an extra.
+            from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
             from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
-        reader.dismiss_greeter()
-        server = HouseServer(house, listing, agent=agent, user=user)
-        anyio.run(serve_wire, server, reader, greeter, sink)
+        reader.end_fast_handshake()
+        server = SkillhouseServer(house, listing, agent=agent, user=user)
+        anyio.run(serve_wire, server, reader, fast_handshake, sink)
     return 0
 
 
@@ -64,16 +67,16 @@ def _mcp_extra() -> Iterator[None]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Import without looking for garbage, of which imports make none.
+    """Import without garbage collection, since imports leave no garbage.
 
-    The SDK's models are several hundred thousand objects; walking them again and again takes a
-    fifth of the import, and a client waits for our answers.
+    The SDK's models are several hundred thousand objects; traversing them repeatedly takes a fifth
+    of the import, while a client waits.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
-        # What is imported stays; later collections need not look at it.
+        # Imported objects stay; later collections need not traverse them.
         gc.freeze()
     finally:
         if enabled:

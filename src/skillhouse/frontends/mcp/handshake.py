@@ -1,8 +1,8 @@
-"""What every client says first, answered while the SDK is still being imported.
+"""Answers a client's first requests while the SDK is still being imported.
 
-That import takes the better part of a second, and a client that waits longer starts its first turn
-without our tools (ecosystem.md, fact 7; Codex waits about a second for `tools/list`). The SDK gets
-the handshake later and negotiates the same; its own answer is then left out. Tests compare both.
+That import takes most of a second, and a client that waits longer starts its first turn without
+our tools (ecosystem.md, fact 7; Codex waits about a second for `tools/list`). The SDK gets the
+handshake later and negotiates the same; its own answer is then dropped. Tests compare both.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from typing import Any
 import skillhouse
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Revisions that begin with `initialize`, oldest first; later ones do without it."""
+"""Revisions that begin with `initialize`, oldest first; later ones do not."""
 MODERN_VERSIONS = ("2026-07-28",)
-"""Revisions that have no handshake: each request names its version and the client's capabilities
-(`_meta`), and a client that wants to know more asks `server/discover`."""
+"""Revisions without a handshake: each request names its version and the client's capabilities in
+`_meta`, and `server/discover` returns the server's."""
 META = "io.modelcontextprotocol/"
 """Prefix of the protocol's own keys in `_meta`."""
 
 INSTRUCTIONS_SECONDS = 1.0
-"""How long `initialize` waits for the skills at most (decision 0154). The tools, for which a client
-asks next, come after the skills in any case."""
+"""How long `initialize` waits for the skills at most (decision 0154). `tools/list`, which follows,
+waits for them in any case."""
 
 
 class FastHandshake:
     """Answers `initialize` or `server/discover`, and the `tools/list` that follows it.
 
-    `server/discover` begins nothing, so the SDK need not see it, and `initialize` may still follow:
-    a client that waited too long for the first sends the second (Claude Code 2.1.330).
+    `server/discover` changes no state, so the SDK need not see it, and `initialize` may still
+    follow: a client sends it when the first took too long (Claude Code 2.1.330).
 
-    It runs in the reader's thread, and gets the tools from another.
+    It runs in the reader's thread, and gets the tools from another one.
     """
 
     def __init__(self, without_list: str = "") -> None:
-        """Take the instructions for a client that asks while skills are still looked for."""
+        """Store the instructions for a client that asks before the skills are known."""
         self.handshake: list[bytes] = []
-        """The lines of the handshake so far; the SDK has to see them too."""
+        """The lines of the handshake so far, which the SDK needs as well."""
         self.request_id: int | str | None = None
-        """Of the `initialize` that was answered."""
+        """Id of the `initialize` that was answered."""
         self._instructions = without_list
         self._has_instructions = threading.Event()
         self._tools: Sequence[Mapping[str, Any]] | None = None
         self._has_tools = threading.Event()
 
-    def introduce(self, instructions: str) -> None:
-        """Take the instructions, empty for none."""
+    def set_instructions(self, instructions: str) -> None:
+        """Set the final instructions; empty for none."""
         self._instructions = instructions
         self._has_instructions.set()
 
-    def learn(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
-        """Take the tools to list; None leaves the listing to the SDK."""
+    def set_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
+        """Set the tools to list; None leaves `tools/list` to the SDK."""
         self._tools = tools
         self._has_tools.set()
 
@@ -68,14 +68,14 @@ class FastHandshake:
             return None
         match len(self.handshake), message:
             case 0, {"method": "server/discover"} if _is_enveloped(message):
-                return _answer(message["id"], _discovered(self._introduction()))
+                return _answer(message["id"], _discovered(self._instructions_field()))
             case 0, {"method": "tools/list"} if _is_enveloped(message):
                 return self._listed(message["id"], _modern)
             case 0, {"method": "initialize"} if _is_plain(message):
                 self.handshake.append(line)
                 self.request_id = message["id"]
                 wanted = message["params"]["protocolVersion"]
-                return _answer(message["id"], _initialized(wanted, self._introduction()))
+                return _answer(message["id"], _initialized(wanted, self._instructions_field()))
             case 1, {"method": "notifications/initialized"} if "id" not in message:
                 self.handshake.append(line)
                 return b""
@@ -86,8 +86,8 @@ class FastHandshake:
                 return self._listed(request_id, dict)
         return None
 
-    def _introduction(self) -> Mapping[str, Any]:
-        """Return the instructions as a part of a result, once they are known."""
+    def _instructions_field(self) -> Mapping[str, Any]:
+        """Return the instructions as fields of a result, once they are known."""
         self._has_instructions.wait(INSTRUCTIONS_SECONDS)
         return {"instructions": self._instructions} if self._instructions else {}
 
@@ -129,7 +129,7 @@ def _discovered(introduction: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _modern(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a result with what every one has since 2026-07-28; it must not be kept."""
+    """Return a result with the fields required since 2026-07-28; it must not be cached."""
     return {
         **result,
         "resultType": "complete",
@@ -144,7 +144,7 @@ def _server_info() -> Mapping[str, Any]:
 
 
 def _is_enveloped(message: Any) -> bool:
-    """Whether this is a request of 2026-07-28 without parameters that the SDK is sure to accept."""
+    """Whether this is a request of 2026-07-28 without parameters that the SDK accepts for sure."""
     match message:
         case {
             "jsonrpc": "2.0",
@@ -176,7 +176,7 @@ def _is_capabilities(capabilities: Any) -> bool:
 
 
 def _is_plain(message: Any) -> bool:
-    """Whether this is an `initialize` that the SDK is sure to accept."""
+    """Whether this is an `initialize` that the SDK accepts for sure."""
     match message:
         case {
             "jsonrpc": "2.0",

@@ -17,20 +17,20 @@ FILES_MAX = 512
 BYTES_MAX = 16 * 1024 * 1024
 """Bytes of all files of a skill (SEP-2640, "Limits")."""
 DEPTH_MAX = 16
-"""Directories below each other (as of a tree digest)."""
+"""Nesting of directories (as for a tree digest)."""
 ENTRIES_MAX = 10_000
-"""Entries that are looked at, served or not."""
+"""Directory entries examined, served or not."""
 SETTLED_SECONDS = 2.0
-"""Age from which a file's times tell of every change; before, one tick may hold two."""
+"""Age from which a file's times show every change; before, one tick may hold two."""
 
 
 class NotServedError(Exception):
-    """A skill cannot be served; the text says why."""
+    """A skill cannot be served; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFile:
-    """One file, as it was when it was hashed."""
+    """One file, at the time it was hashed."""
 
     relative: str
     """POSIX path below the skill's directory."""
@@ -40,8 +40,6 @@ class ServedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """All of a skill that is served."""
-
     base: Path
     """The real directory."""
     files: tuple[ServedFile, ...]
@@ -61,9 +59,9 @@ class Manifests:
         self._known: dict[str, tuple[Stamp, ServedFile]] = {}
 
     def of(self, directory: Path, root: Path) -> Manifest:
-        """Return what is served of the skill in `directory`, which lies in `root`.
+        """Return the manifest of the skill in `directory`, which is below `root`.
 
-        Links, special files, hidden names and names that cannot be printed are no part of it.
+        Links, special files, hidden names and unprintable names are excluded.
 
         Raises:
             NotServedError: it is too large, leaves its root, or changes while it is read.
@@ -105,13 +103,13 @@ class Manifests:
 
 
 def _walk(base: Path, directories: set[str]) -> Iterator[tuple[str, Stamp]]:
-    """Yield each file with its stamp, adding to `directories`."""
+    """Yield each file with its stamp; add to `directories`."""
     pending = [("", 0)]
     seen = 0
     while pending:
         prefix, depth = pending.pop()
-        with os.scandir(base / prefix if prefix else base) as found:
-            for entry in found:
+        with os.scandir(base / prefix if prefix else base) as entries:
+            for entry in entries:
                 seen += 1
                 if seen > ENTRIES_MAX:
                     raise NotServedError(f"more than {ENTRIES_MAX} entries")
@@ -136,5 +134,5 @@ def _is_served(name: str) -> bool:
 
 
 def short_hash(text: str) -> str:
-    """Return eight hex digits that tell two texts apart, for people and addresses."""
+    """Return eight hex digits that distinguish texts in addresses."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]

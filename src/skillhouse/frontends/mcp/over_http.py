@@ -1,6 +1,6 @@
-"""The same server over streamable HTTP, for a frontend that has an application and its guard.
+"""The same server over streamable HTTP, as an application behind the guard of `frontends.http`.
 
-The SDK is imported with the first request: who opens the page only does not wait for it.
+The SDK is imported at the first request, so the page does not wait for it.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.mcp.listing import ToolListing
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 MCP_PATH = "/mcp"
-"""Where clients expect it."""
+"""The path that clients expect."""
 SESSION_HEADER = b"mcp-session-id"
-"""Names the session of a request until 2025-11-25."""
+"""Has the id of a request's session until 2025-11-25."""
 MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
-"""What the transport uses."""
+"""The methods of the transport."""
 
 
 def is_available() -> bool:
-    """Whether the packages of the extra `mcp` are installed."""
     return find_spec("mcp") is not None
 
 
 class McpOverHttp:
-    """An ASGI application; it checks neither key nor origin, so it stands behind a guard."""
+    """An ASGI application; it checks neither key nor origin, so it needs a guard in front."""
 
     def __init__(
         self,
@@ -45,9 +44,9 @@ class McpOverHttp:
         user: str = "local",
         needs_key: bool = True,
     ) -> None:
-        """Take what is served, to whom, and whether only those with the key get here.
+        """Store the dependencies; nothing is imported or started.
 
-        Without a key nobody knows whose client it is, so no answer that one brings counts.
+        If the guard needs no key, the client's user is unknown, so no answer of a client counts.
         """
         self._house = house
         self._needs_key = needs_key
@@ -60,7 +59,7 @@ class McpOverHttp:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Hold what requests start; the application's lifespan goes around this."""
+        """Hold the tasks that requests start; the application's lifespan wraps this."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -76,7 +75,7 @@ class McpOverHttp:
             MissingExtraError: the packages of the extra `mcp` are not installed.
         """
         if self._needs_key and not any(name == b"authorization" for name, _ in scope["headers"]):
-            # The guard has checked it where it is there; a browser's cookie opens pages only.
+            # The guard has checked the header if present; a browser's cookie opens pages only.
             await _refuse(send)
             return
         async with self._starting:
@@ -87,7 +86,7 @@ class McpOverHttp:
         await self._manager.asgi_app(scope, receive, self._watched(scope, send))
 
     def _watched(self, scope: Scope, send: Send) -> Send:
-        """Return a `send` that notes when an answer says that the request's session is over."""
+        """Return a `send` that ends the session's connection once an answer ends the session."""
         headers = dict(scope["headers"]) if scope["type"] == "http" else {}
         session = headers.get(SESSION_HEADER, b"").decode("latin-1")
         if not session:
@@ -107,7 +106,7 @@ class McpOverHttp:
         managers = await anyio.to_thread.run_sync(
             import_module, "mcp.server.streamable_http_manager"
         )
-        server = import_module("skillhouse.frontends.mcp.server").HouseServer(
+        server = import_module("skillhouse.frontends.mcp.server").SkillhouseServer(
             self._house,
             ToolListing(self._house, self._agent),
             agent=self._agent,

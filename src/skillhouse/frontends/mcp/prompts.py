@@ -1,4 +1,4 @@
-"""The skills that a person may start, as prompts: what a client shows as slash commands."""
+"""The skills that a user may start, as prompts: clients show them as slash commands."""
 
 from __future__ import annotations
 
@@ -12,43 +12,35 @@ from mcp.shared.exceptions import MCPError
 
 from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
-from skillhouse.frontends.mcp.skill_resources import CursorError, paged
-from skillhouse.frontends.mcp.skills import NOT_APPROVED
+from skillhouse.frontends.mcp.skill_resources import paged
+from skillhouse.frontends.mcp.skills import NOT_APPROVED, error_of
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Invocable, Skillhouse
 
 WHOLE = "arguments"
-"""The argument of a skill that names none: all that is written after it."""
+"""The argument of a skill that declares none: all text after its name."""
 
-NOBODYS = "a prompt is its person's act: connect with the token, or have the model load the skill"
-"""What a client reads of which nobody knows whose it is."""
+UNKNOWN = "a prompt is its person's act: connect with the token, or have the model load the skill"
+"""Answer to a client whose user is unknown."""
 
 
 class PromptRequests:
     """Answers `prompts/list` and `prompts/get`.
 
-    Getting a prompt is a person's act (MCP, "Prompts", user interaction model), so it is judged as
-    `skillhouse invoke` is, and grants nothing besides: commands of a skill are the agent's calls.
+    Getting a prompt is the user's act (MCP, "Prompts", user interaction model), so the rules of
+    `skillhouse invoke` apply. It grants nothing else: a skill's commands are the agent's calls.
     """
 
     def __init__(
-        self, house: Skillhouse, listing: ToolListing, asking: ApprovalBridge, *, is_persons: bool
+        self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_persons: bool
     ) -> None:
-        """Take the house, what the agent's person may start, and the way through the gate.
-
-        Args:
-            house: Starts skills.
-            listing: What may be started.
-            asking: The way through the gate.
-            is_persons: Whether a client is known to be its person's own; else there are no prompts.
-        """
+        """Without `is_persons` the client's user is unknown, and there are no prompts."""
         self._house = house
         self._listing = listing
-        self._asking = asking
+        self._bridge = bridge
         self._is_persons = is_persons
 
     def register(self, server: Server[None]) -> None:
-        """Have `server` hand these requests to us."""
         add = server.add_request_handler
         add("prompts/list", types.PaginatedRequestParams, self._list)
         add("prompts/get", types.GetPromptRequestParams, self._get)
@@ -58,12 +50,9 @@ class PromptRequests:
     ) -> types.ListPromptsResult:
         menu = self._listing.menu() if self._is_persons else ()
         entries = sorted(menu, key=lambda entry: entry.name)
-        try:
-            found, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        page, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
         return types.ListPromptsResult(
-            prompts=[_prompt(entry) for entry in found],
+            prompts=[_prompt(entry) for entry in page],
             next_cursor=cursor,
             ttl_ms=0,
             cache_scope="private",
@@ -73,7 +62,7 @@ class PromptRequests:
         self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         if not self._is_persons:
-            raise MCPError(NOT_APPROVED, NOBODYS, {"status": "denied", "approvalId": None})
+            raise MCPError(NOT_APPROVED, UNKNOWN, {"status": "denied", "approvalId": None})
         self._listing.changed_lately()
         menu = {entry.name: entry for entry in self._listing.menu()}
         entry = menu.get(params.name)
@@ -83,7 +72,7 @@ class PromptRequests:
             raise MCPError(types.INVALID_PARAMS, f"no prompt `{params.name[:200]}`{hint}")
         line = _line(entry, params.arguments or {})
         try:
-            result = await self._asking.through(
+            result = await self._bridge.call_with_approval(
                 context,
                 params,
                 lambda caller, approval_id: self._house.invoke(
@@ -95,9 +84,7 @@ class PromptRequests:
         if isinstance(result, types.InputRequiredResult):
             return result
         if result.is_error:
-            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
-            about = {"status": result.status, "approvalId": result.approval_id}
-            raise MCPError(code, sendable(result.content), about)
+            raise error_of(result)
         content = types.TextContent(type="text", text=sendable(result.content))
         return types.GetPromptResult(
             description=sendable(entry.description),
@@ -118,10 +105,10 @@ def _prompt(entry: Invocable) -> types.Prompt:
 
 
 def _line(entry: Invocable, given: Mapping[str, str]) -> str:
-    """Return the arguments as a person would have written them after the name.
+    """Return the arguments as a user would write them after the name.
 
     Raises:
-        MCPError: one is unknown, or one before another is missing.
+        MCPError: one is unknown, or one is missing before another.
     """
     names = entry.arguments or (WHOLE,)
     unknown = next((name for name in given if name not in names), None)
@@ -136,5 +123,5 @@ def _line(entry: Invocable, given: Mapping[str, str]) -> str:
     if None in values:
         missing = names[values.index(None)]
         raise MCPError(types.INVALID_PARAMS, f"`{entry.name}` needs `{missing}` as well")
-    # Each value is one argument, whatever blanks and quotes it holds.
+    # Each value is one argument, whatever spaces and quotes it has.
     return shlex.join(value for value in values if value is not None)

@@ -1,4 +1,4 @@
-"""The protocol's requests, each answered by the house."""
+"""Handles the protocol's requests."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import ToolListing, sendable
-from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
+from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import UnknownToolError
+from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 
 CHANNEL = "mcp"
 OPEN_CHANNEL = "mcp-open"
-"""Of clients that nobody knows: what a person allowed a client of theirs is not for these."""
+"""Channel of clients without a key: approvals given to a user's own client do not apply here."""
 POLL_SECONDS = 2.0
-"""How long a change of the skills may go unnoticed while no call arrives."""
+"""Interval of looks for changed skills; calls look as well."""
 
 SESSIONS_MAX = 100
-"""Clients of a handshake that are told of changes; over HTTP there may be several."""
-TOLD_SECONDS = 1.0
-"""How long a client may take to be told: calls of others wait meanwhile."""
+"""Clients with a handshake that are notified of changes; over HTTP there may be several."""
+NOTIFY_SECONDS = 1.0
+"""Timeout of one client's notification; other clients' calls wait meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +51,8 @@ logger = logging.getLogger(__name__)
 CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 
 
-class HouseServer:
-    """One connection's view of the house, as handlers for the SDK."""
+class SkillhouseServer:
+    """The handlers of one server, for the SDK."""
 
     def __init__(
         self,
@@ -63,26 +63,25 @@ class HouseServer:
         user: str,
         is_persons: bool = True,
     ) -> None:
-        """Take what is served.
+        """Register the handlers.
 
         Args:
-            house: Answers.
-            listing: What the agent's client was shown.
-            agent: Whose skills and rules hold.
-            user: On whose behalf calls are made.
-            is_persons: Whether a client is known to be its person's own; else nothing that it
-                brings is that person's answer.
+            house: Makes the calls.
+            listing: The tools as last shown to the client.
+            agent: The agent whose skills and rules apply.
+            user: The user for whom calls are made.
+            is_persons: Whether a client is known to belong to the user; if not, none of its
+                answers counts as the user's.
         """
         self._house = house
         self._listing = listing
         self._audit_news = AuditNews(house.audit_log)
         who = {"agent": agent, "user": user, "channel": CHANNEL if is_persons else OPEN_CHANNEL}
-        self._asking = ApprovalBridge(house, who, is_persons=is_persons)
-        self.connections = self._asking.connections
-        """The connections of its clients."""
+        self._bridge = ApprovalBridge(house, who, is_persons=is_persons)
+        self.connections = self._bridge.connections
         self._bus = InMemorySubscriptionBus()
         self._sessions: deque[ServerSession] = deque(maxlen=SESSIONS_MAX)
-        self.sdk = _TellingServer(
+        self.sdk = _NotifyingServer(
             listing,
             version=skillhouse.__version__,
             lifespan=self._watching,
@@ -90,21 +89,20 @@ class HouseServer:
             on_call_tool=self._call_tool,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
-        self.sdk.middleware.append(self._asking.rounds.boundary())
-        SkillRequests(house, agent, self._asking).register(self.sdk)
-        PromptRequests(house, listing, self._asking, is_persons=is_persons).register(self.sdk)
+        self.sdk.middleware.append(self._bridge.flow.boundary())
+        SkillRequests(house, agent, self._bridge).register(self.sdk)
+        PromptRequests(house, listing, self._bridge, is_persons=is_persons).register(self.sdk)
         self.sdk.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._initialized
         )
 
     def options(self) -> InitializationOptions:
-        """Return what the handshake tells a client."""
         return self.sdk.create_initialization_options()
 
     async def _list_tools(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        # The client learns of a change by this very answer.
+        # This answer itself shows the client a change.
         self._listing.changed_lately()
         tools = [types.Tool.model_validate(tool) for tool in self._listing.tools()]
         return types.ListToolsResult(tools=tools)
@@ -115,7 +113,7 @@ class HouseServer:
         if self._listing.changed_lately():
             await self._announce()
         try:
-            result = await self._asking.through(
+            result = await self._bridge.call_with_approval(
                 context,
                 params,
                 lambda caller, approval_id: self._house.call(
@@ -123,7 +121,7 @@ class HouseServer:
                     params.arguments or {},
                     caller=caller,
                     approval_id=approval_id,
-                    listener=listener_of(context),
+                    listener=progress_handler(context),
                 ),
             )
         except UnknownToolError as error:
@@ -143,14 +141,13 @@ class HouseServer:
     async def _initialized(
         self, context: ServerRequestContext[None], _: types.NotificationParams
     ) -> None:
-        # The connection begins here, whenever its first call comes.
+        # The connection begins now, not with its first call.
         self.connections.caller(context)
         # Only a handshake has this; since 2026-07-28 clients subscribe, and the bus serves them.
         self._sessions.append(context.session)
 
     @asynccontextmanager
     async def _watching(self, _: Server[None]) -> AsyncIterator[None]:
-        """Look for changes while a client is connected."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             try:
@@ -168,7 +165,7 @@ class HouseServer:
                 self._audit_news.look()
                 changed = self._listing.changed()
             except (SkillhouseError, OSError, ValueError, RecursionError):
-                # The next call says what is wrong; a half-written state file is whole again soon.
+                # The next call reports the fault; a half-written state file is complete soon.
                 logger.exception("looking for changes")
                 continue
             if changed:
@@ -180,11 +177,11 @@ class HouseServer:
         await self._bus.publish(PromptsListChanged())
         async with anyio.create_task_group() as tasks:
             for session in tuple(self._sessions):
-                tasks.start_soon(self._tell, session)
+                tasks.start_soon(self._notify, session)
 
-    async def _tell(self, session: ServerSession) -> None:
-        """Tell one client; one that has gone or takes nothing is told no more."""
-        with anyio.move_on_after(TOLD_SECONDS) as waiting:
+    async def _notify(self, session: ServerSession) -> None:
+        """Notify one client; drop it if it is gone or does not read in time."""
+        with anyio.move_on_after(NOTIFY_SECONDS) as waiting:
             try:
                 await session.send_tool_list_changed()
                 await session.send_resource_list_changed()
@@ -196,25 +193,23 @@ class HouseServer:
                 self._sessions.remove(session)
 
 
-class _TellingServer(Server[None]):
-    """A server that tells of changes on every transport; the SDK's own options say it does not.
+class _NotifyingServer(Server[None]):
+    """Declares notifications of changes on every transport, which the SDK's own options do not.
 
-    Its instructions are those of the moment at which a client asks.
+    Its instructions are those of the time at which a client asks.
     """
 
     def __init__(self, listing: ToolListing, **options: Any) -> None:
-        """Take what knows the skills, and the options of the SDK's server."""
         self._listing = listing
         super().__init__("skillhouse", **options)
 
     @property
     def instructions(self) -> str | None:
-        """What is said of the skills."""
         return self._listing.instructions() or None
 
     @instructions.setter
     def instructions(self, _: str | None) -> None:
-        """Pass over what the SDK sets."""
+        """Ignore the SDK's value."""
 
     def create_initialization_options(
         self,
@@ -222,13 +217,28 @@ class _TellingServer(Server[None]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return what the handshake tells a client."""
         return super().create_initialization_options(
             notification_options or CHANGES, experimental_capabilities, extensions
         )
 
 
 def _answer(text: str, *, is_error: bool) -> types.CallToolResult:
-    """Return a text as it is, since clients hand a model structured content as JSON."""
+    """Return a text, not structured content, which clients give to a model as JSON."""
     content = types.TextContent(type="text", text=sendable(text))
     return types.CallToolResult(content=[content], is_error=is_error)
+
+
+def progress_handler(context: ServerRequestContext[None]) -> ProgressHandler | None:
+    """Return what sends `notifications/progress`; None if the request has no token.
+
+    The gate makes sure that progress increases, and limits how often it is reported.
+    """
+    if progress_token_from_params(context.params) is None:
+        return None
+    session = context.session
+
+    async def report(now: Progress) -> None:
+        message = sendable(now.message) or None
+        await session.report_progress(now.progress, now.total, message)
+
+    return report

@@ -1,7 +1,7 @@
-"""Which of an agent's skills are served, under which addresses, and what is said of each.
+"""The skills of an agent that are served as resources, and their addresses.
 
-A host must be able to load what we list, so a skill that breaks the specification, or is larger
-than SEP-2640 allows, is not served; the log says which and why. Our own tools still have it.
+A host must be able to load every listed skill, so one that breaks the specification, or is larger
+than SEP-2640 allows, is not served; the log has the reason. Our own tools still load it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
 from skillhouse.floor import PathError, Severity, read_beneath
 from skillhouse.frontends.mcp.manifest import (
     Manifest,
@@ -28,7 +31,7 @@ from skillhouse.frontends.mcp.manifest import (
 from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Skill, typed_fields, validate
 
 SCHEME = "skill://"
-"""What addresses begin with (SEP-2640, "Resource Mapping")."""
+"""Scheme of addresses (SEP-2640, "Resource Mapping")."""
 PAGE_MAX = 50
 """Skills, or files of a directory, in one answer."""
 MARKDOWN = "text/markdown"
@@ -36,20 +39,14 @@ DIRECTORY = "inode/directory"
 """The type of a directory (SEP-2640, "Directory Resources")."""
 
 _TYPES = {".md": MARKDOWN, ".py": "text/x-python", ".toml": "application/toml"}
-"""Where Python's table depends on the machine, or has nothing."""
+"""Types for which Python's table depends on the machine, or has no entry."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class CursorError(ValueError):
-    """A cursor is none of ours."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillResource:
-    """One skill as hosts see it."""
-
     skill: Skill
     base: str
     """Address of the directory."""
@@ -58,57 +55,50 @@ class SkillResource:
 
     @property
     def uri(self) -> str:
-        """Address of the SKILL.md."""
         return f"{self.base}/{SKILL_FILE}"
 
     def address(self, relative: str) -> str:
-        """Return the address of a file or directory of the skill; empty text is the skill's own."""
+        """Return the address of a file or directory; empty for the skill's own directory."""
         return f"{self.base}/{_quoted(relative)}" if relative else self.base
 
     def file(self, uri: str) -> ServedFile | None:
-        """Return the file at an address; only what the entry lists has one."""
         return next((f for f in self.manifest.files if self.address(f.relative) == uri), None)
 
     def children(self, uri: str) -> Sequence[tuple[str, ServedFile | None]] | None:
-        """Return path and file of each direct child of a directory, None for a directory's file.
+        """Return path and file (None for a directory) of each direct child of a directory.
 
-        None altogether where the address is no directory.
+        Return None if the address is not a directory.
         """
         places = self.manifest.directories
-        place = next((found for found in places if self.address(found) == uri), None)
+        place = next((directory for directory in places if self.address(directory) == uri), None)
         if place is None:
             return None
         files = [(file.relative, file) for file in self.manifest.files]
-        below = [*files, *((found, None) for found in places if found)]
+        below = [*files, *((directory, None) for directory in places if directory)]
         return sorted(
             (child for child in below if child[0].rpartition("/")[0] == place),
             key=lambda child: child[0].encode(),
         )
 
 
-class Offer:
-    """What one agent's skills are to the hosts that connect."""
+class SkillResources:
+    """The served skills of one agent; `skills` returns those that it sees now."""
 
     def __init__(self, skills: Callable[[], Iterable[Skill]]) -> None:
-        """Take what gives the skills that the agent sees now."""
         self._skills = skills
         self._manifests = Manifests()
         self._said: set[tuple[str, str]] = set()
 
     def page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
-        """Return the next entries by name, and the cursor after them.
-
-        Raises:
-            CursorError: it is none of ours.
-        """
-        # Before it come the scopes of an address, in which the built-in skills are the first.
+        """Return the next entries by name, and the cursor after them; raises as `paged` does."""
+        # By name, not by address: addresses begin with the scope, and built-in skills would lead.
         bases = sorted(self._bases().items(), key=_by_name)
         wanted, following = paged(bases, cursor, key=_by_name)
         entries = (self._entry(base, skill) for base, skill in wanted)
         return [entry for entry in entries if entry is not None], following
 
     def entry(self, uri: str) -> SkillResource | None:
-        """Return the skill whose SKILL.md, other file or directory an address may be of."""
+        """Return the skill to which the address of a file or directory may belong."""
         bases = self._bases()
         parts = uri.split("/")
         for count in range(len(parts), 2, -1):
@@ -120,13 +110,13 @@ class Offer:
     def _bases(self) -> Mapping[str, Skill]:
         """Return the address of each skill's directory.
 
-        It holds the scope, so that no skill takes another's address by coming or going; where
-        several share scope and name, each has a part of its own made of its place.
+        It has the scope, so that no skill gets another's address when skills come and go; if
+        several share scope and name, each address also has a hash of the file's path.
         """
-        found = [(_path(skill), skill) for skill in self._skills()]
-        counts = Counter(path for path, _ in found)
+        paths = [(_path(skill), skill) for skill in self._skills()]
+        counts = Counter(path for path, _ in paths)
         bases = {}
-        for path, skill in found:
+        for path, skill in paths:
             if counts[path] > 1:
                 parent, _, name = path.rpartition("/")
                 path = f"{parent}/{short_hash(skill.file)}/{name}"
@@ -137,7 +127,7 @@ class Offer:
         try:
             return self._made(base, skill)
         except NotServedError as error:
-            # Once, and again when there is another reason.
+            # Once per reason.
             if (skill.file, str(error)) not in self._said:
                 self._said.add((skill.file, str(error)))
                 logger.warning("not served over MCP: `%s`: %s", skill.file, error)
@@ -172,20 +162,20 @@ def paged(
 
     Args:
         items: Sorted by `key`, no two with the same.
-        cursor: What an earlier call returned. It names the last item and not a number, so what
-            comes or goes meanwhile makes nothing appear twice.
-        key: Gives an item's place in the order.
-        size: How many.
+        cursor: From an earlier call. It names the last item, not a number, so items that come or
+            go meanwhile repeat none.
+        key: Returns an item's sort key.
+        size: Maximum number of items.
 
     Raises:
-        CursorError: it is none of ours.
+        MCPError: the cursor is not ours.
     """
     start = 0
     if cursor is not None:
         last = _decoded(cursor)
         start = sum(key(item) <= last for item in items)
-    found = items[start : start + size]
-    return found, _encoded(key(found[-1])) if start + size < len(items) else None
+    page = items[start : start + size]
+    return page, _encoded(key(page[-1])) if start + size < len(items) else None
 
 
 def mime_type(relative: str) -> str:
@@ -199,13 +189,13 @@ def mime_type(relative: str) -> str:
 
 
 def _by_name(item: tuple[str, Skill]) -> str:
-    """Return the last part of an address, and all of it since several may share that part."""
+    """Return the sort key: the last part of an address, then the whole, since parts may repeat."""
     base, _ = item
     return f"{base.rpartition('/')[2]} {base}"
 
 
 def _path(skill: Skill) -> str:
-    """Return `scope/name`; a plugin's name stands between the two."""
+    """Return `scope/name`, or `scope/plugin/name`."""
     name = skill.directory.name
     plugin = skill.name.removesuffix(name).strip(":") if skill.name.endswith(f":{name}") else ""
     return "/".join(_quoted(part) for part in (skill.scope, plugin, name) if part)
@@ -223,4 +213,5 @@ def _decoded(cursor: str) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise CursorError(f"expected a cursor of an earlier answer, got {cursor[:80]!r}") from error
+        message = f"expected a cursor of an earlier answer, got {cursor[:80]!r}"
+        raise MCPError(types.INVALID_PARAMS, message) from error

@@ -1,9 +1,8 @@
-"""Skills over MCP (SEP-2640): the extension's requests, and the resources they are about."""
+"""Skills over MCP (SEP-2640): the extension's requests, and the resources that they return."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import mcp_types as types
@@ -12,82 +11,71 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.listing import sendable
 from skillhouse.frontends.mcp.manifest import ServedFile
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
-    CursorError,
-    Offer,
     SkillResource,
+    SkillResources,
     mime_type,
     paged,
 )
+from skillhouse.frontends.mcp.tool_list import sendable
 from skillhouse.runtime import Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
+from skillhouse.tools import ToolResult
 
 EXTENSION = "io.modelcontextprotocol/skills"
 """The extension's name (SEP-2640, "Extension Identifier"). It is declared from protocol 2026-07-28
-on; the handshake of earlier ones has no place for it."""
+on; earlier handshakes have no field for it."""
 META = "io.modelcontextprotocol.skills/"
-"""What our keys in a skill's `_meta` begin with (SEP-2640, "Resource Metadata")."""
+"""Prefix of our keys in a skill's `_meta` (SEP-2640, "Resource Metadata")."""
 HIDDEN_META = "skillhouse/hidden-text"
-"""Our key in the `_meta` of a file that holds characters which people do not see."""
+"""Our key in the `_meta` of a file with invisible characters."""
 META_FIELDS = ("license", "compatibility", "version")
-"""Fields that are repeated in `_meta`, as far as they are text."""
+"""Frontmatter fields that are repeated in `_meta` if they are strings."""
 NOT_APPROVED = -32010
-"""The error of a read that a rule or a person has not let through; `data` says which it is. The
-protocol has none of its own, and keeps -32099 to -32000 for servers' errors."""
+"""The error of a read that is denied or pending; `data` has the status. The protocol defines no
+such code, and reserves -32099 to -32000 for servers."""
 
 
 class GetSkillParams(types.RequestParams):
-    """What `skills/get` takes."""
-
     uri: str
 
 
 class ReadDirectoryParams(types.PaginatedRequestParams):
-    """What `resources/directory/read` takes."""
-
     uri: str
 
 
 class ListSkillsResult(types.PaginatedResult, types.CacheableResult):
-    """What `skills/list` returns."""
-
     skills: list[dict[str, Any]]
     result_type: Literal["complete"] = "complete"
 
 
 class GetSkillResult(types.CacheableResult):
-    """What `skills/get` returns."""
-
     skill: dict[str, Any]
     result_type: Literal["complete"] = "complete"
 
 
 class ReadDirectoryResult(types.PaginatedResult):
-    """What `resources/directory/read` returns."""
-
     resources: list[types.Resource]
     result_type: Literal["complete"] = "complete"
 
 
 class SkillRequests:
-    """Answers what hosts ask about one agent's skills.
+    """Answers hosts' requests about one agent's skills.
 
-    Listing shows what the catalog shows, and what the agent is denied is not there. Reading a file
-    passes the gate like loading the skill does. Nothing may be cached: the next answer can differ
-    as soon as a rule or a file does.
+    Listings have the skills of the catalog, without those denied to the agent. Reading a file goes
+    through the gate as loading the skill does. Nothing may be cached, since rules and files change.
     """
 
-    def __init__(self, house: Skillhouse, agent: str, asking: ApprovalBridge) -> None:
+    def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
         self._house = house
-        self._asking = asking
-        self._offer = Offer(lambda: house.view(agent).listed.skills)
+        self._bridge = bridge
+        self._resources = SkillResources(lambda: house.view(agent).listed.skills)
 
     def register(self, server: Server[None]) -> None:
-        """Have `server` declare the extension and hand its requests to us."""
+        """Declare the extension, and register the handlers."""
         server.extensions[EXTENSION] = {"directoryRead": True}
         add = server.add_request_handler
         add("skills/list", types.PaginatedRequestParams, self._list_skills)
@@ -100,7 +88,7 @@ class SkillRequests:
     async def _list_skills(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> ListSkillsResult:
-        entries, cursor = self._page(params.cursor)
+        entries, cursor = self._resources.page(params.cursor)
         return ListSkillsResult(
             skills=[_described(entry) for entry in entries],
             next_cursor=cursor,
@@ -111,7 +99,7 @@ class SkillRequests:
     async def _get_skill(
         self, _: ServerRequestContext[None], params: GetSkillParams
     ) -> GetSkillResult:
-        entry = self._offer.entry(params.uri)
+        entry = self._resources.entry(params.uri)
         if entry is None or entry.uri != params.uri:
             raise _unknown(params.uri, "no skill is served at")
         return GetSkillResult(skill=_described(entry), ttl_ms=0, cache_scope="private")
@@ -119,7 +107,7 @@ class SkillRequests:
     async def _list_resources(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListResourcesResult:
-        entries, cursor = self._page(params.cursor)
+        entries, cursor = self._resources.page(params.cursor)
         resources = [_resource(entry, SKILL_FILE, entry.file(entry.uri)) for entry in entries]
         return types.ListResourcesResult(
             resources=resources, next_cursor=cursor, ttl_ms=0, cache_scope="private"
@@ -128,7 +116,7 @@ class SkillRequests:
     async def _list_templates(
         self, _: ServerRequestContext[None], __: types.PaginatedRequestParams
     ) -> types.ListResourceTemplatesResult:
-        # Clients ask every server that has resources, and take an error for a broken one.
+        # Clients ask every server with resources, and treat an error as a broken server.
         return types.ListResourceTemplatesResult(
             resource_templates=[], ttl_ms=0, cache_scope="private"
         )
@@ -137,12 +125,12 @@ class SkillRequests:
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         uri = params.uri
-        entry = self._offer.entry(uri)
+        entry = self._resources.entry(uri)
         file = None if entry is None else entry.file(uri)
         if entry is None or file is None:
             raise _unknown(uri, "no file of a skill is served at")
         skill, relative = entry.skill, file.relative
-        result = await self._asking.through(
+        result = await self._bridge.call_with_approval(
             context,
             params,
             lambda caller, approval_id: read_skill_file(
@@ -152,31 +140,20 @@ class SkillRequests:
         if isinstance(result, types.InputRequiredResult):
             return result
         if result.data is None or result.is_error:
-            code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
-            about = {"uri": uri, "status": result.status, "approvalId": result.approval_id}
-            raise MCPError(code, sendable(result.content), about)
+            raise error_of(result, uri=uri)
         contents = _contents(entry, file, uri, result.data["bytes"])
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
 
     async def _read_directory(
         self, _: ServerRequestContext[None], params: ReadDirectoryParams
     ) -> ReadDirectoryResult:
-        entry = self._offer.entry(params.uri)
+        entry = self._resources.entry(params.uri)
         children = None if entry is None else entry.children(params.uri)
         if entry is None or children is None:
             raise _unknown(params.uri, "no directory of a skill is served at")
-        try:
-            found, cursor = paged(children, params.cursor, key=lambda child: child[0])
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        resources = [_resource(entry, relative, file) for relative, file in found]
+        page, cursor = paged(children, params.cursor, key=lambda child: child[0])
+        resources = [_resource(entry, relative, file) for relative, file in page]
         return ReadDirectoryResult(resources=resources, next_cursor=cursor)
-
-    def _page(self, cursor: str | None) -> tuple[Sequence[SkillResource], str | None]:
-        try:
-            return self._offer.page(cursor)
-        except CursorError as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
 
 def _described(entry: SkillResource) -> dict[str, Any]:
@@ -192,7 +169,6 @@ def _described(entry: SkillResource) -> dict[str, Any]:
 
 
 def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> types.Resource:
-    """Return what is said of a file, or of a directory when `file` is None."""
     uri = entry.address(relative)
     name = relative.rpartition("/")[2]
     if file is None:
@@ -210,20 +186,20 @@ def _resource(entry: SkillResource, relative: str, file: ServedFile | None) -> t
 
 
 def _meta(entry: SkillResource) -> dict[str, Any] | None:
-    found = {field: entry.frontmatter.get(field) for field in META_FIELDS}
-    return {META + key: text for key, text in found.items() if isinstance(text, str)} or None
+    fields = {field: entry.frontmatter.get(field) for field in META_FIELDS}
+    return {META + key: text for key, text in fields.items() if isinstance(text, str)} or None
 
 
 def _contents(
     entry: SkillResource, file: ServedFile, uri: str, data: bytes
 ) -> types.TextResourceContents | types.BlobResourceContents:
-    """Return bytes as text where they are UTF-8, so that encoding it gives the same bytes."""
+    """Return bytes as text if they are UTF-8, so that encoding it gives the same bytes."""
     is_entry = uri == entry.uri
     kind = MARKDOWN if is_entry else mime_type(file.relative)
     meta = _meta(entry) if is_entry else None
     try:
         text = data.decode()
-        # The bytes have a digest in the list, so they stay as they are and the host is told.
+        # The list has the digest of these bytes, so they stay unchanged and `_meta` warns the host.
         hidden = hidden_text(text)
         if hidden is not None:
             meta = {**(meta or {}), HIDDEN_META: hidden.summary}
@@ -231,6 +207,13 @@ def _contents(
     except UnicodeDecodeError:
         blob = base64.b64encode(data).decode()
         return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob, _meta=meta)
+
+
+def error_of(result: ToolResult, **data: str) -> MCPError:
+    """Return the error for a call that did not succeed; `data` is added to its data."""
+    code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
+    status = {"status": result.status, "approvalId": result.approval_id}
+    return MCPError(code, sendable(result.content), {**data, **status})
 
 
 def _unknown(uri: str, what: str) -> MCPError:

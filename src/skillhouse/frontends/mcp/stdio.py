@@ -1,4 +1,4 @@
-"""Serves one client over the wire, with the SDK, until either side ends it."""
+"""Serves one client on stdio, with the SDK, until either side ends it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.wire import MESSAGE_MAX, MessageReader, write_all
 
 FLUSH_SECONDS = 0.3
-"""How long answers may take to reach a client once the end was asked for."""
+"""How long answers may take to reach a client after the end was requested."""
 
 GONE = (
     anyio.BrokenResourceError,
@@ -29,21 +29,21 @@ GONE = (
     anyio.RunFinishedError,
     CancelledError,
 )
-"""What a thread meets when serving has ended."""
+"""What a thread gets when serving has ended."""
 
 
 async def serve_wire(
-    server: HouseServer, reader: MessageReader, greeter: FastHandshake, sink: int
+    server: SkillhouseServer, reader: MessageReader, fast_handshake: FastHandshake, sink: int
 ) -> None:
     """Serve until the client closes a pipe, or SIGINT or SIGTERM.
 
-    Either way the calls under way are cancelled, and the gate writes down what became of them.
+    Either way running calls are cancelled, and the gate records their outcome.
 
     Args:
-        server: Answers the requests.
-        reader: Has the requests; its greeter has been dismissed.
-        greeter: Knows what was answered already.
-        sink: Where the answers go.
+        server: Handles the requests.
+        reader: Has the requests; its fast handshake has ended.
+        greeter: Has the lines that were answered already.
+        sink: Descriptor for the answers.
     """
     incoming, requests = anyio.create_memory_object_stream[SessionMessage | Exception](8)
     answers, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -53,10 +53,10 @@ async def serve_wire(
     writer = Writer(sink, outgoing, serving, token)
     async with anyio.create_task_group() as tasks:
         await tasks.start(_end_on_signals, serving, outgoing)
-        for line in greeter.handshake:
+        for line in fast_handshake.handshake:
             incoming.send_nowait(message_of(line))
         reader.hand_over(MessageInbox(incoming, errors, token).take)
-        writer.start(greeter.request_id)
+        writer.start(fast_handshake.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
         errors.close()
@@ -85,7 +85,7 @@ async def _end_on_signals(
 
 
 class MessageInbox:
-    """Takes lines from the reader's thread to the event loop."""
+    """Passes lines from the reader's thread to the event loop."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class MessageInbox:
         self._token = token
 
     def take(self, line: bytes | None) -> None:
-        """Deliver a line, or answer it when it is no message; b"" is the end."""
+        """Deliver a line, or answer it if it is not a message; b"" is the end."""
         with suppress(*GONE):
             if line == b"":
                 from_thread.run(self._incoming.aclose, token=self._token)
@@ -112,7 +112,7 @@ class MessageInbox:
 
 
 class Writer:
-    """Writes answers, one a line, in a thread of its own that nothing waits for."""
+    """Writes answers, one per line, in a thread of its own that is never joined."""
 
     def __init__(
         self,
@@ -126,10 +126,10 @@ class Writer:
         self._serving = serving
         self._token = token
         self.flushed = anyio.Event()
-        """Set when all answers have been written."""
+        """Set when all answers are written."""
 
     def start(self, answered: int | str | None) -> None:
-        """Begin to write; the first answer to `answered` is left out, as the greeter gave it."""
+        """Start; the first answer to `answered` is dropped, since the fast handshake sent it."""
         threading.Thread(target=self._run, args=(answered,), name="mcp-writer", daemon=True).start()
 
     def _run(self, answered: int | str | None) -> None:
@@ -145,7 +145,7 @@ class Writer:
             except anyio.EndOfStream:
                 from_thread.run_sync(self.flushed.set, token=self._token)
             except OSError:
-                # The client has hung up, so nobody waits for what is still running.
+                # The client closed its end, so nothing waits for the running calls.
                 from_thread.run_sync(self._serving.cancel, token=self._token)
                 from_thread.run(self._outgoing.aclose, token=self._token)
 
@@ -157,16 +157,12 @@ def _answers(message: types.JSONRPCMessage, request_id: int | str) -> bool:
 
 
 def message_of(line: bytes) -> SessionMessage:
-    """Return a line as a message.
-
-    Raises:
-        ValidationError: it is none.
-    """
+    """Return a line as a message; raises ValidationError."""
     return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
 
 
 def parsed(line: bytes | None) -> SessionMessage | types.ErrorData:
-    """Return a line as a message, or what to answer when it is none."""
+    """Return a line as a message, or else the error to answer with."""
     if line is None:
         return types.ErrorData(
             code=types.INVALID_REQUEST, message=f"a message of more than {MESSAGE_MAX} bytes"

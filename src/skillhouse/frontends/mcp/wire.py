@@ -1,4 +1,4 @@
-"""The two descriptors that a client talks to us over, without any knowledge of the SDK."""
+"""The descriptors of the stdio transport, without the SDK."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ CHUNK = 65_536
 
 @contextmanager
 def claimed() -> Iterator[tuple[int, int]]:
-    """Take stdin and stdout for the protocol: what else prints goes to stderr, and who reads gets
-    nothing.
+    """Reserve stdin and stdout for the protocol: other prints go to stderr, other reads get EOF.
 
-    The descriptors stay open afterwards, since a thread may still wait for one.
+    The descriptors stay open afterwards, since a thread may still block on one.
     """
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
@@ -36,55 +35,52 @@ def claimed() -> Iterator[tuple[int, int]]:
 
 
 class MessageReader:
-    """Reads messages in a thread of its own; the greeter answers the first ones at once.
+    """Reads messages in a thread of its own; the fast handshake answers the first ones at once.
 
-    Nothing waits for the thread: a read that blocks cannot be cancelled.
+    The thread is never joined, since a blocking read cannot be cancelled.
     """
 
-    def __init__(self, source: int, sink: int, greeter: FastHandshake) -> None:
-        """Take the descriptors; `sink` is the reader's until `dismiss_greeter` returns."""
+    def __init__(self, source: int, sink: int, fast_handshake: FastHandshake) -> None:
+        """Only the reader writes to `sink` until `end_fast_handshake` returns."""
         self._source = source
         self._sink = sink
-        self._greeter: FastHandshake | None = greeter
-        self._greeting = threading.Lock()
+        self._fast_handshake: FastHandshake | None = fast_handshake
+        self._answering = threading.Lock()
         self._take: Callable[[bytes | None], object] | None = None
         self._taken = threading.Event()
 
     def start(self) -> None:
-        """Begin to read."""
         threading.Thread(target=self._run, name="mcp-reader", daemon=True).start()
 
-    def dismiss_greeter(self) -> None:
-        """Let every message that comes from now on wait for `hand_over`."""
-        with self._greeting:
-            self._greeter = None
+    def end_fast_handshake(self) -> None:
+        """Queue every message from now on for `hand_over`."""
+        with self._answering:
+            self._fast_handshake = None
 
     def hand_over(self, take: Callable[[bytes | None], object]) -> None:
-        """Give all messages that were not answered to `take`.
+        """Pass all messages that were not answered to `take`, in the reader's thread.
 
-        Args:
-            take: Called in the reader's thread with a message, b"" at the end, or None for a
-                message of more than `MESSAGE_MAX` bytes.
+        `take` gets b"" at the end, and None for a message of more than `MESSAGE_MAX` bytes.
         """
         self._take = take
         self._taken.set()
 
     def _run(self) -> None:
         for line in lines(self._source):
-            if not self._greets(line):
+            if not self._answered_fast(line):
                 self._deliver(line)
         self._deliver(b"")
 
-    def _greets(self, line: bytes | None) -> bool:
-        """Answer a message if the greeter can; the first that it cannot is its last."""
-        with self._greeting:
-            if self._greeter is None:
+    def _answered_fast(self, line: bytes | None) -> bool:
+        """Answer a message by the fast handshake; the first that it cannot answer ends it."""
+        with self._answering:
+            if self._fast_handshake is None:
                 return False
-            answer = None if line is None else self._greeter.answer(line)
+            answer = None if line is None else self._fast_handshake.answer(line)
             if answer is None:
-                self._greeter = None
+                self._fast_handshake = None
                 return False
-            # A client that has gone already is noticed by the next read.
+            # The next read notices that the client is gone.
             with suppress(OSError):
                 write_all(self._sink, answer)
             return True
@@ -96,7 +92,7 @@ class MessageReader:
 
 
 def lines(source: int) -> Iterator[bytes | None]:
-    """Yield the lines of a descriptor that are not blank; None for one that is too long."""
+    """Yield the non-blank lines of a descriptor; None for one that is too long."""
     held = bytearray()
     too_long = False
     while chunk := os.read(source, CHUNK):
@@ -118,7 +114,6 @@ def lines(source: int) -> Iterator[bytes | None]:
 
 
 def write_all(sink: int, data: bytes) -> None:
-    """Write all of `data`."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sink, rest) :]

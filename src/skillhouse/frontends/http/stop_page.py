@@ -1,70 +1,60 @@
-"""The form that stops everything, and the page that says what it ended."""
+"""The form that stops everything, and the page with the result."""
 
 from __future__ import annotations
 
-import hmac
 import secrets
-from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import StateError
-from skillhouse.frontends.http.inbox import INBOX_PATH, Show, body_of
+from skillhouse.frontends.http.inbox import INBOX_PATH, RenderPage, form_of, is_equal_secret
 from skillhouse.runtime import EnforcementServices
 from skillhouse.tiers import StopReport
 
 STOP_PATH = f"{INBOX_PATH}/stop"
-"""Below the one path where the guard lets a form post; no approval has this id."""
+"""Below the only path to which the guard lets forms post; no approval has this id."""
 REASON = "on the page"
 
 
-class Stopping:
-    """The endpoints, behind the guard's key; a stop is given where nothing may be approved too."""
+class StopPage:
+    """The endpoints, behind the guard's key; stopping is possible on a read-only page as well."""
 
-    def __init__(self, safeguards: EnforcementServices, show: Show) -> None:
-        """Take what stops everything, and what renders a page."""
+    def __init__(self, safeguards: EnforcementServices, show: RenderPage) -> None:
         self._safeguards = safeguards
         self._show = show
-        # Of this start: a form that another page or an earlier start made is not taken.
+        # For this start only: forms of other pages or of an earlier start are rejected.
         self.csrf_token = secrets.token_urlsafe(32)
-        """What only a form of ours holds."""
+        """The secret of our form."""
         self._report: StopReport | None = None
 
     def routes(self) -> list[Route]:
-        """Return the routes; they come before those that take any id."""
+        """Return the routes, which must precede those with an approval's id."""
         return [
             Route(STOP_PATH, self.page),
             Route(STOP_PATH, self.stop, methods=["POST"]),
         ]
 
     def reason(self) -> str:
-        """Return why everything is stopped; empty when it is not."""
+        """Return why everything is stopped; empty if it is not."""
         return self._safeguards.tiers.stopped_reason
 
     def page(self, _: Request) -> Response:
-        """Show whether everything is stopped, and what the last stop from here ended."""
         return self._page()
 
     async def stop(self, request: Request) -> Response:
-        """Stop everything."""
-        try:
-            fields = parse_qs((await body_of(request)).decode(), max_num_fields=10)
-        except ValueError as error:
-            raise HTTPException(400) from error
-        given = fields.get("csrf_token", [""])[-1].encode("utf-8", "replace")
-        if not hmac.compare_digest(given, self.csrf_token.encode()):
+        fields = await form_of(request)
+        if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token):
             return self._page("This form is old. Use the one below.", 403)
         try:
             self._report = await run_in_threadpool(self._safeguards.stop, OWNER, REASON)
         except StateError as error:
             notice = f"The stop could not be written down: {error}. It holds in this process only."
             return self._page(notice, 500)
-        # The answer of a POST is an address, so that a reload stops nothing twice.
+        # A POST is answered with a redirect, so that a reload submits nothing twice.
         return RedirectResponse(STOP_PATH, 303)
 
     def _page(self, notice: str = "", status: int = 200) -> Response:

@@ -1,4 +1,4 @@
-"""What a client is shown of the tools, and whether that still holds."""
+"""The tools as listed to a client, and whether they changed since."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from skillhouse.runtime import AgentView, Invocable, Skillhouse
 from skillhouse.tools import Tool
 
 READING = frozenset({"read", "list", "web_search"})
-"""Tools that change nothing, besides those about skills, which say so themselves; a client may run
-them side by side and without asking."""
+"""Tools that change nothing, besides those about skills, which declare it themselves; a client may
+run them in parallel and without asking."""
 OPEN_WORLD = frozenset({"exec", "fetch", "web_search"})
-"""Tools that can reach what lies outside this machine."""
+"""Tools that can access other machines."""
 ALWAYS_LOAD = "anthropic/alwaysLoad"
-"""By this key in `_meta` Claude Code offers a tool with its description from the start; it defers
-the others until the model looks for them (review M1: 2.1.330)."""
+"""Key in `_meta` by which Claude Code offers a tool with its description from the start; it defers
+others until the model searches for them (review M1: 2.1.330)."""
 CHECK_SECONDS = 1.0
-"""Least time between two looks at the disk that calls cause."""
+"""Minimum time between two scans of the disk caused by calls."""
 
 Seen = tuple[object, ...]
-"""Skills, tools and menu, as far as a client is shown them; two are compared."""
+"""Skills, tools and menu as shown to a client, for comparison."""
 
 
 class ToolListing:
-    """One agent's tools, and what was last seen of its skills."""
+    """One agent's tools, and its skills at the last look."""
 
     def __init__(
         self, house: Skillhouse, agent: str, clock: Callable[[], float] = time.monotonic
@@ -39,7 +39,7 @@ class ToolListing:
         self._seen = self._visible()
 
     def tools(self) -> list[dict[str, Any]]:
-        """Return the agent's tools as the protocol has them, all from one snapshot."""
+        """Return the agent's tools in the protocol's form, all from one snapshot."""
         bound = self._house.policy.profile.catalog.tool_chars
         return [
             _described(tool, None if bound == "none" else bound)
@@ -47,22 +47,21 @@ class ToolListing:
         ]
 
     def instructions(self) -> str:
-        """Return what the server says of the agent's skills; nothing where there are none."""
+        """Return the server's instructions about the agent's skills; empty if it has none."""
         return sendable(self._house.view(self._agent).prompts().instructions())
 
     def changed_lately(self) -> bool:
-        """Do as `changed` does, unless the last look is less than a second old."""
+        """Do what `changed` does, unless the last look is less than `CHECK_SECONDS` old."""
         return self._clock() - self._checked >= CHECK_SECONDS and self.changed()
 
     def changed(self) -> bool:
-        """Look anew, and return whether the agent sees anything else than at the last look."""
+        """Scan again, and return whether skills, tools or menu differ from the last look."""
         self._checked = self._clock()
         self._house.refresh()
         before, self._seen = self._seen, self._visible()
         return self._seen != before
 
     def menu(self) -> tuple[Invocable, ...]:
-        """Return what the agent's person may start."""
         return self._menu_of(self._house.view(self._agent))
 
     def _menu_of(self, view: AgentView) -> tuple[Invocable, ...]:
@@ -74,14 +73,14 @@ class ToolListing:
         view = self._house.view(self._agent)
         return (
             tuple((skill.name, skill.description, skill.file) for skill in view.listed.skills),
-            # Schemas are compared only where a look has made new tools.
+            # Schemas are compared only if a scan created new tools.
             tuple((t.name, t.description, t.schema) for t in self._house.tools(agent=self._agent)),
             self._menu_of(view),
         )
 
 
 def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
-    """Return a tool as the protocol has it, its description no longer than clients take."""
+    """Return a tool in the protocol's form, with a description of bounded length."""
     text = sendable(tool.description)
     reads = getattr(tool, "reads_only", tool.name in READING)
     return {
@@ -99,7 +98,7 @@ def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
 
 
 def sendable(text: str) -> str:
-    r"""Return a text that can be sent: names of files may hold bytes that are no Unicode.
+    r"""Return a text that can be encoded: names of files may hold bytes that are not Unicode.
 
     >>> print(sendable("caf\udce9"))
     caf\udce9

@@ -21,9 +21,9 @@ from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import LOAD, Script, parts_of, run, talk
 from tests.frontends.conftest import Run
 
+from skillhouse.frontends.chat.bounds import failure_reason
 from skillhouse.frontends.chat.compaction import UNLOADED
 from skillhouse.frontends.chat.costs import Spent
-from skillhouse.frontends.chat.faults import told
 from skillhouse.frontends.chat.models import Wanted, model_of
 from skillhouse.frontends.chat.tools import described
 from skillhouse.frontends.chat.transcript import Transcripts
@@ -151,7 +151,7 @@ def test_progress_of_a_call_is_shown_in_one_line(
 ) -> None:
     with open_house(tmp_path) as house:
         conversation, out = talk(house, Script(LOAD, "ok"))
-        real = conversation.desk.house.call
+        real = conversation.bridge.house.call
 
         async def call(name: str, given: Any, *, listener: Any, **ids: Any) -> ToolResult:
             await listener(Progress(progress=1, total=2, message="half\nway\x1b[2J"))
@@ -238,7 +238,7 @@ def test_a_skill_that_is_started_for_piped_text_gets_it_and_no_command_does(
     ],
 )
 def test_each_fault_says_what_to_do(error: Any, message: str) -> None:
-    assert message in told(error)
+    assert message in failure_reason(error)
 
 
 def test_a_call_is_described_in_one_line() -> None:

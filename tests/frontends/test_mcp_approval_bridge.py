@@ -1,4 +1,4 @@
-"""Tests of frontends/mcp/request_ids.py: whose connection a request is."""
+"""Tests of frontends/mcp/approval_bridge.py: whose connection a request is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Connections
-from skillhouse.frontends.mcp import request_ids
-from skillhouse.frontends.mcp.request_ids import SESSION_HEADER, UNNAMED, ClientConnections
+from skillhouse.frontends.mcp import approval_bridge
+from skillhouse.frontends.mcp.approval_bridge import SESSION_HEADER, UNNAMED, ClientConnections
 
 
 def request(session: str = "", name: str | None = "editor") -> Any:
@@ -35,7 +35,7 @@ def test_each_session_is_a_connection_and_without_one_it_is_the_server(tmp_path:
 
 
 def test_the_oldest_session_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_ids, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(approval_bridge, "SESSIONS_MAX", 2)
     held = Connections(tmp_path)
     clients = ClientConnections(held)
     first = clients.caller(request("a"))["connection"]

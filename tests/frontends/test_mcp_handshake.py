@@ -14,8 +14,8 @@ from mcp_types import JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
-from skillhouse.frontends.mcp.listing import ToolListing
-from skillhouse.frontends.mcp.server import HouseServer
+from skillhouse.frontends.mcp.server import SkillhouseServer
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
 from tests.frontends.mcp_peer import Peer, Pipe
 
@@ -53,10 +53,10 @@ def test_the_modern_versions_of_the_greeter_are_those_of_the_sdk() -> None:
 def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     house = Skillhouse(configured(peer.places))
     listing = ToolListing(house, "default")
-    server = HouseServer(house, listing, agent="default", user="local")
-    greeter = FastHandshake()
-    greeter.introduce(listing.instructions())
-    greeter.learn(listing.tools())
+    server = SkillhouseServer(house, listing, agent="default", user="local")
+    fast_handshake = FastHandshake()
+    fast_handshake.set_instructions(listing.instructions())
+    fast_handshake.set_tools(listing.tools())
     requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
 
     async def main() -> list[Any]:
@@ -76,9 +76,9 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
             tasks.cancel_scope.cancel()
         return answers
 
-    found = [greeter.answer(json.dumps(each).encode()) for each in requests]
+    found = [fast_handshake.answer(json.dumps(each).encode()) for each in requests]
     assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
-    assert greeter.handshake == []
+    assert fast_handshake.handshake == []
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     ],
 )
 def test_other_requests_of_2026_07_28_are_left_to_the_sdk(message: dict[str, Any]) -> None:
-    greeter = FastHandshake()
-    greeter.learn([])
-    assert greeter.answer(json.dumps(message).encode()) is None
+    fast_handshake = FastHandshake()
+    fast_handshake.set_tools([])
+    assert fast_handshake.answer(json.dumps(message).encode()) is None
 
 
 def test_a_client_that_discovers_is_answered_before_the_sdk_is_there_and_served_after_it(

@@ -20,8 +20,8 @@ from mcp_types import (
 
 from skillhouse.approval import Answer, ApprovalSettings, ApprovalState
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.eliciting import ALLOW, DECISION, SCHEMA, elicitation
-from skillhouse.frontends.mcp.eliciting import Client as Asked
+from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, SCHEMA, elicitation_for
+from skillhouse.frontends.mcp.elicitation import ElicitationClient as Asked
 from tests.approval.questions import question
 from tests.frontends.mcp_inside import (
     ERAS,
@@ -267,7 +267,7 @@ def test_what_the_page_decides_is_never_asked_with_a_form(
     level: Any, form: bool, url: bool, page: str, mode: str | None
 ) -> None:
     request = question(id="ab12", level=level)
-    wanted = elicitation(request, Asked(form=form, url=url), page)
+    wanted = elicitation_for(request, Asked(form=form, url=url), page)
     assert getattr(wanted, "mode", None) == mode
     if isinstance(wanted, ElicitRequestURLParams):
         assert wanted.url == f"{PAGE}/approvals/ab12"

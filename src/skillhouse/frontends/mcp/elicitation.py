@@ -1,7 +1,7 @@
-"""Asks the person at an MCP client, by elicitation, as far as the client can.
+"""Asks the user of an MCP client by elicitation, if the client supports it.
 
-Whether such an answer counts is the operator's word (`approvals.elicitation`), and what it may
-decide is the broker's: docs/decisions/0141-answers-of-mcp-clients.md.
+The operator decides whether such answers count (`approvals.elicitation`), and the broker what they
+may decide: docs/decisions/0141-answers-of-mcp-clients.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
-from skillhouse.frontends.mcp.listing import sendable
+from skillhouse.frontends.mcp.tool_list import sendable
 from skillhouse.frontends.question import question_lines
 
 DECISION = "decision"
 """The one field of the form."""
 DENY, ALLOW = "deny", "allow once"
-"""Its values. A no stands first, since a client may choose what comes first; there is no lasting
-yes here, which needs the whole list of answers that the page and the command line show."""
+"""Its values. Denial comes first, since a client may preselect the first; there is no standing
+approval here, which needs the full list of answers of the page and the command line."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -41,10 +41,10 @@ SCHEMA = {
     "required": [DECISION],
 }
 PAGE_SHARE = 0.9
-"""Part of its wait in which a call waits for the page that was opened. It then stays pending: the
-person may still be reading."""
-PASSED_MAX = 1_000
-"""Questions that are remembered as passed over."""
+"""Share of its wait for which a call waits after the page was opened. It then stays pending, since
+the user may still be reading."""
+UNANSWERED_MAX = 1_000
+"""Questions remembered as unanswered."""
 
 Elicitation = types.ElicitRequestFormParams | types.ElicitRequestURLParams
 Send = Callable[[Elicitation], Awaitable[types.ElicitResult]]
@@ -53,34 +53,34 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """The client of one request, as far as its person can be asked."""
+class ElicitationClient:
+    """How the client of one request can ask its user."""
 
     form: bool = False
     """Whether it shows a form."""
     url: bool = False
     """Whether it opens an address."""
     send: Send | None = None
-    """Asks during the call; None since 2026-07-28, where the answer comes with a retry."""
+    """Asks during the call; None since 2026-07-28, when the answer comes with a retry."""
     session_id: str = ""
-    """The conversation; a question of another one is not for this client."""
+    """The conversation; this client gets no question of another one."""
 
 
-CLIENT: ContextVar[Client] = ContextVar("mcp client")
-"""The client whose call is under way; a channel of a house does not learn it otherwise."""
+CURRENT_CLIENT: ContextVar[ElicitationClient] = ContextVar("mcp client")
+"""The client of the current call; channels do not get it as an argument."""
 
 
-def client_of(context: ServerRequestContext[None], session_id: str) -> Client:
-    """Return how the client of a request can be asked, by the capabilities that it declared."""
+def elicitation_client(context: ServerRequestContext[None], session_id: str) -> ElicitationClient:
+    """Return how the client of a request can ask, by its declared capabilities."""
     session = context.session
     declared = session.client_capabilities
-    found = declared.elicitation if declared is not None else None
-    if found is None:
-        return Client()
+    support = declared.elicitation if declared is not None else None
+    if support is None:
+        return ElicitationClient()
     # Before there were modes, `{}` was a form (2025-06-18).
-    form, url = found.form is not None or found.url is None, found.url is not None
+    form, url = support.form is not None or support.url is None, support.url is not None
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return Client(form=form, url=url, session_id=session_id)
+        return ElicitationClient(form=form, url=url, session_id=session_id)
 
     async def send(wanted: Elicitation) -> types.ElicitResult:
         # Over HTTP the question belongs to the stream of its call.
@@ -92,17 +92,18 @@ def client_of(context: ServerRequestContext[None], session_id: str) -> Client:
             wanted.message, wanted.requested_schema, context.request_id
         )
 
-    return Client(form=form, url=url, send=send, session_id=session_id)
+    return ElicitationClient(form=form, url=url, send=send, session_id=session_id)
 
 
-def elicitation(request: ApprovalRequest, client: Client, page: str) -> Elicitation | None:
-    """Return how a client is to ask a question; None when it cannot.
+def elicitation_for(
+    request: ApprovalRequest, client: ElicitationClient, page: str
+) -> Elicitation | None:
+    """Return the elicitation for a question; None if the client cannot ask it.
 
     Args:
-        request: The question. What only the page decides is never asked with a form.
-        client: Who is to ask.
-        page: Address of the page where questions are decided; empty where none is known. It opens
-            with the person's own key, which is not in the address.
+        request: The question. One that only the page may decide is never asked with a form.
+        client: The client that would ask.
+        page: Address of the page of approvals, without its key; empty if unknown.
     """
     text = sendable("\n".join(question_lines(request)))
     if client.form and not request.out_of_band_only:
@@ -118,10 +119,10 @@ def elicitation(request: ApprovalRequest, client: Client, page: str) -> Elicitat
 
 
 def answer_of(result: types.ElicitResult) -> Answer | None:
-    """Return what a person said with the form; None when nobody said anything.
+    """Return the user's answer in the form; None if there is none.
 
-    A client that nobody watches declines or cancels by itself (ecosystem.md, fact 5), so neither
-    is a person's no: nothing is done, and the question stays open for the page and the command
+    Unattended clients decline or cancel by themselves (ecosystem.md, fact 5), so neither counts as
+    the user's denial: nothing is done, and the question stays open for the page and the command
     line.
     """
     if result.action != "accept":
@@ -135,25 +136,23 @@ class ElicitationChannel:
     """Asks at the client of the call, while the call waits."""
 
     def __init__(self, approvals: ApprovalBroker) -> None:
-        """Take the broker whose channel this is."""
         self._approvals = approvals
-        self._passed: deque[str] = deque(maxlen=PASSED_MAX)
+        self._unanswered: deque[str] = deque(maxlen=UNANSWERED_MAX)
 
-    def question(self, request: ApprovalRequest, client: Client) -> Elicitation | None:
-        """Return how to ask a question that this client's person has not passed over before."""
-        if request.id in self._passed:
+    def question(self, request: ApprovalRequest, client: ElicitationClient) -> Elicitation | None:
+        """Return how to ask a question; None if it was left unanswered before."""
+        if request.id in self._unanswered:
             return None
-        return elicitation(request, client, self._approvals.page)
+        return elicitation_for(request, client, self._approvals.page)
 
-    def passed(self, request_id: str) -> None:
-        """Note that nobody answered there: the same question is not shown again."""
-        self._passed.append(request_id)
+    def mark_unanswered(self, request_id: str) -> None:
+        """Do not show this question again, since it was left unanswered."""
+        self._unanswered.append(request_id)
 
     async def ask(self, request: ApprovalRequest) -> Answer | None:
-        """Ask, where the client of this call can be asked."""
-        client = CLIENT.get(None)
+        client = CURRENT_CLIENT.get(None)
         if client is None or client.send is None or client.session_id != request.session_id:
-            # A task that outlives a call keeps what that call was made with.
+            # A task that outlives its call keeps that call's context variables.
             return None
         wanted = self.question(request, client)
         if wanted is None:
@@ -162,10 +161,10 @@ class ElicitationChannel:
             result = await client.send(wanted)
         except (MCPError, ValidationError) as error:
             logger.info("the client did not ask its user: %s", error)
-            self.passed(request.id)
+            self.mark_unanswered(request.id)
             return None
         if result.action != "accept":
-            self.passed(request.id)
+            self.mark_unanswered(request.id)
         elif isinstance(wanted, types.ElicitRequestURLParams):
             wait = request.wait_seconds or self._approvals.settings.wait_seconds
             # An answer on the page ends this.
@@ -174,8 +173,8 @@ class ElicitationChannel:
         return answer_of(result)
 
 
-def channel_of(approvals: ApprovalBroker) -> ElicitationChannel:
-    """Return the house's one channel of this kind, which is among its channels from now on."""
+def elicitation_channel(approvals: ApprovalBroker) -> ElicitationChannel:
+    """Return the broker's one channel of this kind; add it if there is none."""
     for channel in approvals.channels:
         if isinstance(channel, ElicitationChannel):
             return channel
