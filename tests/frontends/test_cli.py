@@ -221,8 +221,8 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"
         "from skillhouse.frontends import cli\n"
-        "from skillhouse.frontends.cli import listing\n"
-        "listing.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "from skillhouse.frontends.cli import browse\n"
+        "browse.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
         "raise SystemExit(cli.main(['list']))"
     )
     done = subprocess.run(

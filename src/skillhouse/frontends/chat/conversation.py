@@ -49,7 +49,7 @@ from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.summary import Summariser
 from skillhouse.frontends.chat.tools import CHANNEL, Called, ChatTools
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
-from skillhouse.frontends.text import counted, cut, one_line
+from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import (
     ATTACHED_SKILL_TOKENS,

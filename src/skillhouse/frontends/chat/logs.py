@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from skillhouse.frontends.chat.screen import Screen
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.presentation.text import one_line
 
 
 @contextmanager

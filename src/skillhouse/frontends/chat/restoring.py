@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
 
 from skillhouse.floor import DecodeError
 from skillhouse.frontends.adapters.context_retention import sendable
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.presentation.text import one_line
 
 _TEXTS = ("content", "args", "tool_name", "tool_call_id")
 """The fields of a message's parts that hold somebody's words."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from skillhouse.floor import ConfigError
 from skillhouse.frontends.chat.models import Wanted, is_loopback
 from skillhouse.frontends.chat.transcript import TranscriptHead
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.presentation.text import one_line
 
 
 def wanted(named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]) -> Wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from skillhouse.frontends.text import cut, one_line, shown, wrapped
+from skillhouse.frontends.presentation.text import cut, one_line, shown, wrapped
 
 _JOINERS = "\u200c\u200d"
 """Scripts and emoji need them between letters; between ASCII they could only hide something."""

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant, Issuer
 from skillhouse.frontends.cli import pairing
-from skillhouse.frontends.cli.asking import show_request, typed
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import approval_value, device_text, grant_value
-from skillhouse.frontends.question import question_title
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.cli.terminal_channel import show_request, typed
+from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
+from skillhouse.frontends.presentation.question import question_title
+from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:

@@ -8,7 +8,7 @@ from typing import Any
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
 

@@ -7,7 +7,7 @@ import sys
 
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, shown
 
 EXAMPLES = """examples:
   skillhouse delete meeting-notes

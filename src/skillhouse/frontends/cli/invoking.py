@@ -10,10 +10,10 @@ import sys
 import anyio
 
 from skillhouse.frontends.cli.answering import answer
-from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.presentation.text import one_line
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:

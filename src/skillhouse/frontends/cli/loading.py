@@ -6,7 +6,7 @@ import argparse
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import content_value
+from skillhouse.frontends.presentation.json_values import content_value
 from skillhouse.skill import handed_over
 
 EXAMPLES = """examples:

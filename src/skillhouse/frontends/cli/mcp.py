@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until the client closes stdin, Ctrl-C or SIGTERM; or do what the action says."""
     if options.action == "servers":
-        from skillhouse.frontends.cli.mcp_servers import served
+        from skillhouse.frontends.cli.skill_servers import served
 
         with house_of(options) as house:
             return served(options, house, terminal)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.approval import OWNER, Device
-from skillhouse.frontends.cli.asking import typed
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line
+from skillhouse.frontends.cli.terminal_channel import typed
+from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.runtime import Skillhouse
 
 VERBS = ("pair", "devices", "unpair")

@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.frontends.cli.doctor import add_start, places_of, profiles_of, seen_by
+from skillhouse.frontends.cli.clients import add_start, places_of, profiles_of, seen_by
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.lens_plain import lens_skill_value
-from skillhouse.frontends.lens_text import difference, table
-from skillhouse.frontends.profile_text import as_toml
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.presentation.client_report import difference, table
+from skillhouse.frontends.presentation.lens_plain import lens_skill_value
+from skillhouse.frontends.presentation.profile_toml import as_toml
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import Locations
 from skillhouse.runtime.lens import Lens, LensSkill
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names

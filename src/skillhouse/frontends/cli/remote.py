@@ -9,7 +9,7 @@ import anyio
 
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, moment, one_line, shown
+from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.runtime import RemoteState, Skillhouse, Synced
 
 EXAMPLES = """examples:

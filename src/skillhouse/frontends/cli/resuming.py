@@ -9,7 +9,7 @@ from skillhouse.approval import OWNER
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.presentation.text import one_line
 from skillhouse.tiers.tier_engine import TERMINAL
 
 EXAMPLES = """examples:

@@ -9,8 +9,8 @@ import anyio
 from skillhouse.cells import self_test
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import sandbox_value
-from skillhouse.frontends.text import shown
+from skillhouse.frontends.presentation.json_values import sandbox_value
+from skillhouse.frontends.presentation.text import shown
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
 
 EXAMPLES = """examples:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
-from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import skill_value
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.presentation.json_values import skill_value
+from skillhouse.frontends.presentation.text import one_line, shown
 
 EXAMPLES = """examples:
   skillhouse search "merge two PDFs"

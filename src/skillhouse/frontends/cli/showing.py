@@ -6,11 +6,11 @@ import argparse
 import json
 
 from skillhouse.floor import TreeError, tree_digest
-from skillhouse.frontends.cli.listing import finding_line
+from skillhouse.frontends.cli.browse import finding_line
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import content_value, explanation_value
-from skillhouse.frontends.text import one_line, shown
+from skillhouse.frontends.presentation.json_values import content_value, explanation_value
+from skillhouse.frontends.presentation.text import one_line, shown
 from skillhouse.runtime import Explanation, explain_loading
 from skillhouse.skill import Skill, SkillContent
 

@@ -7,7 +7,7 @@ import argparse
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import shown
+from skillhouse.frontends.presentation.text import shown
 
 EXAMPLES = """examples:
   skillhouse disable weather          no agent sees it any more

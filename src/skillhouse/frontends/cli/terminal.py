@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from skillhouse.frontends.text import cut, shown, width_of, wrapped
+from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 EFFECT_COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}

@@ -7,8 +7,8 @@ import argparse
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import trust_value
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.presentation.json_values import trust_value
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import TrustReport
 
 EXAMPLES = """examples:

@@ -6,7 +6,7 @@ from typing import Any
 
 import skillhouse
 from skillhouse.frontends.http.status import HouseStatus, SkillDetail, Status
-from skillhouse.frontends.plain import (
+from skillhouse.frontends.presentation.json_values import (
     content_value,
     diagnostic_values,
     explanation_value,

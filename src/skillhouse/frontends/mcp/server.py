@@ -25,12 +25,12 @@ from mcp.shared.exceptions import MCPError
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.listing import ToolListing, sendable
 from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
+from skillhouse.frontends.presentation.audit_news import AuditNews
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
 

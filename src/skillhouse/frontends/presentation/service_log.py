@@ -12,7 +12,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
 from skillhouse.floor import MissingExtraError, tracing
-from skillhouse.frontends.text import shown
+from skillhouse.frontends.presentation.text import shown
 
 Event = MutableMapping[str, Any]
 

@@ -10,7 +10,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line
+from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.runtime import Config, EnforcementServices, Locations
 from skillhouse.tiers import StopReport
 

@@ -13,7 +13,7 @@ from skillhouse.frontends.cli.options import UsageError, add_place, house_of, po
 from skillhouse.frontends.cli.person import coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.http import serve
-from skillhouse.frontends.logs import service_logging
+from skillhouse.frontends.presentation.service_log import service_logging
 
 EXAMPLES = """examples:
   skillhouse up

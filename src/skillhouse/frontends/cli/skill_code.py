@@ -10,10 +10,10 @@ from collections.abc import Callable
 import anyio
 
 from skillhouse.floor import Severity
-from skillhouse.frontends.cli.listing import finding_line
+from skillhouse.frontends.cli.browse import finding_line
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
 

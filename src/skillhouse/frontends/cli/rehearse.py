@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from skillhouse.discovery import Catalog
+from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
-from skillhouse.frontends.cli.progress import prepare_search
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import rehearsal_value
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.presentation.json_values import rehearsal_value
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import MentionVerdict, Rehearsal, rehearse
 
 EXAMPLES = """examples:

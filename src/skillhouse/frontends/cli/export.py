@@ -9,7 +9,7 @@ from typing import Any
 
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime.export import (
     Action,
     Exporter,

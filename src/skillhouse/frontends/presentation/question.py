@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from skillhouse.approval import ApprovalRequest
 from skillhouse.floor import digest
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 FACT_LINES = 30
 """Lines of one fact that are shown; more is said to be there."""

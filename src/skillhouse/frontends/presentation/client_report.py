@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from skillhouse.frontends.text import counted, cut_middle, one_line, width_of, wrapped
+from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
 from skillhouse.runtime.lens import (
     CAUSES,
     Cut,

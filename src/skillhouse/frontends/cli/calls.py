@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 
 from skillhouse.frontends.cli.answering import answer
-from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import shown
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.presentation.text import shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, ToolResult, UnknownToolError
 

@@ -17,7 +17,7 @@ from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, shown
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.signer import (
     KEYSTORE_FILE,

@@ -9,8 +9,8 @@ from typing import Any
 from skillhouse.floor import SkillError, UnknownSkillError
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import explanation_value
-from skillhouse.frontends.text import counted, shown
+from skillhouse.frontends.presentation.json_values import explanation_value
+from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.permission import Effect, MatchedRule, Permission, RuleFinding, lint_rules
 from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
 from skillhouse.skill import Skill, SkillContent, load

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli.asking import TerminalChannel
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import cut, one_line
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.presentation.text import cut, one_line
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import anyio
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import counted, moment, one_line, shown
+from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.mcp_servers import McpAsked, McpServers, McpServerState
 

@@ -29,8 +29,8 @@ from skillhouse.audit import (
 )
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import entry_value, verification_value
-from skillhouse.frontends.text import counted, cut, one_line, shown
+from skillhouse.frontends.presentation.json_values import entry_value, verification_value
+from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
 EXAMPLES = """examples:
   skillhouse audit list --limit 20

@@ -13,12 +13,12 @@ from skillhouse import __version__
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import git_root
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.cli.options import UsageError, add_json
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.lens_plain import lens_value
-from skillhouse.frontends.lens_text import COLUMNS, report
-from skillhouse.frontends.text import shown, wrapped
+from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.client_report import COLUMNS, report
+from skillhouse.frontends.presentation.lens_plain import lens_value
+from skillhouse.frontends.presentation.text import shown, wrapped
 from skillhouse.runtime import (
     Config,
     Locations,

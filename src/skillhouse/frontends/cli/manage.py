@@ -8,8 +8,8 @@ from pathlib import Path
 
 from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.operations import definition_value
-from skillhouse.frontends.text import shown
+from skillhouse.frontends.presentation.operations import definition_value
+from skillhouse.frontends.presentation.text import shown
 
 EXAMPLES = """examples:
   skillhouse new meeting-notes --description "Writes up meetings. Use it after a call."

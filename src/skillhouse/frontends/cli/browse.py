@@ -6,11 +6,11 @@ import argparse
 from itertools import groupby
 
 from skillhouse.floor import Diagnostic
-from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.cli.options import add_json, add_place, house_of
 from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal
-from skillhouse.frontends.plain import index_value, skill_value
-from skillhouse.frontends.text import counted, one_line, shown
+from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import index_value, skill_value
+from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import Skillhouse
 
 EXAMPLES = """examples:

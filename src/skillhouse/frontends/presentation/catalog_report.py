@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skillhouse.discovery import Catalog
-from skillhouse.frontends.text import counted
+from skillhouse.frontends.presentation.text import counted
 from skillhouse.runtime import AgentView
 from skillhouse.tools import list_room
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from skillhouse.discovery import discover
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.frontends.cli.listing import finding_line
+from skillhouse.frontends.cli.browse import finding_line
 from skillhouse.frontends.cli.options import add_json
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import diagnostic_values
-from skillhouse.frontends.text import counted
+from skillhouse.frontends.presentation.json_values import diagnostic_values
+from skillhouse.frontends.presentation.text import counted
 from skillhouse.skill import SKILL_FILE, validate
 
 EXAMPLES = """examples:
