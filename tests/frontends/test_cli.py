@@ -222,7 +222,9 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
         "import os, signal\n"
         "from skillhouse.frontends import cli\n"
         "from skillhouse.frontends.cli import browse\n"
-        "browse.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "from skillhouse.frontends.cli.options import Verb\n"
+        "stop = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "browse.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
         "raise SystemExit(cli.main(['list']))"
     )
     done = subprocess.run(

@@ -17,7 +17,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import TerminalChannel, show_request
-from skillhouse.frontends.presentation.question import FACT_LINES
+from skillhouse.frontends.presentation.text import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 

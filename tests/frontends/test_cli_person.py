@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Issuer
-from skillhouse.frontends.cli.coding_agents import CODING_AGENTS
-from skillhouse.frontends.cli.person import coding_agent
+from skillhouse.frontends.cli.person import CODING_AGENTS, coding_agent
 from skillhouse.runtime import Skillhouse, configured
 from tests.answers import ANSWERING
 from tests.approval.questions import question

@@ -15,8 +15,7 @@ import pytest
 
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
-from skillhouse.frontends.presentation.audit_news import AuditNews
-from skillhouse.frontends.presentation.service_log import service_logging
+from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
 from tests.listening import Listener
 
 SECRET = "correct-horse-battery"

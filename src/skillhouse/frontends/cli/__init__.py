@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
+from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError, Verb
 from skillhouse.frontends.cli.terminal import Terminal
 
 __all__ = ["main"]
@@ -19,35 +19,35 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 VERBS = {
     "up": ("up", "serve the status page on this machine"),
     "list": ("browse", "list the skills an agent sees here"),
-    "show": ("showing", "show one skill: metadata, files, findings, permission"),
-    "search": ("searching", "rank the skills for a request"),
-    "load": ("loading", "print the body of a skill"),
-    "invoke": ("invoking", "start a skill as a slash command does, with arguments"),
-    "files": ("files", "list the other files of a skill"),
+    "show": ("browse", "show one skill: metadata, files, findings, permission"),
+    "search": ("browse", "rank the skills for a request"),
+    "load": ("browse", "print the body of a skill"),
+    "invoke": ("calls", "start a skill as a slash command does, with arguments"),
+    "files": ("browse", "list the other files of a skill"),
     "new": ("manage", "make a skill of your own, or of this project"),
-    "enable": ("switching", "let agents see a skill again"),
-    "disable": ("switching", "hide a skill from every agent"),
-    "delete": ("deleting", "delete one of your own skills"),
+    "enable": ("manage", "let agents see a skill again"),
+    "disable": ("manage", "hide a skill from every agent"),
+    "delete": ("manage", "delete one of your own skills"),
     "validate": ("validate", "judge skills by the specification, for authors"),
     "doctor": ("clients", "tell which client sees which skill here, and why not"),
-    "profiles": ("profiles", "list, show and compare how clients treat skills"),
+    "profiles": ("clients", "list, show and compare how clients treat skills"),
     "export": ("export", "write skills into the folders that other clients read"),
-    "trust": ("trusting", "let this project's skills be read"),
+    "trust": ("manage", "let this project's skills be read"),
     "chat": ("chat", "talk with a model that has the skills"),
     "rehearse": ("rehearse", "walk a request through the house without a model"),
-    "tools": ("tools", "list the tools that an agent has"),
+    "tools": ("calls", "list the tools that an agent has"),
     "call": ("calls", "make one gated tool call"),
     "mcp": ("mcp", "serve the tools to a coding agent, or tell it to start us"),
     "reload": ("skill_code", "read and load the code of skills anew, and say what fails"),
     "approvals": ("approvals", "list and answer what waits for a yes"),
     "audit": ("audit", "list, show and verify what was called"),
     "policy": ("policy_rules", "explain what a permission would meet, or lint the rules"),
-    "remote": ("remote", "list and sync the servers whose skills are used here"),
-    "sandbox": ("sandboxing", "test the sandbox that commands run in"),
-    "worker": ("worker", "run the code of skills for a core that is elsewhere"),
+    "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
+    "sandbox": ("skill_code", "test the sandbox that commands run in"),
+    "worker": ("skill_code", "run the code of skills for a core that is elsewhere"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
     "stop": ("stop", "refuse every tool and end the session keys, at once"),
-    "resume": ("resuming", "let the tools go on after a stop"),
+    "resume": ("stop", "let the tools go on after a stop"),
 }
 """Each verb's module in this package, and what it does in one line."""
 
@@ -103,17 +103,17 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
 
     module, summary = VERBS[verb]
-    command = importlib.import_module(f"{__name__}.{module}")
+    command: Verb = importlib.import_module(f"{__name__}.{module}").VERBS[verb]
     parser = Parser(
         prog=f"skillhouse {verb}",
         description=summary[0].upper() + summary[1:] + ".",
-        epilog=command.EXAMPLES,
+        epilog=command.examples,
         formatter_class=HelpFormatter,
     )
     command.configure(parser)
     parser.set_defaults(verb=verb)
     try:
-        code: int = command.run(parser.parse_args(arguments), terminal)
+        code = command.run(parser.parse_args(arguments), terminal)
         sys.stdout.flush()
     except ConfigError as error:
         terminal.error(str(error))

@@ -1,4 +1,4 @@
-"""`skillhouse approvals`."""
+"""`skillhouse approvals`, and its part about devices that may answer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import json as json_text
 import time
 from datetime import UTC, datetime
 
-from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant, Issuer
-from skillhouse.frontends.cli import pairing
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Device, Grant, Issuer
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import show_request, typed
 from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
-from skillhouse.frontends.presentation.question import question_title
-from skillhouse.frontends.presentation.text import one_line, shown
+from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 from skillhouse.runtime import Skillhouse
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse approvals list
   skillhouse approvals show 3fa9
   skillhouse approvals approve 3fa9
@@ -42,8 +40,7 @@ _COLOURS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     found = verbs.add_parser("list", help="the open questions, oldest first")
     found.add_argument("--all", action="store_true", help="also those that were answered")
@@ -72,12 +69,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for parser_of_verb in (show, approve, deny, revoke):
         parser_of_verb.add_argument("id", help="an id or its beginning")
     for parser_of_verb in (found, show, approve, deny, grants, revoke):
-        add_json(parser_of_verb)
-        add_place(parser_of_verb)
-    pairing.configure(verbs)
+        add_common(parser_of_verb)
+    _configure_devices(verbs)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """List or answer the questions of this house."""
     if options.verb == "approve":
         refuse_agents("approvals approve")
@@ -86,8 +82,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.token and options.answer:
             raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
     with house_of(options) as house:
-        if options.verb in pairing.VERBS:
-            return pairing.run(house, options, terminal)
+        if options.verb in _DEVICE_VERBS:
+            return _change_devices(house, options, terminal)
         if options.verb == "grants":
             return _grants(house, terminal, json=options.json)
         if options.verb == "revoke":
@@ -232,3 +228,69 @@ def _moment(milliseconds: int) -> str:
     if not milliseconds:
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_DEVICE_VERBS = ("pair", "devices", "unpair")
+
+
+def _configure_devices(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs."""
+    pair = verbs.add_parser("pair", help="let a device answer, with a secret of its own")
+    pair.add_argument("name", help="what to call it")
+    pair.add_argument("--user", default=OWNER, metavar="NAME", help="as whom it answers (local)")
+    devices = verbs.add_parser("devices", help="the paired devices")
+    unpair = verbs.add_parser("unpair", help="let a device answer no more")
+    unpair.add_argument("id", help="the device's id")
+    for parser in (pair, devices, unpair):
+        add_common(parser)
+
+
+def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Pair, list or unpair."""
+    if options.verb == "pair":
+        refuse_agents("approvals pair")
+        terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
+        if not typed("pair", terminal):
+            terminal.note("nothing was paired")
+            return 1
+        device = house.safeguards.devices.pair(options.name, user=options.user)
+        if options.json:
+            terminal.json({**_device_value(device), "secret": device.secret})
+        else:
+            terminal.line(f"device: {device.id}")
+            terminal.line(f"secret: {device.secret}")
+            terminal.note("the secret is not shown again")
+        return 0
+    if options.verb == "unpair":
+        ended = house.safeguards.devices.unpair(options.id)
+        if ended is None:
+            raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
+        if options.json:
+            counts = {"approvals": ended.approvals, "grants": ended.grants}
+            terminal.json({"id": options.id, "unpaired": True, "withdrawn": counts})
+        else:
+            unused = counted(ended.approvals, "unused approval")
+            standing = counted(ended.grants, "standing approval")
+            terminal.line(f"unpaired: {options.id}; withdrawn: {unused}, {standing}")
+        return 0
+    found = house.safeguards.devices.all()
+    if options.json:
+        terminal.json([_device_value(device) for device in found])
+        return 0
+    for device in found:
+        terminal.line(f"{device.id}  {one_line(device.name)}, answers as {one_line(device.user)}")
+    if not found:
+        terminal.note("no devices")
+    return 0
+
+
+def _device_value(device: Device) -> dict[str, object]:
+    return {
+        "id": device.id,
+        "name": device.name,
+        "user": device.user,
+        "paired_ms": device.paired_ms,
+    }
+
+
+VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run)}

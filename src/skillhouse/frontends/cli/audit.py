@@ -27,12 +27,19 @@ from skillhouse.audit import (
     troubles,
     write_gate_lines,
 )
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_json,
+    add_place,
+    house_of,
+    positive,
+)
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import entry_value, verification_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse audit list --limit 20
   skillhouse audit list --tool exec --status denied --since 7d
   skillhouse audit show 01J9ZC
@@ -52,8 +59,7 @@ _PROGRESS_BYTES = 32 * 1024 * 1024
 """Size of a log that takes long enough to verify for a person to wonder."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     found = verbs.add_parser("list", help="what was called, newest first")
     _add_filters(found)
@@ -91,7 +97,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="TIME", type=_moment, help="up to a UTC time or ago")
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Read the log of this house."""
     log = house_of(options).audit_log
     if options.verb == "verify":
@@ -260,3 +266,6 @@ def _progress(terminal: Terminal) -> Callable[[int, int], None]:
             terminal.note(f"verified {percent}%")
 
     return tell
+
+
+VERBS = {"audit": Verb(_EXAMPLES, _configure, _run)}

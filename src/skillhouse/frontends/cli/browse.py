@@ -1,35 +1,41 @@
-"""`skillhouse list`."""
+"""The verbs that read skills: `list`, `show`, `search`, `load` and `files`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from itertools import groupby
 
-from skillhouse.floor import Diagnostic
-from skillhouse.frontends.cli.options import add_json, add_place, house_of
-from skillhouse.frontends.cli.terminal import SEVERITY_COLOURS, Terminal
+from skillhouse.floor import TreeError, tree_digest
+from skillhouse.frontends.cli.index_progress import prepare_search
+from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
+from skillhouse.frontends.cli.terminal import Terminal, finding_line
 from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
-from skillhouse.frontends.presentation.json_values import index_value, skill_value
+from skillhouse.frontends.presentation.json_values import (
+    content_value,
+    explanation_value,
+    index_value,
+    skill_value,
+)
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import Skillhouse
+from skillhouse.runtime import Explanation, Skillhouse, explain_loading, file_kind
+from skillhouse.skill import Skill, SkillContent, handed_over
 
-EXAMPLES = """examples:
+_LIST_EXAMPLES = """examples:
   skillhouse list
   skillhouse list --findings          what is wrong, file by file
   skillhouse list --root ./skills --json
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--findings", action="store_true", help="print every finding about roots and files"
     )
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the skills in force, by scope."""
     house = house_of(options)
     index = house.index
@@ -62,15 +68,6 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def finding_line(found: Diagnostic, terminal: Terminal) -> str:
-    """Return a finding as one line: place, severity, message, code."""
-    place = "" if found.path is None else shown(str(found.path)) + ":"
-    if found.line is not None:
-        place += f"{found.line}:"
-    severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
-    return f"{place} {severity}: {shown(found.message)} [{found.code}]".lstrip()
-
-
 def _summary(house: Skillhouse) -> str:
     index = house.index
     parts = [counted(len(house.visible), "skill")]
@@ -85,3 +82,177 @@ def _summary(house: Skillhouse) -> str:
     if index.shadowed:
         parts.append(f"{len(index.shadowed)} shadowed")
     return ", ".join(parts)
+
+
+_SHOW_EXAMPLES = """examples:
+  skillhouse show weather
+  skillhouse show builtin:weather --json
+  skillhouse show weather --open      its directory in the file manager
+"""
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    parser.add_argument(
+        "--open", action="store_true", help="show its directory in the file manager"
+    )
+    add_common(parser)
+
+
+def _show(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print everything that is known of one skill, but its body."""
+    house = house_of(options)
+    if options.open:
+        path = house.management.open_directory(options.skill)
+        terminal.note(f"opened {shown(str(path))}")
+    content = house.load(options.skill)
+    skill = content.skill
+    explained = explain_loading(house, skill, content=content)
+    if options.json:
+        plain = content_value(content)
+        del plain["body"]
+        plain["frontmatter"] = dict(skill.frontmatter.fields)
+        terminal.json(
+            {**plain, "tree_digest": _digest(skill), "decision": explanation_value(explained)}
+        )
+        return 0
+    terminal.heading(shown(skill.name))
+    terminal.line()
+    for label, value in _facts(skill, content, explained):
+        terminal.pair(label, value, label_width=15)
+    if content.diagnostics:
+        terminal.line()
+        for found in content.diagnostics:
+            terminal.line(finding_line(found, terminal))
+    return 0
+
+
+def _facts(skill: Skill, content: SkillContent, explained: Explanation) -> list[tuple[str, str]]:
+    front = skill.frontmatter
+    facts = [
+        ("description", one_line(skill.description)),
+        ("id", shown(skill.id)),
+        ("location", shown(skill.file)),
+        ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
+        ("version", front.version or ""),
+        ("license", front.license or ""),
+        ("needs", front.compatibility or ""),
+        ("allowed-tools", " ".join(front.allowed_tools)),
+        ("digest", _digest(skill) or "none: the directory cannot be bound to its content"),
+    ]
+    known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
+    facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
+    shown_files = content.resources[:10]
+    left = len(content.resources) - len(shown_files) + content.resources_omitted
+    facts.append(("files", ", ".join(shown_files) + (f" and {left} more" if left else "")))
+    return [(shown(label), one_line(value)) for label, value in facts if value]
+
+
+def _field_text(value: object) -> str:
+    """Return a frontmatter value in one line: a map as `key: value` pairs, else as JSON."""
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+        return ", ".join(f"{key}: {item}" for key, item in value.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _digest(skill: Skill) -> str | None:
+    try:
+        return tree_digest(skill.directory)
+    except TreeError:
+        return None
+
+
+_SEARCH_EXAMPLES = """examples:
+  skillhouse search "merge two PDFs"
+  skillhouse search 天气 --limit 3 --json
+"""
+
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", nargs="+", help="what the skill should be good for")
+    parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
+    add_common(parser)
+
+
+def _search(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the best skills, best first; 1 when none fits."""
+    house = house_of(options)
+    prepare_search(house, terminal)
+    hits = house.search(" ".join(options.query), limit=options.limit)
+    skills = [house.skill(hit.id) for hit in hits]
+    if options.json:
+        terminal.json(
+            [
+                {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
+                for hit, skill in zip(hits, skills, strict=True)
+            ]
+        )
+    elif not hits:
+        terminal.note("no skill fits; `skillhouse list` shows all")
+    else:
+        rows = [
+            (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
+            for hit, skill in zip(hits, skills, strict=True)
+        ]
+        terminal.rows(rows, indent=0, most=36)
+    return 0 if hits else 1
+
+
+_LOAD_EXAMPLES = """examples:
+  skillhouse load weather
+  skillhouse load user:pdf --json
+"""
+
+
+def _configure_load(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    parser.add_argument("--raw", action="store_true", help="the whole SKILL.md, frontmatter too")
+    add_common(parser)
+
+
+def _load(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the body, hidden characters as escapes; the first line says so where there are any."""
+    content = house_of(options).load(options.skill)
+    if options.json:
+        terminal.json(content_value(content))
+        return 0
+    terminal.document(handed_over(content.text if options.raw else content.body))
+    return 0
+
+
+_FILES_EXAMPLES = """examples:
+  skillhouse files pdf
+  skillhouse files pdf --json
+"""
+
+
+def _configure_files(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    add_common(parser)
+
+
+def _files(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the skill's other files, one a line."""
+    content = house_of(options).load(options.skill)
+    if options.json:
+        value = content_value(content)
+        kept = {key: value[key] for key in ("directory", "resources", "resources_omitted")}
+        types = {name: file_kind(name) for name in content.resources}
+        terminal.json({**kept, "types": types})
+        return 0
+    for relative in content.resources:
+        terminal.rows([(shown(relative), file_kind(relative))], most=60)
+    if content.resources_omitted:
+        terminal.note(f"and {content.resources_omitted} more")
+    elif not content.resources:
+        terminal.note("no other files")
+    return 0
+
+
+VERBS = {
+    "list": Verb(_LIST_EXAMPLES, _configure_list, _list),
+    "show": Verb(_SHOW_EXAMPLES, _configure_show, _show),
+    "search": Verb(_SEARCH_EXAMPLES, _configure_search, _search),
+    "load": Verb(_LOAD_EXAMPLES, _configure_load, _load),
+    "files": Verb(_FILES_EXAMPLES, _configure_files, _files),
+}

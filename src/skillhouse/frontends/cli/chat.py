@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import TerminalChannel
 from skillhouse.frontends.presentation.text import cut, one_line
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STDIN_MAX = 1_048_576
 """Characters of stdin that a prompt takes."""
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse chat --model openai:gpt-5
   skillhouse chat --model qwen3 --base-url http://127.0.0.1:11434/v1
   skillhouse chat --resume
@@ -40,8 +40,7 @@ the chat; `/help` lists what else a line can say.
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="P:NAME", help="provider and name of the model")
     parser.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible address")
     parser.add_argument("--key-variable", metavar="NAME", help="variable that holds the key")
@@ -57,11 +56,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="list the conversations")
     parser.add_argument("--no-save", action="store_true", help="keep no transcript")
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Talk, answer once, or list conversations."""
     if options.resume is not None and options.no_save:
         raise UsageError("`--resume` goes on with a transcript, so `--no-save` makes no sense")
@@ -279,3 +277,6 @@ def _value(conversation: ChatConversation, answered: Answered) -> dict[str, Any]
             "output_tokens": spent.output_tokens,
         },
     }
+
+
+VERBS = {"chat": Verb(_EXAMPLES, _configure, _run)}

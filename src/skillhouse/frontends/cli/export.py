@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime.export import (
@@ -20,7 +20,7 @@ from skillhouse.runtime.export import (
     difference,
 )
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
   skillhouse export --all --to codex --dry-run     what would be written, and where
   skillhouse export --status                       what is not as it was exported
@@ -39,8 +39,7 @@ _WORDS = {
 _DIFFERING = (ExportState.NEEDS_SYNC, ExportState.CHANGED_THERE, ExportState.FOREIGN)
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("skills", nargs="*", metavar="SKILL", help="ids, names, directory names")
     parser.add_argument("--all", action="store_true", help="every skill that an agent sees here")
     parser.add_argument(
@@ -58,11 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="change nothing")
     parser.add_argument("--diff", action="store_true", help="show differences, change nothing")
     parser.add_argument("--force", action="store_true", help="also over what was changed there")
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Export skills; 1 when something stays as it should not be."""
     _check(options)
     request = ExportRequest(
@@ -160,3 +158,6 @@ def _value(item: Item, *, with_difference: bool) -> dict[str, Any]:
     if with_difference:
         value["difference"] = _lines(item)
     return value
+
+
+VERBS = {"export": Verb(_EXAMPLES, _configure, _run)}

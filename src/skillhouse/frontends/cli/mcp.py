@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 
-from skillhouse.frontends.cli.options import add_place, house_of
+from skillhouse.frontends.cli.options import Verb, add_place, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse mcp                                 serve, as a coding agent starts it
   skillhouse mcp -C ~/project --agent reviewer
   skillhouse mcp install codex                   add the server to Codex's configuration
@@ -31,8 +31,7 @@ Servers are named in [[mcp_servers]] of the configuration.
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
@@ -66,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until the client closes stdin, Ctrl-C or SIGTERM; or do what the action says."""
     if options.action == "servers":
         from skillhouse.frontends.cli.skill_servers import served
@@ -88,3 +87,6 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         logging.getLogger().addHandler(logging.NullHandler())
     with house_of(options) as house:
         return serve(house, agent=options.agent, user=options.user)
+
+
+VERBS = {"mcp": Verb(_EXAMPLES, _configure, _run)}

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from skillhouse.approval import Channel
 from skillhouse.floor import nearest
+from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.runtime import Locations, Settings, Skillhouse, configured
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb of the command line."""
+
+    examples: str
+    """What follows the options in its help."""
+    configure: Callable[[argparse.ArgumentParser], None]
+    """Adds its options."""
+    run: Callable[[argparse.Namespace, Terminal], int]
+    """Does its work and returns the exit code."""
 
 
 class UsageError(Exception):
@@ -55,6 +70,17 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every verb that prints and takes a place."""
+    add_json(parser)
+    add_place(parser)
+
+
+def add_skill(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the argument that names a skill; `nargs` is argparse's."""
+    parser.add_argument("skill", nargs=nargs, help="an id, a name or a directory name")
 
 
 def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skillhouse.floor import SkillError, UnknownSkillError
-from skillhouse.frontends.cli.options import add_json, add_place, house_of
+from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import explanation_value
 from skillhouse.frontends.presentation.text import counted, shown
@@ -15,7 +15,7 @@ from skillhouse.permission import Effect, MatchedRule, Permission, RuleFinding, 
 from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
 from skillhouse.skill import Skill, SkillContent, load
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse policy explain exec git status
   skillhouse policy explain exec "git status --short"
   skillhouse policy explain exec "git log -5 | head > top.txt"
@@ -24,8 +24,7 @@ EXAMPLES = """examples:
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     explain = verbs.add_parser(
         "explain", help="decide one permission and show every rule that spoke"
@@ -33,14 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("action", help="skill, read, write, exec, …")
     explain.add_argument("resource", nargs="+", help="a skill's name, a path, a command")
     explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
-    add_json(explain)
-    add_place(explain)
+    add_common(explain)
     lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
-    add_json(lint)
-    add_place(lint)
+    add_common(lint)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the decision, or the findings; 1 when it is deny, or there are some."""
     with house_of(options) as house:
         if options.verb == "lint":
@@ -180,3 +177,6 @@ def _finding_value(found: RuleFinding) -> dict[str, Any]:
         "message": found.message,
         "by": found.by,
     }
+
+
+VERBS = {"policy": Verb(_EXAMPLES, _configure, _run)}

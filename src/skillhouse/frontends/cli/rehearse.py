@@ -6,13 +6,13 @@ import argparse
 
 from skillhouse.discovery import Catalog
 from skillhouse.frontends.cli.index_progress import prepare_search
-from skillhouse.frontends.cli.options import add_json, add_place, house_of, positive
+from skillhouse.frontends.cli.options import Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import rehearsal_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime import MentionVerdict, Rehearsal, rehearse
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse rehearse "What's the weather in Tokyo?"
   skillhouse rehearse "open a pull request" --full
   skillhouse rehearse "merge PDFs" --root ./skills --json
@@ -25,16 +25,14 @@ BODY_LINES = 16
 """Lines shown of the catalog and of the body without --full."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("request", nargs="+", help="what a user would ask")
     parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
     parser.add_argument("--full", action="store_true", help="show catalog and body whole")
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print the walk; 1 when no skill fits the request."""
     with house_of(options) as house:
         prepare_search(house, terminal)
@@ -140,3 +138,6 @@ def _excerpt(text: str, most: int, terminal: Terminal, *, full: bool) -> None:
             terminal.line(f"  {bar} {piece}".rstrip())
     if len(kept) < len(lines):
         terminal.line(f"  {bar} … {len(lines) - len(kept)} more lines: --full")
+
+
+VERBS = {"rehearse": Verb(_EXAMPLES, _configure, _run)}

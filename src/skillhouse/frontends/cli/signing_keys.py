@@ -14,7 +14,7 @@ import anyio
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, shown
@@ -33,7 +33,7 @@ from skillhouse.signer import (
     terms_from,
 )
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse keys new main --kind ed25519
   skillhouse keys import wallet --kind secp256k1 --limit eip155:1=0.5/1
   skillhouse keys import wallet --kind secp256k1 --from 3 3< key.hex
@@ -54,8 +54,7 @@ TTL_DEFAULT = "24h"
 T = TypeVar("T")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     _verb(verbs, "list", "list the keys and what they may do")
     _verb(verbs, "log", "show when keys were made, ended and replaced")
@@ -79,13 +78,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         verbs.choices[name].add_argument("name", metavar="NAME", help="lowercase, a-z 0-9 -")
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what the words say; 1 when there was nothing to revoke."""
     with house_of(options) as house:
-        return _run(house, options, terminal)
+        return _run_verb(house, options, terminal)
 
 
-def _run(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+def _run_verb(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     state = house.config.state_directory
     verb = options.verb if options.verb != "session" else f"session {options.session}"
     if verb == "list":
@@ -127,8 +126,7 @@ def _configure_session(verbs: Any) -> None:
 
 def _verb(verbs: Any, name: str, text: str, *, is_locked: bool = False) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=text)
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
     if is_locked:
         parser.add_argument(
             "--password",
@@ -349,3 +347,6 @@ def _value(key: KeyInfo) -> dict[str, Any]:
 
 def _time(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+VERBS = {"keys": Verb(_EXAMPLES, _configure, _run)}

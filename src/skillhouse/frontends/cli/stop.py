@@ -1,20 +1,23 @@
-"""`skillhouse stop`."""
+"""`skillhouse stop` and `skillhouse resume`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
-from skillhouse.frontends.cli.options import add_json, add_place, house_of
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
+from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.runtime import Config, EnforcementServices, Locations
 from skillhouse.tiers import StopReport
+from skillhouse.tiers.tier_engine import TERMINAL
 
-EXAMPLES = """examples:
+_STOP_EXAMPLES = """examples:
   skillhouse stop
   skillhouse stop --reason "the bot pays somebody I do not know"
   skillhouse stop --status
@@ -25,20 +28,18 @@ for good. `skillhouse resume` lets the tools go on.
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure_stop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="by hand", metavar="TEXT", help="for the log")
     parser.add_argument("--status", action="store_true", help="only say whether it is stopped")
-    add_json(parser)
-    add_place(parser)
+    add_common(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
     """Stop everything; 1 when a part of it failed, or when the status is that all is stopped."""
     with ExitStack() as stack:
         safeguards = _safeguards_anyhow(options, terminal, stack)
         if options.status:
-            return _status(safeguards.tiers.stopped_reason, terminal, json=options.json)
+            return _print_stop_status(safeguards.tiers.stopped_reason, terminal, json=options.json)
         report = safeguards.stop(OWNER, options.reason)
     if options.json:
         failed = [{"step": name, "error": why} for name, why in report.failed]
@@ -85,7 +86,7 @@ def silent_text(report: StopReport) -> str:
     )
 
 
-def _status(reason: str, terminal: Terminal, *, json: bool) -> int:
+def _print_stop_status(reason: str, terminal: Terminal, *, json: bool) -> int:
     if json:
         terminal.json({"stopped": bool(reason), "reason": reason})
     else:
@@ -107,3 +108,43 @@ def _safeguards_anyhow(
         safeguards = EnforcementServices(config)
         stack.callback(safeguards.close)
         return safeguards
+
+
+_RESUME_EXAMPLES = """examples:
+  skillhouse resume
+
+Lets the tools go on after a stop, and lifts the wait of a tool that was denied again and again.
+It asks at a terminal, because no program may answer for you. Session keys that ended stay ended:
+`skillhouse keys session new` makes others.
+"""
+_WORD = "resume"
+
+
+def _configure_resume(parser: argparse.ArgumentParser) -> None:
+    add_common(parser)
+
+
+def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask the owner, then let everything go on; 1 when there was nothing to lift, or a no."""
+    refuse_agents("resume")
+    if not sys.stdin.isatty():
+        raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")
+    with house_of(options) as house:
+        reason = house.safeguards.tiers.stopped_reason
+        terminal.note(f"stopped: {one_line(reason)}" if reason else "not stopped")
+        terminal.prompt(f"Type `{_WORD}` to let the tools go on: ")
+        if sys.stdin.readline().strip().lower() != _WORD:
+            terminal.note("nothing was resumed")
+            return 1
+        resumed = house.safeguards.resume(OWNER, TERMINAL)
+    if options.json:
+        terminal.json({"resumed": resumed})
+    else:
+        terminal.line("the tools go on" if resumed else "there was nothing to resume")
+    return 0 if resumed else 1
+
+
+VERBS = {
+    "stop": Verb(_STOP_EXAMPLES, _configure_stop, _stop),
+    "resume": Verb(_RESUME_EXAMPLES, _configure_resume, _resume),
+}

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from skillhouse.floor import Diagnostic
 from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -103,3 +104,12 @@ class Terminal:
             label = cut(name, column) if width_of(name) > column else name
             padding = " " * (column - width_of(label) + 2)
             self.line(" " * indent + self.style(label, "bold") + padding + cut(text, room))
+
+
+def finding_line(found: Diagnostic, terminal: Terminal) -> str:
+    """Return a finding as one line: place, severity, message, code."""
+    place = "" if found.path is None else shown(str(found.path)) + ":"
+    if found.line is not None:
+        place += f"{found.line}:"
+    severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
+    return f"{place} {severity}: {shown(found.message)} [{found.code}]".lstrip()

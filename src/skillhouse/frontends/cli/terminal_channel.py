@@ -15,8 +15,7 @@ import anyio
 from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, allowed_answers
 from skillhouse.frontends.cli.person import NotAPersonError, coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.presentation.question import question_lines
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.frontends.presentation.text import one_line, question_lines
 
 TERMINAL = Path("/dev/tty")
 """The terminal of this process, also where another program holds its stdin and stdout."""

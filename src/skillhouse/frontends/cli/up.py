@@ -9,13 +9,13 @@ import os
 import re
 import sys
 
-from skillhouse.frontends.cli.options import UsageError, add_place, house_of, port
+from skillhouse.frontends.cli.options import UsageError, Verb, add_place, house_of, port
 from skillhouse.frontends.cli.person import coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.http import serve
 from skillhouse.frontends.presentation.service_log import service_logging
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse up
   skillhouse up --port 8600
   skillhouse up --host 0.0.0.0 --allow-host house.example.com:8600
@@ -33,8 +33,7 @@ _HOST = re.compile(
 )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=port, default=8600, metavar="N", help="port (8600; 0 takes a free one)"
     )
@@ -77,7 +76,7 @@ def host_name(text: str) -> str:
     return text.lower()
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until Ctrl-C."""
     is_reachable = not ipaddress.ip_address(options.host).is_loopback
     if options.no_auth and (is_reachable or options.allowed):
@@ -106,3 +105,6 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         )
     finally:
         logging.getLogger().removeHandler(handler)
+
+
+VERBS = {"up": Verb(_EXAMPLES, _configure, _run)}

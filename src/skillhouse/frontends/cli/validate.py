@@ -7,22 +7,20 @@ from pathlib import Path
 
 from skillhouse.discovery import discover
 from skillhouse.floor import Diagnostic, Severity
-from skillhouse.frontends.cli.browse import finding_line
-from skillhouse.frontends.cli.options import add_json
-from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.cli.options import Verb, add_json
+from skillhouse.frontends.cli.terminal import Terminal, finding_line
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.text import counted
 from skillhouse.skill import SKILL_FILE, validate
 
-EXAMPLES = """examples:
+_EXAMPLES = """examples:
   skillhouse validate ./my-skill
   skillhouse validate skills/          every skill below a directory
   skillhouse validate . --lenient      only what agents would complain about
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths", nargs="*", default=["."], metavar="PATH", help="a skill, or a directory of skills"
     )
@@ -32,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Print all findings; 1 when one of them is an error."""
     directories = [place for path in options.paths for place in _skills_below(Path(path))]
     findings = [
@@ -66,3 +64,6 @@ def _summary(skills: int, findings: list[Diagnostic]) -> str:
     warnings = sum(found.severity is Severity.WARNING for found in findings)
     found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     return f"{counted(skills, 'skill')}: {found}"
+
+
+VERBS = {"validate": Verb(_EXAMPLES, _configure, _run)}

@@ -12,8 +12,8 @@ from typing import Any
 
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
-from skillhouse.frontends.presentation.audit_news import AuditNews
 from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loading
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load

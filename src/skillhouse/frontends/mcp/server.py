@@ -30,7 +30,7 @@ from skillhouse.frontends.mcp.listing import ToolListing, sendable
 from skillhouse.frontends.mcp.progress import listener_of
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
-from skillhouse.frontends.presentation.audit_news import AuditNews
+from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import UnknownToolError
 

@@ -1,9 +1,11 @@
-"""The lens as plain lines that fit a page and can be pasted into an issue."""
+"""What each client makes of skills: as plain lines that fit an issue, and as JSON values."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
 from skillhouse.runtime.lens import (
@@ -242,3 +244,49 @@ def _keys(clients: Sequence[LensClient]) -> list[str]:
 def _padded(text: str, columns: int) -> str:
     text = cut_middle(text, columns)
     return text + " " * (columns - width_of(text))
+
+
+def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
+    """Return what each client makes of a place; paths are short, fit to be published."""
+    return {
+        "start": lens.tilde(lens.start),
+        "project": lens.tilde(lens.project),
+        "clients": [
+            {
+                "name": client.name,
+                "client": client.profile.client,
+                "checked": client.profile.checked,
+                "roots": [lens.short(root) for root in client.roots],
+                "budget": None
+                if client.budget is None
+                else {**dataclasses.asdict(client.budget), "over": client.budget.over},
+            }
+            for client in lens.clients
+        ],
+        "skills": [lens_skill_value(lens, skill) for skill in lens.skills],
+        "misses": [{"code": miss.code, "path": lens.short(miss.path)} for miss in lens.misses],
+        "problems": [dataclasses.asdict(problem) for problem in problems],
+    }
+
+
+def lens_skill_value(lens: Lens, skill: LensSkill) -> dict[str, Any]:
+    """Return what each client makes of one file."""
+    return {
+        "name": skill.name,
+        "file": lens.short(skill.file),
+        "places": [lens.short(place) for place in skill.places],
+        "root": lens.short(skill.root),
+        "description_chars": skill.description_chars,
+        "clients": {
+            client.name: {
+                "state": verdict.state.value,
+                "name": verdict.name,
+                "code": verdict.code,
+                "reason": verdict.reason,
+                "line": verdict.line,
+                "taken": lens.short(verdict.other) if verdict.other else "",
+                "cut": verdict.cut.value,
+            }
+            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+        },
+    }

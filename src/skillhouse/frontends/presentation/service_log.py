@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
+from skillhouse.audit import AuditLog, Trouble, troubles
 from skillhouse.floor import MissingExtraError, tracing
 from skillhouse.frontends.presentation.text import shown
 
@@ -91,3 +92,25 @@ def _traced(_: Any, __: str, event: Event) -> Event:
     if len(parts) == 4:
         event["trace_id"], event["span_id"] = parts[1:3]
     return event
+
+
+logger = logging.getLogger(__name__)
+
+
+class AuditNews:
+    """What was said last, for one log."""
+
+    def __init__(self, log: AuditLog) -> None:
+        self._log = log
+        self._said: frozenset[str] = frozenset()
+
+    def look(self) -> tuple[Trouble, ...]:
+        """Return what is wrong now; what was not wrong at the last look goes to the log."""
+        found = troubles(self._log)
+        for trouble in found:
+            if trouble.code not in self._said:
+                logger.warning("audit: %s [%s]", trouble.message, trouble.code)
+        if self._said and not found:
+            logger.info("audit: all is well again")
+        self._said = frozenset(trouble.code for trouble in found)
+        return found
