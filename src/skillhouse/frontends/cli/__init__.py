@@ -7,9 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError, Verb
-from skillhouse.frontends.cli.terminal import Terminal
+import skillhouse
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.options import Verb
+    from skillhouse.frontends.cli.terminal import Terminal
 
 __all__ = ["main"]
 
@@ -69,15 +73,11 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal(sys.stdout, sys.stderr, os.environ)
     try:
-        return _run(arguments, terminal)
-    except UsageError as error:
-        terminal.error(str(error))
-        return USAGE
+        return _run(arguments)
     except KeyboardInterrupt:
         # The shell expects the code of a process that the signal ended.
-        terminal.error("stopped")
+        _terminal().error("stopped")
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does; that is no fault.
@@ -85,22 +85,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
 
 
-def _run(arguments: list[str], terminal: Terminal) -> int:
+def _run(arguments: list[str]) -> int:
+    """Answer what needs no verb; nothing else of the program is loaded for that."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        terminal.write(_help())
+        sys.stdout.write(_help())
         return OK
     verb = arguments[0]
     if verb in ("-V", "--version"):
-        terminal.write(f"skillhouse {_version()}\n")
+        sys.stdout.write(f"skillhouse {skillhouse.__version__}\n")
         return OK
+    terminal = _terminal()
     if verb not in VERBS:
-        raise _unknown_verb(verb)
+        terminal.error(_unknown(verb))
+        return USAGE
     return _call(verb, arguments[1:], terminal)
 
 
+def _terminal() -> Terminal:
+    from skillhouse.frontends.cli.terminal import Terminal
+
+    return Terminal(sys.stdout, sys.stderr, os.environ)
+
+
 def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
-    """Parse the verb's arguments and run it; errors of the house become messages."""
+    """Parse the verb's arguments and run it; our own errors become messages."""
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
+    from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
 
     module, summary = VERBS[verb]
     command: Verb = importlib.import_module(f"{__name__}.{module}").VERBS[verb]
@@ -115,7 +125,7 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     try:
         code = command.run(parser.parse_args(arguments), terminal)
         sys.stdout.flush()
-    except ConfigError as error:
+    except (UsageError, ConfigError) as error:
         terminal.error(str(error))
         return USAGE
     except (StateError, MissingExtraError) as error:
@@ -132,20 +142,14 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     return code
 
 
-def _unknown_verb(verb: str) -> UsageError:
+def _unknown(verb: str) -> str:
     from skillhouse.floor import nearest
 
     close = nearest(verb, VERBS)
     hint = f"did you mean `{close[0]}`" if close else "`skillhouse --help` lists the verbs"
-    return UsageError(f"unknown verb `{verb}`; {hint}")
+    return f"unknown verb `{verb}`; {hint}"
 
 
 def _help() -> str:
     lines = [f"  {verb:<10}{summary}\n" for verb, (_, summary) in VERBS.items()]
     return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING
-
-
-def _version() -> str:
-    import skillhouse
-
-    return skillhouse.__version__
