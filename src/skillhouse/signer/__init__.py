@@ -1,62 +1,42 @@
 """Signs what a person agreed to, with keys that nobody else sees."""
 
-from skillhouse.signer.building import build_transaction, raw_bytes
-from skillhouse.signer.errors import SignerError
-from skillhouse.signer.keys import KeyInfo, KeyKind, Limit, Terms, Vault, limit_text, terms_from
-from skillhouse.signer.keystore import KEYSTORE_FILE, read_vault
-from skillhouse.signer.lifecycle import STATE_FILE, KeyEvent, SessionKey, SessionKeys
-from skillhouse.signer.process import PasswordSource, SignerProcess
-from skillhouse.signer.request import (
-    Signature,
-    Signer,
-    SignRequest,
-    message_text,
-    new_request,
-    with_approval,
-)
-from skillhouse.signer.spending import (
-    COINS,
-    Movement,
-    Spend,
-    amount_text,
-    decimal_amount,
-    message_movement,
-    movement_of,
-)
-from skillhouse.signer.transaction import Transaction, decode_transaction
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "COINS",
-    "KEYSTORE_FILE",
-    "STATE_FILE",
-    "KeyEvent",
-    "KeyInfo",
-    "KeyKind",
-    "Limit",
-    "Movement",
-    "PasswordSource",
-    "SessionKey",
-    "SessionKeys",
-    "SignRequest",
-    "Signature",
-    "Signer",
-    "SignerError",
-    "SignerProcess",
-    "Spend",
-    "Terms",
-    "Transaction",
-    "Vault",
-    "amount_text",
-    "build_transaction",
-    "decimal_amount",
-    "decode_transaction",
-    "limit_text",
-    "message_movement",
-    "message_text",
-    "movement_of",
-    "new_request",
-    "raw_bytes",
-    "read_vault",
-    "terms_from",
-    "with_approval",
-]
+if TYPE_CHECKING:
+    from skillhouse.signer.building import build_transaction as build_transaction
+    from skillhouse.signer.building import raw_bytes as raw_bytes
+    from skillhouse.signer.errors import SignerError as SignerError
+    from skillhouse.signer.keys import KeyInfo as KeyInfo
+    from skillhouse.signer.keys import KeyKind as KeyKind
+    from skillhouse.signer.keys import Limit as Limit
+    from skillhouse.signer.keys import Terms as Terms
+    from skillhouse.signer.keys import Vault as Vault
+    from skillhouse.signer.keys import limit_text as limit_text
+    from skillhouse.signer.keys import terms_from as terms_from
+    from skillhouse.signer.keystore import KEYSTORE_FILE as KEYSTORE_FILE
+    from skillhouse.signer.keystore import read_vault as read_vault
+    from skillhouse.signer.lifecycle import STATE_FILE as STATE_FILE
+    from skillhouse.signer.lifecycle import KeyEvent as KeyEvent
+    from skillhouse.signer.lifecycle import SessionKey as SessionKey
+    from skillhouse.signer.lifecycle import SessionKeys as SessionKeys
+    from skillhouse.signer.process import PasswordSource as PasswordSource
+    from skillhouse.signer.process import SignerProcess as SignerProcess
+    from skillhouse.signer.request import Signature as Signature
+    from skillhouse.signer.request import Signer as Signer
+    from skillhouse.signer.request import SignRequest as SignRequest
+    from skillhouse.signer.request import message_text as message_text
+    from skillhouse.signer.request import new_request as new_request
+    from skillhouse.signer.request import with_approval as with_approval
+    from skillhouse.signer.spending import COINS as COINS
+    from skillhouse.signer.spending import Movement as Movement
+    from skillhouse.signer.spending import Spend as Spend
+    from skillhouse.signer.spending import amount_text as amount_text
+    from skillhouse.signer.spending import decimal_amount as decimal_amount
+    from skillhouse.signer.spending import message_movement as message_movement
+    from skillhouse.signer.spending import movement_of as movement_of
+    from skillhouse.signer.transaction import Transaction as Transaction
+    from skillhouse.signer.transaction import decode_transaction as decode_transaction
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)
