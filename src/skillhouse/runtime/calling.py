@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse import tools as toolbox
 from skillhouse.permission import Decision
-from skillhouse.runtime.policy import Explanation
-from skillhouse.skill import Skill, SkillContent
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.runtime.policy import Explanation
+    from skillhouse.skill import Skill, SkillContent
 
 
 def caller(house: Skillhouse, *, channel: str = "library", **given: str) -> dict[str, str]:

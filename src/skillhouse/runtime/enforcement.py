@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
@@ -12,8 +13,8 @@ from skillhouse.audit import AuditDraft, AuditError, AuditLog
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
 from skillhouse.floor.once import once
 from skillhouse.permission import matches
-from skillhouse.runtime.config import Config
 from skillhouse.runtime.hidden import hidden_values
+from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
 from skillhouse.store import close_pooled
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
@@ -21,7 +22,9 @@ from skillhouse.tiers.call_table import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
 
-AUDIT_FILE = "audit.jsonl"
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
+
 POLICY_SEEN_FILE = "policy.seen"
 """Holds the digest of the tier policy that this state has last been used with."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
-from skillhouse.runtime.config import Config
 from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.own_files import ConfiguredFiles
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
 
 
 def audit_troubles(config: Config) -> tuple[Trouble, ...]:

@@ -6,21 +6,16 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog, Root
 from skillhouse.floor.once import once
-from skillhouse.retrieval import Hit
-from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.calling import caller, forecast
 from skillhouse.runtime.code.skill_code import Found, SkillCode
 from skillhouse.runtime.config import Config, Locations
 from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
 from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.enforcement import EnforcementServices
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
 from skillhouse.runtime.menu import Invocable, invoke
@@ -36,7 +31,14 @@ from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.trusting import ProjectTrust
 from skillhouse.runtime.watching import watch
-from skillhouse.skill import Skill, SkillContent, SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
+    from skillhouse.discovery import Catalog, Root
+    from skillhouse.retrieval import Hit
+    from skillhouse.runtime.agent_view import AgentView
+    from skillhouse.runtime.enforcement import EnforcementServices
+    from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
 class Skillhouse:
@@ -78,12 +80,6 @@ class Skillhouse:
         parts = (self.config, self.profile, self.trust_store, self.project)
         self.policy = Policy(*parts, self._session_grants, self.mcp_host)
         self.network = Network(self.config)
-        self.safeguards = EnforcementServices(
-            self.config,
-            channels=lambda: self.network.channels(self._channel),
-            secrets=lambda: self.network.secret_values,
-            background=lambda: self.skill_code.background,
-        )
         self._channel = channel
         self._checks = tuple(checks)
         self._worked = TouchedFiles(self.config.places.start, self.project)
@@ -95,6 +91,19 @@ class Skillhouse:
         self._look = self._new_look()
         self._portal: toolbox.Portal | None = None
         self._portal_lock = threading.Lock()
+
+    @once
+    def safeguards(self) -> EnforcementServices:
+        """The audit log, the approvals and the tiers, made when one of them is first needed."""
+        # What lists skills needs none of them, and they are a third of all that a verb loads.
+        from skillhouse.runtime.enforcement import EnforcementServices  # noqa: PLC0415
+
+        return EnforcementServices(
+            self.config,
+            channels=lambda: self.network.channels(self._channel),
+            secrets=lambda: self.network.secret_values,
+            background=lambda: self.skill_code.background,
+        )
 
     @property
     def audit_log(self) -> AuditLog:
@@ -268,7 +277,8 @@ class Skillhouse:
             portal.call(self.release_loop)
             portal.close()
         self._look.close()
-        self.safeguards.close()
+        if "safeguards" in self.__dict__:
+            self.safeguards.close()
 
     async def release_loop(self) -> None:
         """End what belongs to the event loop that calls came on, before that ends."""

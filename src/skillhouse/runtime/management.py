@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse.audit import AuditLog
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     PathError,
@@ -22,8 +22,11 @@ from skillhouse.floor import (
 from skillhouse.runtime.definition import SkillDefinition, define
 from skillhouse.runtime.recording import recorded
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
 from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
+    from skillhouse.runtime.settings import SettingsStore, SkillSettings
 
 FILE_MAX = 5 * 1024 * 1024
 """Bytes of a skill's file that is read for a person (DESIGN, bounds: fetch)."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skillhouse import remote
-from skillhouse.audit import AuditLog
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.config import Config
 from skillhouse.runtime.mcp_skills import MCP_DIRECTORY, McpServerSettings
 from skillhouse.runtime.recording import recorded, recorded_async
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
+    from skillhouse.runtime.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

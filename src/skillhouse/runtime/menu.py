@@ -14,12 +14,12 @@ from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.once import once
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime import calling
-from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.settings import SkillSettings
 from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.settings import SkillSettings
 
 ARGUMENTS_SHOWN = 16
 """Names of arguments that a menu has for one skill."""

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.audit.checkpoints import default_directory
 from skillhouse.floor import (
@@ -20,7 +21,9 @@ from skillhouse.runtime.config import PROJECT_FILE, Config
 from skillhouse.runtime.config.resolve import project_of
 from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.trust import STATE_FILE
-from skillhouse.skill import Skill
+
+if TYPE_CHECKING:
+    from skillhouse.skill import Skill
 
 
 def check_directories(config: Config) -> None:

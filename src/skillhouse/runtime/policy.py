@@ -23,12 +23,12 @@ from skillhouse.permission import (
     matches,
     matches_in,
 )
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.trust import TrustStore
 from skillhouse.skill import Profile, Skill, SkillContent, hidden_text
 from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest, caution_of
 
 if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.trust import TrustStore
     from skillhouse.tools import RemoteSkillProvider
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from skillhouse.discovery import Catalog
 from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
 from skillhouse.permission import (
     CommandVerdict,
@@ -16,14 +16,17 @@ from skillhouse.permission import (
     command_resource,
     judge_line,
 )
-from skillhouse.retrieval import Hit
 from skillhouse.runtime.calling import explain_loading
-from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.mcp_skills import load_known
-from skillhouse.runtime.policy import Explanation
-from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
 from skillhouse.tools import PermissionRequest, UnknownToolError
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.retrieval import Hit
+    from skillhouse.runtime.house import Skillhouse
+    from skillhouse.runtime.policy import Explanation
+    from skillhouse.sandbox import SandboxStatus
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from skillhouse import tools as toolbox
 from skillhouse.runtime import calling
-from skillhouse.skill import Skill
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.skill import Skill
 
 
 async def read_skill_file(

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, default_roots, discover
 from skillhouse.floor.once import once
-from skillhouse.runtime.agent_search import Signature
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.code.skill_code import Found
-from skillhouse.runtime.config import Config
 from skillhouse.runtime.mcp_skills import with_skills_of
-from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import with_remotes
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings
+
+if TYPE_CHECKING:
+    from skillhouse import tools as toolbox
+    from skillhouse.runtime.agent_search import Signature
+    from skillhouse.runtime.code.skill_code import Found
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.recent import RecentSkills
+    from skillhouse.runtime.settings import SettingsStore, SkillSettings
+    from skillhouse.runtime.touched_files import TouchedFiles
 
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import TreeError, tree_digest
-from skillhouse.skill import Skill
 from skillhouse.store import STATE, pooled
+
+if TYPE_CHECKING:
+    from skillhouse.skill import Skill
 
 STATE_FILE = "state.sqlite3"
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER
-from skillhouse.runtime.enforcement import EnforcementServices
-from skillhouse.runtime.trust import TrustReport, TrustStore
-from skillhouse.skill import Skill
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.enforcement import EnforcementServices
+    from skillhouse.runtime.trust import TrustReport, TrustStore
+    from skillhouse.skill import Skill
 
 
 class ProjectTrust:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from skillhouse import discovery
 from skillhouse.floor import SkillhouseError
-from skillhouse.runtime.snapshot import Difference
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.runtime.snapshot import Difference
 
 logger = logging.getLogger(__name__)
 

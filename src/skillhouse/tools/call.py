@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.tools.activation import Activation
-from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.session import Session
+
+if TYPE_CHECKING:
+    from skillhouse.tools.activation import Activation
+    from skillhouse.tools.command_inputs import CommandInputs
+    from skillhouse.tools.permission_request import PermissionRequest
+    from skillhouse.tools.session import Session
 
 OUTPUT_MAX = 262_144
 """Characters of a result's text (DESIGN, bounds: 256 KiB, then cut with a notice)."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from skillhouse.approval import Approval, Level
 from skillhouse.permission import Decision, Effect, strictest
-from skillhouse.tiers import TierVerdict
-from skillhouse.tools.call import Plan, ToolCall
-from skillhouse.tools.permission_request import EvaluatedPermission
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Approval, Level
+    from skillhouse.tiers import TierVerdict
+    from skillhouse.tools.call import Plan, ToolCall
+    from skillhouse.tools.permission_request import EvaluatedPermission
 
 ON_PAGE = frozenset({"page", "companion-app"})
 """Where a tier has calls confirmed that no chat and no terminal may decide."""

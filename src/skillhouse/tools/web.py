@@ -13,7 +13,7 @@ import base64
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -21,7 +21,9 @@ from skillhouse import net
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.session import Session
+
+if TYPE_CHECKING:
+    from skillhouse.tools.session import Session
 
 RESULTS_MAX = 20
 """Results of one search (what Brave gives at most)."""

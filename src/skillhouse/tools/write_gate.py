@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import ApprovalState
 from skillhouse.permission import Decision, Effect, matches
-from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.permission_request import EvaluatedPermission
+
+if TYPE_CHECKING:
+    from skillhouse.tools.call_context import CallContext
+    from skillhouse.tools.permission_request import EvaluatedPermission
 
 LAYER = "write gate"
 """The name under which the gate's decisions stand in the log."""

@@ -6,15 +6,18 @@ import argparse
 import json as json_text
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Device, Grant, Issuer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import show_request, typed
 from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
 from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
-from skillhouse.runtime import Skillhouse
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse approvals list

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.audit import (
     AuditEntry,
@@ -35,9 +36,11 @@ from skillhouse.frontends.cli.options import (
     house_of,
     positive,
 )
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import entry_value, verification_value
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse audit list --limit 20

@@ -8,16 +8,18 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import TerminalChannel
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, SkillCodeTool, Tool, ToolResult, UnknownToolError
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list

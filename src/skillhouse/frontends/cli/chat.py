@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.cli.terminal_channel import TerminalChannel
 from skillhouse.frontends.presentation.text import cut, one_line
-from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
     from skillhouse.frontends.chat.conversation import Answered, ChatConversation
     from skillhouse.frontends.chat.transcript import Transcript, Transcripts
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 STDIN_MAX = 1_048_576
 """Characters of stdin that a prompt takes."""

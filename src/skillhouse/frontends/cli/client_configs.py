@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.cli.options import UsageError
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
 

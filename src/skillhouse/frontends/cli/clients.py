@@ -8,14 +8,13 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
 from skillhouse.audit import AuditLog
 from skillhouse.discovery import git_root
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_json
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
@@ -40,6 +39,9 @@ from skillhouse.runtime.client_config import Change, ClientConfigs
 from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.lens import Lens, LensSkill, look, problems
 from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _DOCTOR_EXAMPLES = """examples:
   skillhouse doctor                        every client that we know

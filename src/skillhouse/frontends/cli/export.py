@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, one_line, shown
 from skillhouse.runtime.export import (
     Action,
@@ -19,6 +18,9 @@ from skillhouse.runtime.export import (
     Item,
     difference,
 )
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.runtime import Skillhouse
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 BEGIN_SECONDS = 1.0
 """What is done sooner needs no word."""

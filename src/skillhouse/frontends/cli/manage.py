@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import trust_value
 from skillhouse.frontends.presentation.operations import definition_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import TrustReport
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import TrustReport
 
 _NEW_EXAMPLES = """examples:
   skillhouse new meeting-notes --description "Writes up meetings. Use it after a call."

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import Verb, add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse mcp                                 serve, as a coding agent starts it

@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from skillhouse.approval import Channel
 from skillhouse.floor import nearest
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.runtime import Locations, Settings, Skillhouse, configured
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Channel
+    from skillhouse.frontends.cli.terminal import Terminal
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import SkillError, UnknownSkillError
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.json_values import explanation_value
 from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.permission import Effect, MatchedRule, Permission, RuleFinding, lint_rules
 from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
 from skillhouse.skill import Skill, SkillContent, load
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse policy explain exec git status

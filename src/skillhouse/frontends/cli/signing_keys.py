@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -16,9 +16,7 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import nearest
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime import Skillhouse
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
@@ -32,6 +30,10 @@ from skillhouse.signer import (
     read_vault,
     terms_from,
 )
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 _EXAMPLES = """examples:
   skillhouse keys new main --kind ed25519

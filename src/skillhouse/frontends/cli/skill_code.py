@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -20,9 +20,11 @@ from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_j
 from skillhouse.frontends.cli.terminal import Terminal, finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
 from skillhouse.sandbox import SandboxLevel, SandboxStatus
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import Skillhouse
 
 _RELOAD_EXAMPLES = """examples:
   skillhouse reload

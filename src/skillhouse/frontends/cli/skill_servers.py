@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
-from skillhouse.runtime import RemoteState, Skillhouse, Synced
 from skillhouse.runtime.mcp_servers import McpAsked, McpServers, McpServerState
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import RemoteState, Skillhouse, Synced
 
 _REMOTE_EXAMPLES = """examples:
   skillhouse remote list

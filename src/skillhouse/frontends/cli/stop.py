@@ -6,16 +6,19 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER
 from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import counted, one_line
 from skillhouse.runtime import Config, EnforcementServices, Locations
-from skillhouse.tiers import StopReport
 from skillhouse.tiers.tier_engine import TERMINAL
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.tiers import StopReport
 
 _STOP_EXAMPLES = """examples:
   skillhouse stop

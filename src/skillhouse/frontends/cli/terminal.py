@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from skillhouse.floor import Diagnostic
 from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 EFFECT_COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}

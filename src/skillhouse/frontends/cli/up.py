@@ -8,12 +8,15 @@ import logging
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_place, house_of, port
 from skillhouse.frontends.cli.person import coding_agent
-from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.http import serve
 from skillhouse.frontends.presentation.service_log import service_logging
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse up

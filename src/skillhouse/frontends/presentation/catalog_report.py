@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skillhouse.discovery import Catalog
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.runtime import AgentView
 from skillhouse.tools import list_room
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.runtime import AgentView
 
 
 def catalog_report(view: AgentView) -> dict[str, Any]:

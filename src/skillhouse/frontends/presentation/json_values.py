@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skillhouse.approval import Approval, Grant
-from skillhouse.audit import AuditEntry, Verification
-from skillhouse.discovery import Catalog
-from skillhouse.floor import Diagnostic
-from skillhouse.runtime import Explanation, Rehearsal, TrustReport
-from skillhouse.sandbox import SandboxStatus
 from skillhouse.skill import Skill, SkillContent, SkillIndex, hidden_text, revealed
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Approval, Grant
+    from skillhouse.audit import AuditEntry, Verification
+    from skillhouse.discovery import Catalog
+    from skillhouse.floor import Diagnostic
+    from skillhouse.runtime import Explanation, Rehearsal, TrustReport
+    from skillhouse.sandbox import SandboxStatus
 
 
 def skill_value(skill: Skill) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
-from skillhouse.runtime import Management, SkillDefinition
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import Management, SkillDefinition
 
 
 def definition_value(found: SkillDefinition) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skillhouse.skill import Profile
+if TYPE_CHECKING:
+    from skillhouse.skill import Profile
 
 _LAST = ("parse_policy", "rules", "catalog", "extensions", "messages")
 """Tables, which in TOML come after the plain values; lists of tables come last of all."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from skillhouse.approval import ApprovalRequest
 from skillhouse.floor import digest
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovalRequest
 
 
 def shown(text: str) -> str:

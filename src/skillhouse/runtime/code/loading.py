@@ -15,11 +15,11 @@ from skillhouse.floor import SkillhouseError, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code.reloads import Lacking
-from skillhouse.runtime.code.skill_code import SkillCode
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 
 if TYPE_CHECKING:
+    from skillhouse.runtime.code.skill_code import SkillCode
     from skillhouse.runtime.house import Skillhouse
 
 LOADS_PER_PROCESSOR = 2

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse.approval import Level
 from skillhouse.floor import Diagnostic, Severity, TreeError, tree_digest
-from skillhouse.runtime.code.reloads import Lacking
-from skillhouse.skill import ManifestResult, SkillManifest
+
+if TYPE_CHECKING:
+    from skillhouse.approval import Level
+    from skillhouse.runtime.code.reloads import Lacking
+    from skillhouse.skill import ManifestResult, SkillManifest
 
 
 def without(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:

@@ -7,30 +7,32 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from skillhouse import cells, sandbox
+from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.discovery import Root
 from skillhouse.floor import Diagnostic, Severity, WireNameError, WireNames
 from skillhouse.floor.once import once
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect, Permission
-from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.code.container import ContainerExecutor
 from skillhouse.runtime.code.offering import least_levels, levels_of_nothing, without
 from skillhouse.runtime.code.reloads import Lacking, Reloads
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Root
+    from skillhouse.runtime.agent_view import AgentView
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.sandbox_provider import SandboxProvider
+    from skillhouse.skill import ManifestResult, Profile, SkillManifest
 
 logger = logging.getLogger(__name__)
 
 Call = Callable[..., Awaitable[toolbox.ToolResult]]
 """`Skillhouse.call`."""
-Found = tuple[tuple[str, ManifestResult], ...]
+Found: TypeAlias = "tuple[tuple[str, ManifestResult], ...]"
 """What lies below the roots, each with the scope of its root."""
 
 
@@ -81,7 +83,7 @@ class SkillCode:
             (root.scope, without(result, lacking(result.directory)))
             for root in roots
             if (root.scope != "project" or is_trusted) and root.path.is_dir()
-            for result in find_manifests(root.path, told=self.take_step)
+            for result in skill_package.find_manifests(root.path, told=self.take_step)
         )
 
     def tools(self, found: Found, view: AgentView) -> tuple[toolbox.SkillCodeTool, ...]:
@@ -175,6 +177,9 @@ class SkillCode:
         if settings.executor:
             # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
             if self._executor is None:
+                # It brings asyncio and the RPC with it, for the few who run code elsewhere.
+                from skillhouse.runtime.code.container import ContainerExecutor  # noqa: PLC0415
+
                 environment = self._config.places.environment
                 self._executor = ContainerExecutor(settings, environment)
             return self._executor

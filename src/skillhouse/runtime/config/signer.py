@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from skillhouse.floor import ConfigError
-from skillhouse.signer import PasswordSource, SignerError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +25,9 @@ def check_signer(settings: SignerSettings, path: Path | None) -> None:
     Raises:
         ConfigError: it is none.
     """
+    # Not loaded with every configuration: few verbs sign, and the signer's process is much to load.
+    from skillhouse.signer import PasswordSource, SignerError  # noqa: PLC0415
+
     try:
         PasswordSource.parse(settings.password)
     except SignerError:
