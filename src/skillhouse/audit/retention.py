@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from skillhouse.audit.archives import (
     STAGES,
-    Archive,
     archives_of,
     pack_archive,
     replace_packed,
@@ -23,6 +22,9 @@ from skillhouse.audit.unreadable import LineError
 from skillhouse.audit.verify import archive_problem
 
 if TYPE_CHECKING:
+    from skillhouse.audit.archives import (
+        Archive,
+    )
     from skillhouse.audit.keys import LogKeys
 
 

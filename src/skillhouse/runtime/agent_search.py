@@ -8,10 +8,15 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
-from skillhouse.skill import Skill, SkillIndex
+from skillhouse.retrieval import HeadIndex, SearchIndex
+from skillhouse.skill import SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.retrieval import Progress
+    from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""

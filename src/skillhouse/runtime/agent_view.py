@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING
 
 from skillhouse import approval
 from skillhouse import tools as toolbox
-from skillhouse.discovery import Catalog, catalog_under
+from skillhouse.discovery import catalog_under
 from skillhouse.floor import PersistentPaths
-from skillhouse.permission import Decision, Effect, Layer, Permission, decide
+from skillhouse.permission import Effect, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch
 from skillhouse.runtime.egress import EgressReport
 from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.own_files import ConfiguredFiles
 from skillhouse.runtime.prompts import Prompts
-from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocation
+from skillhouse.skill import SkillIndex, described, read_invocation
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
+    from skillhouse.discovery import Catalog
+    from skillhouse.permission import Decision, Layer
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.network import Network
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.settings import SkillSettings
     from skillhouse.sandbox import Launcher
+    from skillhouse.skill import Profile, Skill
 
 
 class AgentView:

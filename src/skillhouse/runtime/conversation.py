@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.runtime.calling import caller
-from skillhouse.tools import Activation, Activations, Attachment, LeftOut
+from skillhouse.tools import Attachment, LeftOut
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.tools import Activation, Activations
 
 PRELOADED_MAX = 50
 """Skills that are loaded before an agent begins."""

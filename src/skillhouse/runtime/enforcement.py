@@ -17,13 +17,14 @@ from skillhouse.runtime.hidden import hidden_values
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
 from skillhouse.store import close_pooled
-from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
+from skillhouse.tiers import TierEngine, load_tier_policy
 from skillhouse.tiers.call_table import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
 
 if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
+    from skillhouse.tiers import StopNotice, StopReport, TierPolicy
 
 POLICY_SEEN_FILE = "policy.seen"
 """Holds the digest of the tier policy that this state has last been used with."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse.audit import Trouble, stuck
 from skillhouse.audit.checkpoints import default_directory
-from skillhouse.runtime.enforcement import AUDIT_FILE
-from skillhouse.runtime.own_files import ConfiguredFiles
+from skillhouse.runtime.own_files import AUDIT_FILE, ConfiguredFiles
 
 if TYPE_CHECKING:
     from skillhouse.runtime.config import Config

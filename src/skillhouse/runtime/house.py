@@ -12,21 +12,21 @@ from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.floor.once import once
 from skillhouse.runtime.calling import caller, forecast
-from skillhouse.runtime.code.skill_code import Found, SkillCode
-from skillhouse.runtime.config import Config, Locations
+from skillhouse.runtime.code.skill_code import SkillCode
+from skillhouse.runtime.config import Locations
 from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
 from skillhouse.runtime.conversation import Conversation
 from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
-from skillhouse.runtime.menu import Invocable, invoke
+from skillhouse.runtime.menu import invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.recent import RecentSkills
 from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.snapshot import Difference, HouseSnapshot
+from skillhouse.runtime.settings import SettingsStore
+from skillhouse.runtime.snapshot import HouseSnapshot
 from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
 from skillhouse.runtime.trusting import ProjectTrust
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from skillhouse.discovery import Catalog, Root
     from skillhouse.retrieval import Hit
     from skillhouse.runtime.agent_view import AgentView
+    from skillhouse.runtime.code.skill_code import Found
+    from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
+    from skillhouse.runtime.menu import Invocable
+    from skillhouse.runtime.settings import SkillSettings
+    from skillhouse.runtime.snapshot import Difference
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 

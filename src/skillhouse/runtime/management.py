@@ -14,19 +14,23 @@ from skillhouse.discovery import Root, discover
 from skillhouse.floor import (
     PathError,
     SkillError,
-    SkillhouseError,
     UnknownSkillError,
     confine,
     read_beneath,
 )
-from skillhouse.runtime.definition import SkillDefinition, define
+from skillhouse.runtime.definition import define
 from skillhouse.runtime.recording import recorded
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text
+from skillhouse.skill import SKILL_FILE, skill_text
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
+    from skillhouse.floor import (
+        SkillhouseError,
+    )
+    from skillhouse.runtime.definition import SkillDefinition
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
+    from skillhouse.skill import Profile, Skill, SkillIndex
 
 FILE_MAX = 5 * 1024 * 1024
 """Bytes of a skill's file that is read for a person (DESIGN, bounds: fetch)."""

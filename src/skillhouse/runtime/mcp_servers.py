@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from skillhouse import remote
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.runtime.mcp_skills import MCP_DIRECTORY, McpServerSettings
+from skillhouse.runtime.mcp_skills import MCP_DIRECTORY
 from skillhouse.runtime.recording import recorded, recorded_async
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.mcp_skills import McpServerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from skillhouse import remote
 from skillhouse import tools as toolbox
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+from skillhouse.skill import SkillContent, SkillIndex, load
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Root
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.network import Network
+    from skillhouse.skill import Skill
     from skillhouse.tools import RemoteSkillProvider
 
 MCP_DIRECTORY = "mcp"

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from skillhouse import tools as toolbox
 from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
 from skillhouse.floor.once import once
-from skillhouse.permission import Effect, Layer, Permission, decide
+from skillhouse.permission import Effect, Permission, decide
 from skillhouse.runtime import calling
-from skillhouse.skill import Skill, SkillIndex, argument_names, read_invocation
+from skillhouse.skill import argument_names, read_invocation
 
 if TYPE_CHECKING:
+    from skillhouse.permission import Layer
     from skillhouse.runtime.house import Skillhouse
     from skillhouse.runtime.policy import Policy
     from skillhouse.runtime.settings import SkillSettings
+    from skillhouse.skill import Skill, SkillIndex
 
 ARGUMENTS_SHOWN = 16
 """Names of arguments that a menu has for one skill."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from skillhouse import approval, net, remote
 from skillhouse.floor import ConfigError
 from skillhouse.floor.once import once
-from skillhouse.runtime.config import Config, secret_variables
+from skillhouse.runtime.config import secret_variables
 from skillhouse.tools.web import NO_PROVIDER
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""

@@ -17,13 +17,16 @@ from skillhouse.floor import (
     file_problem,
     trail,
 )
-from skillhouse.runtime.config import PROJECT_FILE, Config
+from skillhouse.runtime.config import PROJECT_FILE
 from skillhouse.runtime.config.resolve import project_of
-from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.runtime.trust import STATE_FILE
 
 if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
     from skillhouse.skill import Skill
+
+AUDIT_FILE = "audit.jsonl"
+"""The audit log, in the state directory."""
 
 
 def check_directories(config: Config) -> None:

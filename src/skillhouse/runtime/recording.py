@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit import AuditDraft
 from skillhouse.floor.threads import in_thread
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
 
 
 @contextmanager

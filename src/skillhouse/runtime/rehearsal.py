@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
 from skillhouse.permission import (
-    CommandVerdict,
     Effect,
     LayerRules,
-    MatchedRule,
     PathPolicy,
     Permission,
     command_resource,
@@ -18,15 +16,20 @@ from skillhouse.permission import (
 )
 from skillhouse.runtime.calling import explain_loading
 from skillhouse.runtime.mcp_skills import load_known
-from skillhouse.skill import Mention, Skill, SkillContent, find_mentions
+from skillhouse.skill import find_mentions
 from skillhouse.tools import PermissionRequest, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
+    from skillhouse.permission import (
+        CommandVerdict,
+        MatchedRule,
+    )
     from skillhouse.retrieval import Hit
     from skillhouse.runtime.house import Skillhouse
     from skillhouse.runtime.policy import Explanation
     from skillhouse.sandbox import SandboxStatus
+    from skillhouse.skill import Mention, Skill, SkillContent
 
 TOOL_DEFAULTS = {
     "skill": Effect.ALLOW,

@@ -11,10 +11,11 @@ from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.retrieval import SearchIndex
-from skillhouse.skill import Profile, Skill, SkillIndex, handed_over, load, load_profile
+from skillhouse.skill import handed_over, load, load_profile
 
 if TYPE_CHECKING:
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.skill import Profile, Skill, SkillIndex
 
 SPECIFICATION = "https://agentskills.io/specification"
 README = f"""\

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.discovery import Root, default_roots, discover
+from skillhouse.discovery import default_roots, discover
 from skillhouse.floor.once import once
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.runtime.remotes import with_remotes
-from skillhouse.skill import Profile, Skill, SkillIndex, invocation_findings
+from skillhouse.skill import SkillIndex, invocation_findings
 
 if TYPE_CHECKING:
     from skillhouse import tools as toolbox
+    from skillhouse.discovery import Root
     from skillhouse.runtime.agent_search import Signature
     from skillhouse.runtime.code.skill_code import Found
     from skillhouse.runtime.config import Config
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.recent import RecentSkills
     from skillhouse.runtime.settings import SettingsStore, SkillSettings
     from skillhouse.runtime.touched_files import TouchedFiles
+    from skillhouse.skill import Profile, Skill
 
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import (
     AmbiguousSkillError,
@@ -15,8 +16,10 @@ from skillhouse.floor import (
     confine,
     read_beneath,
 )
-from skillhouse.skill import Profile, Skill, SkillIndex
 from skillhouse.tools.messages import render
+
+if TYPE_CHECKING:
+    from skillhouse.skill import Profile, Skill, SkillIndex
 
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""

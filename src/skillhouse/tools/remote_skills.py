@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
-from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
+from skillhouse.skill import SKILL_FILE, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, handed
 from skillhouse.tools.permission_request import PermissionRequest
-from skillhouse.tools.session import Session
 from skillhouse.tools.span_attributes import skill_attributes
+
+if TYPE_CHECKING:
+    from skillhouse.skill import Skill
+    from skillhouse.tools.session import Session
 
 SKILL_CODE = "skill_code"
 """What rules call running a command while a skill of another server is in use."""

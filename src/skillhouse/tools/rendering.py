@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill import SkillContent, hidden_text, revealed
+from skillhouse.skill import hidden_text, revealed
 from skillhouse.tools.call import OUTPUT_MAX, RefusedError
+
+if TYPE_CHECKING:
+    from skillhouse.skill import SkillContent
 
 SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
 """Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server

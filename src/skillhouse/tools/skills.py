@@ -6,7 +6,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -14,16 +14,11 @@ from skillhouse.floor import AmbiguousSkillError, SkillError, UnknownSkillError
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import HeadIndex, SearchIndex
 from skillhouse.skill import (
-    Profile,
-    Skill,
-    SkillContent,
-    SkillIndex,
-    ToolRule,
     current_invocation,
 )
 from skillhouse.tools.activation import activation_of
 from skillhouse.tools.assets import AssetError, find_skill
-from skillhouse.tools.call import Output, Plan, RefusedError, ToolResult, object_schema
+from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
 from skillhouse.tools.caution import cautioned, check_fetched, content_here
 from skillhouse.tools.messages import render
 from skillhouse.tools.permission_request import PermissionRequest
@@ -31,6 +26,16 @@ from skillhouse.tools.remote_skills import begun, loaded_content
 from skillhouse.tools.rendering import SKILL_TEXT_MAX, cut_notice, fitted, result_data
 from skillhouse.tools.session import Session
 from skillhouse.tools.span_attributes import skill_attributes
+
+if TYPE_CHECKING:
+    from skillhouse.skill import (
+        Profile,
+        Skill,
+        SkillContent,
+        SkillIndex,
+        ToolRule,
+    )
+    from skillhouse.tools.call import ToolResult
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Device, Grant, Issuer
+from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.cli.terminal_channel import show_request, typed
@@ -16,6 +16,7 @@ from skillhouse.frontends.presentation.json_values import approval_value, device
 from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 
 if TYPE_CHECKING:
+    from skillhouse.approval import Approval, Device, Grant
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
 

@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skillhouse.audit import (
-    AuditEntry,
-    AuditLog,
     Query,
-    Stats,
-    Trouble,
-    Verification,
     csv_lines,
     entries_of,
     find_record,
@@ -40,6 +35,13 @@ from skillhouse.frontends.presentation.json_values import entry_value, verificat
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
 if TYPE_CHECKING:
+    from skillhouse.audit import (
+        AuditEntry,
+        AuditLog,
+        Stats,
+        Trouble,
+        Verification,
+    )
     from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
-from skillhouse.frontends.cli.terminal import Terminal, finding_line
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.presentation.json_values import (
     content_value,
@@ -18,8 +19,13 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import Explanation, Skillhouse, explain_loading, file_kind
-from skillhouse.skill import Skill, SkillContent, handed_over
+from skillhouse.runtime import explain_loading, file_kind
+from skillhouse.skill import handed_over
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Explanation, Skillhouse
+    from skillhouse.skill import Skill, SkillContent
 
 _LIST_EXAMPLES = """examples:
   skillhouse list

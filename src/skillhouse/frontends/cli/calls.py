@@ -15,11 +15,12 @@ import anyio
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.terminal_channel import TerminalChannel
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.tools import Progress, SkillCodeTool, Tool, ToolResult, UnknownToolError
+from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
+    from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
   skillhouse tools list

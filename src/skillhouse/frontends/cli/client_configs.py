@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.cli.options import UsageError
 from skillhouse.frontends.presentation.text import one_line, shown
-from skillhouse.runtime.client_config import Change, ClientConfigs, Standing
+from skillhouse.runtime.client_config import ClientConfigs, Standing
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.client_config import Change
 
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
 

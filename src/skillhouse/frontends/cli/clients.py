@@ -27,7 +27,6 @@ from skillhouse.frontends.presentation.client_report import (
 from skillhouse.frontends.presentation.profile_toml import as_toml
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
-    Config,
     Locations,
     Skillhouse,
     TrustStore,
@@ -35,13 +34,19 @@ from skillhouse.runtime import (
     configured,
     file_troubles,
 )
-from skillhouse.runtime.client_config import Change, ClientConfigs
-from skillhouse.runtime.enforcement import AUDIT_FILE
-from skillhouse.runtime.lens import Lens, LensSkill, look, problems
-from skillhouse.skill import DEFAULT_PROFILE, Profile, load_profile, profile_names
+from skillhouse.runtime.client_config import ClientConfigs
+from skillhouse.runtime.lens import look, problems
+from skillhouse.runtime.own_files import AUDIT_FILE
+from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import (
+        Config,
+    )
+    from skillhouse.runtime.client_config import Change
+    from skillhouse.runtime.lens import Lens, LensSkill
+    from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
   skillhouse doctor                        every client that we know

@@ -15,12 +15,14 @@ from skillhouse.runtime.export import (
     ExportRequest,
     ExportState,
     Form,
-    Item,
     difference,
 )
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime.export import (
+        Item,
+    )
 
 _EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode

@@ -10,12 +10,15 @@ from skillhouse.floor import SkillError, UnknownSkillError
 from skillhouse.frontends.cli.options import Verb, add_common, house_of
 from skillhouse.frontends.presentation.json_values import explanation_value
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.permission import Effect, MatchedRule, Permission, RuleFinding, lint_rules
-from skillhouse.runtime import Explanation, JudgedLine, Skillhouse, judged_line
-from skillhouse.skill import Skill, SkillContent, load
+from skillhouse.permission import Effect, Permission, lint_rules
+from skillhouse.runtime import judged_line
+from skillhouse.skill import load
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.permission import MatchedRule, RuleFinding
+    from skillhouse.runtime import Explanation, JudgedLine, Skillhouse
+    from skillhouse.skill import Skill, SkillContent
 
 _EXAMPLES = """examples:
   skillhouse policy explain exec git status

@@ -9,11 +9,12 @@ from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import Verb, add_common, house_of, positive
 from skillhouse.frontends.presentation.json_values import rehearsal_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import MentionVerdict, Rehearsal, rehearse
+from skillhouse.runtime import rehearse
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
     from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import MentionVerdict, Rehearsal
 
 _EXAMPLES = """examples:
   skillhouse rehearse "What's the weather in Tokyo?"

@@ -20,12 +20,10 @@ from skillhouse.frontends.presentation.text import counted, shown
 from skillhouse.signer import (
     KEYSTORE_FILE,
     STATE_FILE,
-    KeyInfo,
     KeyKind,
     PasswordSource,
     SessionKeys,
     SignerProcess,
-    Terms,
     limit_text,
     read_vault,
     terms_from,
@@ -34,6 +32,10 @@ from skillhouse.signer import (
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
+    from skillhouse.signer import (
+        KeyInfo,
+        Terms,
+    )
 
 _EXAMPLES = """examples:
   skillhouse keys new main --kind ed25519

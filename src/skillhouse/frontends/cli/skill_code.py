@@ -17,14 +17,17 @@ import anyio
 from skillhouse.cells import self_test
 from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_json, house_of, port
-from skillhouse.frontends.cli.terminal import Terminal, finding_line
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, shown
-from skillhouse.runtime.code.loading import Loaded, Reloaded, reload_code
-from skillhouse.sandbox import SandboxLevel, SandboxStatus
+from skillhouse.runtime.code.loading import reload_code
+from skillhouse.sandbox import SandboxLevel
 
 if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.code.loading import Loaded, Reloaded
+    from skillhouse.sandbox import SandboxStatus
 
 _RELOAD_EXAMPLES = """examples:
   skillhouse reload

@@ -8,14 +8,17 @@ import termios
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
 
-from skillhouse.approval import OWNER, Answer, ApprovalRequest, Reply, allowed_answers
+from skillhouse.approval import OWNER, Answer, Reply, allowed_answers
 from skillhouse.frontends.cli.person import NotAPersonError, coding_agent
 from skillhouse.frontends.cli.terminal import Terminal
 from skillhouse.frontends.presentation.text import one_line, question_lines
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovalRequest
 
 TERMINAL = Path("/dev/tty")
 """The terminal of this process, also where another program holds its stdin and stdout."""

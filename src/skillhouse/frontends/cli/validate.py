@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.discovery import discover
-from skillhouse.floor import Diagnostic, Severity
+from skillhouse.floor import Severity
 from skillhouse.frontends.cli.options import Verb, add_json
-from skillhouse.frontends.cli.terminal import Terminal, finding_line
+from skillhouse.frontends.cli.terminal import finding_line
 from skillhouse.frontends.presentation.json_values import diagnostic_values
 from skillhouse.frontends.presentation.text import counted
 from skillhouse.skill import SKILL_FILE, validate
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
   skillhouse validate ./my-skill

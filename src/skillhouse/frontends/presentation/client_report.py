@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
 from skillhouse.runtime.lens import (
     CAUSES,
     Cut,
-    Lens,
-    LensClient,
-    LensProblem,
-    LensSkill,
     LensState,
-    Verdict,
 )
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.lens import (
+        Lens,
+        LensClient,
+        LensProblem,
+        LensSkill,
+        Verdict,
+    )
 
 COLUMNS = 80
 """What an issue, a mail and a terminal show without breaking lines."""

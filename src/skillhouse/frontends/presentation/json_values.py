@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.skill import Skill, SkillContent, SkillIndex, hidden_text, revealed
+from skillhouse.skill import hidden_text, revealed
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Grant
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
     from skillhouse.runtime import Explanation, Rehearsal, TrustReport
     from skillhouse.sandbox import SandboxStatus
+    from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
 def skill_value(skill: Skill) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, MutableMapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from skillhouse.audit import AuditLog, Trouble, troubles
+from skillhouse.audit import troubles
 from skillhouse.floor import MissingExtraError, tracing
 from skillhouse.frontends.presentation.text import shown
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog, Trouble
 
 Event = MutableMapping[str, Any]
 

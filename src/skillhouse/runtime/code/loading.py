@@ -16,11 +16,12 @@ from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.runtime.code.reloads import Lacking
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
-from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
+from skillhouse.tools import SkillCodeTool, cell_of
 
 if TYPE_CHECKING:
     from skillhouse.runtime.code.skill_code import SkillCode
     from skillhouse.runtime.house import Skillhouse
+    from skillhouse.tools import CodeSkill
 
 LOADS_PER_PROCESSOR = 2
 """Loads at one time: half of one is waiting, for a cell to start and to end."""
