@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import retrieval
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import HeadIndex, SearchIndex
 from skillhouse.skill import SkillIndex
 
 if TYPE_CHECKING:
-    from skillhouse.retrieval import Progress
+    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
     from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
@@ -81,7 +81,7 @@ class AgentSearch:
         self._is_known.wait(PATIENCE_SECONDS)
         if made.done():
             return made.result(), True
-        return HeadIndex(self._visible), False
+        return retrieval.HeadIndex(self._visible), False
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
         """Take the signatures of the files as they are now; what changed is read again."""
@@ -99,7 +99,7 @@ class AgentSearch:
 
     def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
         try:
-            index = SearchIndex.from_skills(
+            index = retrieval.SearchIndex.from_skills(
                 self._visible, bodies=self._bodies, cache=self._cache, progress=progress
             )
         except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.

@@ -15,22 +15,17 @@ from skillhouse.runtime.calling import caller, forecast
 from skillhouse.runtime.code.skill_code import SkillCode
 from skillhouse.runtime.config import Locations
 from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
-from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
 from skillhouse.runtime.menu import invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.recent import RecentSkills
-from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.runtime.settings import SettingsStore
 from skillhouse.runtime.snapshot import HouseSnapshot
 from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
-from skillhouse.runtime.trusting import ProjectTrust
-from skillhouse.runtime.watching import watch
 
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
@@ -39,10 +34,14 @@ if TYPE_CHECKING:
     from skillhouse.runtime.agent_view import AgentView
     from skillhouse.runtime.code.skill_code import Found
     from skillhouse.runtime.config import Config
+    from skillhouse.runtime.conversation import Conversation
     from skillhouse.runtime.enforcement import EnforcementServices
+    from skillhouse.runtime.management import Management
     from skillhouse.runtime.menu import Invocable
+    from skillhouse.runtime.remotes import Remotes
     from skillhouse.runtime.settings import SkillSettings
     from skillhouse.runtime.snapshot import Difference
+    from skillhouse.runtime.trusting import ProjectTrust
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -100,7 +99,7 @@ class Skillhouse:
     @once
     def safeguards(self) -> EnforcementServices:
         """The audit log, the approvals and the tiers, made when one of them is first needed."""
-        # What lists skills needs none of them, and they are a third of all that a verb loads.
+        # Here and below: what lists skills does not need it, and would wait for it at each start.
         from skillhouse.runtime.enforcement import EnforcementServices  # noqa: PLC0415
 
         return EnforcementServices(
@@ -253,6 +252,8 @@ class Skillhouse:
 
     def conversation(self, **who: str) -> Conversation:
         """Return a conversation, for whoever keeps its context; `who` is as of `Conversation`."""
+        from skillhouse.runtime.conversation import Conversation  # noqa: PLC0415
+
         return Conversation(self, **who)
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
@@ -321,12 +322,16 @@ class Skillhouse:
     @once
     def remotes(self) -> Remotes:
         """The servers whose skills are synced."""
+        from skillhouse.runtime.remotes import Remotes  # noqa: PLC0415
+
         roots = lambda: self.roots  # noqa: E731 what they are when they are asked for
         return Remotes(self.config, self.profile, self.network, self.audit_log, roots, self.refresh)
 
     @once
     def management(self) -> Management:
         """What a person does with skills themselves."""
+        from skillhouse.runtime.management import Management  # noqa: PLC0415
+
         return Management(
             index=lambda: self.index,
             refresh=self.refresh,
@@ -340,6 +345,8 @@ class Skillhouse:
     @once
     def trusting(self) -> ProjectTrust:
         """Whether this project is trusted, and as it was when."""
+        from skillhouse.runtime.trusting import ProjectTrust  # noqa: PLC0415
+
         return ProjectTrust(
             self.trust_store,
             self.project,
@@ -374,6 +381,8 @@ class Skillhouse:
         Raises:
             MissingExtraError: the optional part `watch` is not installed.
         """
+        from skillhouse.runtime.watching import watch  # noqa: PLC0415
+
         watch(self, announce, stop=stop, poll=poll)
 
     def _now(self) -> HouseSnapshot:

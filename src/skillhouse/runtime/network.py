@@ -12,7 +12,6 @@ from skillhouse import approval, net, remote
 from skillhouse.floor import ConfigError
 from skillhouse.floor.once import once
 from skillhouse.runtime.config import secret_variables
-from skillhouse.tools.web import NO_PROVIDER
 
 if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
@@ -81,6 +80,8 @@ class Network:
         variable = self._settings.brave_key_env
         if variable:
             return f"no web search: the variable `{variable}` of `brave_key_env` is not set"
+        from skillhouse.tools.web import NO_PROVIDER  # noqa: PLC0415 - not needed to list skills
+
         return NO_PROVIDER
 
     @once

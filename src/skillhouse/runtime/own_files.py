@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.audit.checkpoints import default_directory
 from skillhouse.floor import (
     Looks,
     StateError,
@@ -53,6 +52,8 @@ class ConfiguredFiles:
             skill.file for skill in skills if skill.scope not in ("builtin", "remote")
         )
         """See `tools.OwnFiles`."""
+        from skillhouse.audit.checkpoints import default_directory  # noqa: PLC0415 - not needed to list skills
+
         places, state = config.places, config.state_directory
         packages = (*config.skill_code.python_packages, *config.skill_code.node_packages)
         self._files = (places.managed_file, places.user_file, places.policy_file)

@@ -10,20 +10,26 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.floor import SkillError, TreeError, tree_digest
 from skillhouse.skill import (
     SKILL_FILE,
-    HiddenText,
     Skill,
-    SkillContent,
     hidden_text,
     load_listing,
     revealed,
 )
 from skillhouse.tools.call import OUTPUT_MAX, RefusedError
-from skillhouse.tools.permission_request import UNBOUND, PermissionRequest
-from skillhouse.tools.session import Session
+from skillhouse.tools.permission_request import UNBOUND
+
+if TYPE_CHECKING:
+    from skillhouse.skill import (
+        HiddenText,
+        SkillContent,
+    )
+    from skillhouse.tools.permission_request import PermissionRequest
+    from skillhouse.tools.session import Session
 
 Facts = tuple[tuple[str, str], ...]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skillhouse.permission import Decision, Effect, Permission
-
 if TYPE_CHECKING:
     from skillhouse.approval import Level
+    from skillhouse.permission import Decision, Effect, Permission
 
 UNBOUND = "unbound"
 """The digest of a skill that has none: a yes to it holds once."""

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.skill import HiddenText, Skill, SkillIndex
-from skillhouse.tools.activation import Activation, Activations
+from skillhouse.skill import Skill
+from skillhouse.tools.activation import Activations
 from skillhouse.tools.permission_request import PermissionRequest
 
 if TYPE_CHECKING:
+    from skillhouse.skill import HiddenText, SkillIndex
+    from skillhouse.tools.activation import Activation
     from skillhouse.tools.call import ToolCall
     from skillhouse.tools.remote_skills import RemoteSkillProvider
 

@@ -7,6 +7,8 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from skillhouse import runtime
+from skillhouse import skill as skill_package
 from skillhouse.floor import TreeError, tree_digest
 from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
@@ -19,8 +21,6 @@ from skillhouse.frontends.presentation.json_values import (
     skill_value,
 )
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.runtime import explain_loading, file_kind
-from skillhouse.skill import handed_over
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
@@ -113,7 +113,7 @@ def _show(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note(f"opened {shown(str(path))}")
     content = house.load(options.skill)
     skill = content.skill
-    explained = explain_loading(house, skill, content=content)
+    explained = runtime.explain_loading(house, skill, content=content)
     if options.json:
         plain = content_value(content)
         del plain["body"]
@@ -222,7 +222,7 @@ def _load(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         terminal.json(content_value(content))
         return 0
-    terminal.document(handed_over(content.text if options.raw else content.body))
+    terminal.document(skill_package.handed_over(content.text if options.raw else content.body))
     return 0
 
 
@@ -243,11 +243,11 @@ def _files(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         value = content_value(content)
         kept = {key: value[key] for key in ("directory", "resources", "resources_omitted")}
-        types = {name: file_kind(name) for name in content.resources}
+        types = {name: runtime.file_kind(name) for name in content.resources}
         terminal.json({**kept, "types": types})
         return 0
     for relative in content.resources:
-        terminal.rows([(shown(relative), file_kind(relative))], most=60)
+        terminal.rows([(shown(relative), runtime.file_kind(relative))], most=60)
     if content.resources_omitted:
         terminal.note(f"and {content.resources_omitted} more")
     elif not content.resources:

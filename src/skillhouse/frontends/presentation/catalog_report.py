@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.text import counted
-from skillhouse.tools import list_room
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Catalog
@@ -17,18 +17,20 @@ def catalog_report(view: AgentView) -> dict[str, Any]:
 
     `tool` is the list in the skill tool's description; null where the profile has none there.
     """
-    rule = view.profile.catalog
-    bound = None if rule.tool_chars == "none" else rule.tool_chars
-    room = list_room(view.profile.messages, bound)
     whole = view.catalog()
     return {
         "budget_tokens": view.budget_tokens,
         "tokens": whole.tokens,
         **_counts(whole),
-        "tool": None
-        if rule.exposure != "tool"
-        else {"chars": bound, **_counts(view.tool_catalog(room))},
+        "tool": _tool_report(view) if view.profile.catalog.exposure == "tool" else None,
     }
+
+
+def _tool_report(view: AgentView) -> dict[str, Any]:
+    limit = view.profile.catalog.tool_chars
+    chars = None if limit == "none" else limit
+    room = toolbox.list_room(view.profile.messages, chars)
+    return {"chars": chars, **_counts(view.tool_catalog(room))}
 
 
 def catalog_notes(report: dict[str, Any], view: AgentView) -> list[str]:
