@@ -1,6 +1,6 @@
-"""skillhouse: the house in which an AI agent's skills live.
+"""skillhouse: finds, checks and runs the skills of AI agents.
 
-The face of the house: every public name, loaded from its room when it is first used.
+Every public name, loaded from its package when it is first used.
 """
 
 from typing import TYPE_CHECKING

@@ -34,6 +34,20 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert err == ""
 
 
+def test_list_sorted_by_name_has_one_list_with_scopes(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/notes")
+    code, out, err = run("list", "--sort", "name")
+    rows = [line.split()[:2] for line in out.splitlines() if line.startswith("  ")]
+    expected = [["github", "builtin"], ["notes", "user"], ["weather", "builtin"]]
+    assert (code, err) == (0, "")
+    assert rows == [*expected, ["web-search", "builtin"]]
+    _, out, _ = run("list", "--sort", "name", "--json")
+    assert [skill["name"] for skill in json.loads(out)["skills"]] == [row[0] for row in rows]
+    _, by_scope, _ = run("list")
+    assert run("list", "--sort", "scope")[1] == by_scope
+    assert run("list", "--sort", "size")[0] == 2
+
+
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     (place / "home/.agents/skills/bad").mkdir(parents=True)

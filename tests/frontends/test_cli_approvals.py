@@ -89,7 +89,7 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     grants = json.loads(run("approvals", "grants", "--json")[1])
     assert bool(grants) is kept
     if not kept:
-        assert run("approvals", "grants") == (0, "", "no lasting yeses\n")
+        assert run("approvals", "grants") == (0, "", "no standing approvals\n")
         return
     (grant,) = grants
     assert grant["place"] == ("" if option == "--always" else os.getcwd())

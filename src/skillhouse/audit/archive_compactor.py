@@ -5,16 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillhouse.audit.archives import archive_directory
-from skillhouse.audit.record import AuditError
-from skillhouse.audit.retention import tidy
-
-if TYPE_CHECKING:
-    from skillhouse.audit.keys import LogKeys
-    from skillhouse.audit.record import AuditDraft
-    from skillhouse.audit.retention import Retention
+from skillhouse.audit.keys import LogKeys
+from skillhouse.audit.record import AuditDraft, AuditError
+from skillhouse.audit.retention import Retention, tidy
 
 WAIT_SECONDS = 60.0
 """Time that the end of a process gives to it; what is left is done another time."""

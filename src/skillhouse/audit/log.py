@@ -9,26 +9,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillhouse.audit.archive_compactor import ArchiveCompactor
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
 from skillhouse.audit.checkpoints import default_directory
-from skillhouse.audit.known import KnownSecrets
+from skillhouse.audit.known import KnownSecrets, Secrets
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
-from skillhouse.audit.record import KINDS, STATUSES, AuditError
+from skillhouse.audit.record import KINDS, STATUSES, AuditDraft, AuditError, AuditRecord
 from skillhouse.audit.redaction import LONG_TEXT, clean_text, redacted
 from skillhouse.audit.retention import Retention
 from skillhouse.audit.tail import torn_facts
 from skillhouse.audit.timestamps import timestamp, ulid
-from skillhouse.audit.verify import verify_log
+from skillhouse.audit.verify import Progress, Verification, verify_log
 from skillhouse.audit.waiting import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
 from skillhouse.floor import lock as locks
-
-if TYPE_CHECKING:
-    from skillhouse.audit.known import Secrets
-    from skillhouse.audit.record import AuditDraft, AuditRecord
-    from skillhouse.audit.verify import Progress, Verification
 
 MAX_BUFFERED = 1_000
 """Records kept in memory while the log is down (decision 9, S000-115)."""

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from skillhouse.audit.archives import (
     STAGES,
+    Archive,
     archives_of,
     pack_archive,
     replace_packed,
     tidying,
 )
+from skillhouse.audit.keys import LogKeys
 from skillhouse.audit.line import opened
 from skillhouse.audit.record import AuditDraft, AuditError
 from skillhouse.audit.redacted_archive import archive_lines, is_permanent, reduced_lines
 from skillhouse.audit.timestamps import day_number, day_of
 from skillhouse.audit.unreadable import LineError
 from skillhouse.audit.verify import archive_problem
-
-if TYPE_CHECKING:
-    from skillhouse.audit.archives import (
-        Archive,
-    )
-    from skillhouse.audit.keys import LogKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from skillhouse import approval
 from skillhouse import tools as toolbox
 from skillhouse.discovery import catalog_under
 from skillhouse.floor import PersistentPaths
-from skillhouse.permission import Effect, Permission, decide
+from skillhouse.permission import Decision, Effect, Layer, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch
 from skillhouse.runtime.egress import EgressReport
 from skillhouse.runtime.menu import PersonMenu
@@ -23,7 +23,6 @@ from skillhouse.skill import SkillIndex, described, read_invocation
 if TYPE_CHECKING:
     from skillhouse.audit import AuditLog
     from skillhouse.discovery import Catalog
-    from skillhouse.permission import Decision, Layer
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.enforcement import EnforcementServices
     from skillhouse.runtime.network import Network

@@ -8,40 +8,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from skillhouse import approval, sandbox
+from skillhouse import approval, audit, discovery, retrieval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.floor.once import once
 from skillhouse.runtime.calling import caller, forecast
-from skillhouse.runtime.code.skill_code import SkillCode
-from skillhouse.runtime.config import Locations
+from skillhouse.runtime.code.skill_code import Found, SkillCode
+from skillhouse.runtime.config import Config, Locations
 from skillhouse.runtime.config.resolve import configured, overridden, profile_of, project_of
+from skillhouse.runtime.conversation import Conversation
+from skillhouse.runtime.management import Management
 from skillhouse.runtime.mcp_skills import load_for_person, mcp_host_of
-from skillhouse.runtime.menu import invoke
+from skillhouse.runtime.menu import Invocable, invoke
 from skillhouse.runtime.network import Network
 from skillhouse.runtime.own_files import check_directories
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.recent import RecentSkills
+from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.sandbox_provider import SandboxProvider
-from skillhouse.runtime.settings import SettingsStore
-from skillhouse.runtime.snapshot import HouseSnapshot
+from skillhouse.runtime.settings import SettingsStore, SkillSettings
+from skillhouse.runtime.snapshot import Difference, HouseSnapshot
 from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
+from skillhouse.runtime.trusting import ProjectTrust
+from skillhouse.runtime.watching import watch
 
 if TYPE_CHECKING:
-    from skillhouse.audit import AuditLog
-    from skillhouse.discovery import Catalog, Root
-    from skillhouse.retrieval import Hit
     from skillhouse.runtime.agent_view import AgentView
-    from skillhouse.runtime.code.skill_code import Found
-    from skillhouse.runtime.config import Config
-    from skillhouse.runtime.conversation import Conversation
     from skillhouse.runtime.enforcement import EnforcementServices
-    from skillhouse.runtime.management import Management
-    from skillhouse.runtime.menu import Invocable
-    from skillhouse.runtime.remotes import Remotes
-    from skillhouse.runtime.settings import SkillSettings
-    from skillhouse.runtime.snapshot import Difference
-    from skillhouse.runtime.trusting import ProjectTrust
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
@@ -82,7 +75,8 @@ class Skillhouse:
         self.settings_store = SettingsStore(self.config.state_directory)
         self.mcp_host = mcp_host_of(self.config, lambda: self.network)
         parts = (self.config, self.profile, self.trust_store, self.project)
-        self.policy = Policy(*parts, self._session_grants, self.mcp_host)
+        late = lambda session: self.approvals.session_grants(session)  # noqa: E731, PLW0108
+        self.policy = Policy(*parts, late, self.mcp_host)
         self.network = Network(self.config)
         self._channel = channel
         self._checks = tuple(checks)
@@ -99,7 +93,7 @@ class Skillhouse:
     @once
     def safeguards(self) -> EnforcementServices:
         """The audit log, the approvals and the tiers, made when one of them is first needed."""
-        # Here and below: what lists skills does not need it, and would wait for it at each start.
+        # What lists skills does not need it, and would wait for it at each start.
         from skillhouse.runtime.enforcement import EnforcementServices  # noqa: PLC0415
 
         return EnforcementServices(
@@ -110,7 +104,7 @@ class Skillhouse:
         )
 
     @property
-    def audit_log(self) -> AuditLog:
+    def audit_log(self) -> audit.AuditLog:
         """What was decided here and what came of it."""
         return self.safeguards.audit_log
 
@@ -125,7 +119,7 @@ class Skillhouse:
         return project_of(self.config.places.start)
 
     @property
-    def roots(self) -> tuple[Root, ...]:
+    def roots(self) -> tuple[discovery.Root, ...]:
         """All roots of this place, strongest first, whether they exist or not."""
         return self._look.roots
 
@@ -170,7 +164,7 @@ class Skillhouse:
         style: str | None = None,
         files: Iterable[str] = (),
         budget_chars: int | None = None,
-    ) -> Catalog:
+    ) -> discovery.Catalog:
         """Return what an agent sees of the skills it may use, in the profile's style or another.
 
         Raises:
@@ -192,7 +186,7 @@ class Skillhouse:
         """
         return self.view(agent).system_prompt(offered)
 
-    def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[Hit]:
+    def search(self, query: str, *, limit: int = 5, agent: str = "default") -> list[retrieval.Hit]:
         """Return the visible skills that fit a request best, best first."""
         return self.view(agent).search.index().search(query, limit=limit)
 
@@ -252,8 +246,6 @@ class Skillhouse:
 
     def conversation(self, **who: str) -> Conversation:
         """Return a conversation, for whoever keeps its context; `who` is as of `Conversation`."""
-        from skillhouse.runtime.conversation import Conversation  # noqa: PLC0415
-
         return Conversation(self, **who)
 
     def invocable(self, agent: str = "default") -> tuple[Invocable, ...]:
@@ -315,23 +307,19 @@ class Skillhouse:
 
     def at(self, start: Path) -> Skillhouse:
         """Return the house as it is from another working directory; the caller closes it."""
-        places = dataclasses.replace(self.config.places, start=start)
-        config = dataclasses.replace(self.config, places=places)
+        replace = dataclasses.replace
+        config = replace(self.config, places=replace(self.config.places, start=start))
         return Skillhouse(config, channel=self._channel, checks=self._checks)
 
     @once
     def remotes(self) -> Remotes:
         """The servers whose skills are synced."""
-        from skillhouse.runtime.remotes import Remotes  # noqa: PLC0415
-
         roots = lambda: self.roots  # noqa: E731 what they are when they are asked for
         return Remotes(self.config, self.profile, self.network, self.audit_log, roots, self.refresh)
 
     @once
     def management(self) -> Management:
         """What a person does with skills themselves."""
-        from skillhouse.runtime.management import Management  # noqa: PLC0415
-
         return Management(
             index=lambda: self.index,
             refresh=self.refresh,
@@ -345,8 +333,6 @@ class Skillhouse:
     @once
     def trusting(self) -> ProjectTrust:
         """Whether this project is trusted, and as it was when."""
-        from skillhouse.runtime.trusting import ProjectTrust  # noqa: PLC0415
-
         return ProjectTrust(
             self.trust_store,
             self.project,
@@ -381,8 +367,6 @@ class Skillhouse:
         Raises:
             MissingExtraError: the optional part `watch` is not installed.
         """
-        from skillhouse.runtime.watching import watch  # noqa: PLC0415
-
         watch(self, announce, stop=stop, poll=poll)
 
     def _now(self) -> HouseSnapshot:
@@ -407,9 +391,6 @@ class Skillhouse:
     def _open_gate(self, view: AgentView, code: Found) -> toolbox.Gate:
         tools = self.skill_code.tools(code, view)
         return view.gate(self.cells.launcher, self.safeguards, self.network, tools)
-
-    def _session_grants(self, session: str) -> tuple[approval.Grant, ...]:
-        return self.approvals.session_grants(session)
 
     def portal(self) -> toolbox.Portal:
         """Return the thread of `call_sync`, which lives until `close`."""

@@ -22,42 +22,42 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 
 VERBS = {
     "up": ("up", "serve the status page on this machine"),
-    "list": ("browse", "list the skills an agent sees here"),
+    "list": ("browse", "list the skills that an agent sees here"),
     "show": ("browse", "show one skill: metadata, files, findings, permission"),
     "search": ("browse", "rank the skills for a request"),
     "load": ("browse", "print the body of a skill"),
     "invoke": ("calls", "start a skill as a slash command does, with arguments"),
     "files": ("browse", "list the other files of a skill"),
-    "new": ("manage", "make a skill of your own, or of this project"),
+    "new": ("manage", "create a skill of your own, or of this project"),
     "enable": ("manage", "let agents see a skill again"),
     "disable": ("manage", "hide a skill from every agent"),
     "delete": ("manage", "delete one of your own skills"),
-    "validate": ("validate", "judge skills by the specification, for authors"),
-    "doctor": ("clients", "tell which client sees which skill here, and why not"),
+    "validate": ("validate", "check skills against the specification, for authors"),
+    "doctor": ("clients", "show which client sees which skill, and why others don't"),
     "profiles": ("clients", "list, show and compare how clients treat skills"),
     "export": ("export", "write skills into the folders that other clients read"),
     "trust": ("manage", "let this project's skills be read"),
-    "chat": ("chat", "talk with a model that has the skills"),
-    "rehearse": ("rehearse", "walk a request through the house without a model"),
+    "chat": ("chat", "chat with a model that has the skills"),
+    "rehearse": ("rehearse", "walk a request through every step without a model"),
     "tools": ("calls", "list the tools that an agent has"),
     "call": ("calls", "make one gated tool call"),
-    "mcp": ("mcp", "serve the tools to a coding agent, or tell it to start us"),
-    "reload": ("skill_code", "read and load the code of skills anew, and say what fails"),
-    "approvals": ("approvals", "list and answer what waits for a yes"),
-    "audit": ("audit", "list, show and verify what was called"),
-    "policy": ("policy_rules", "explain what a permission would meet, or lint the rules"),
+    "mcp": ("mcp", "run the MCP server, or register it with a coding agent"),
+    "reload": ("skill_code", "read and load the code of skills again, and list what fails"),
+    "approvals": ("approvals", "list and answer open permission requests"),
+    "audit": ("audit", "list, show and verify recorded calls"),
+    "policy": ("policy_rules", "explain the decision on a permission, or lint the rules"),
     "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
     "sandbox": ("skill_code", "test the sandbox that commands run in"),
-    "worker": ("skill_code", "run the code of skills for a core that is elsewhere"),
+    "worker": ("skill_code", "run the code of skills for a core in another process"),
     "keys": ("signing_keys", "make, list and revoke the keys that sign"),
-    "stop": ("stop", "refuse every tool and end the session keys, at once"),
-    "resume": ("stop", "let the tools go on after a stop"),
+    "stop": ("stop", "stop every tool and end the session keys at once"),
+    "resume": ("stop", "allow the tools again after a stop"),
 }
 """Each verb's module in this package, and what it does in one line."""
 
 _INTRODUCTION = """usage: skillhouse VERB [OPTIONS]
 
-The house in which an AI agent's skills live.
+Finds, checks and runs the skills of AI agents.
 
 """
 _CLOSING = """

@@ -46,11 +46,11 @@ _COLOURS = {
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    found = verbs.add_parser("list", help="the open questions, oldest first")
-    found.add_argument("--all", action="store_true", help="also those that were answered")
+    found = verbs.add_parser("list", help="list the open requests, oldest first")
+    found.add_argument("--all", action="store_true", help="include answered ones")
     found.add_argument("--limit", type=positive, default=50, metavar="N", help="most of --all (50)")
-    show = verbs.add_parser("show", help="one question: everything that a yes is about")
-    approve = verbs.add_parser("approve", help="say yes, once")
+    show = verbs.add_parser("show", help="show everything that an approval would cover")
+    approve = verbs.add_parser("approve", help="approve once")
     lasting = approve.add_mutually_exclusive_group()
     for answer, words in (
         (Answer.SESSION, "also to what is like it, until the client's connection ends"),
@@ -66,10 +66,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     approve.add_argument(
         "--token", default="", metavar="T", help="one-time token of the page or a paired device"
     )
-    deny = verbs.add_parser("deny", help="say no")
-    deny.add_argument("--message", default="", metavar="TEXT", help="what the agent is told")
-    grants = verbs.add_parser("grants", help="the lasting yeses")
-    revoke = verbs.add_parser("revoke", help="take a lasting yes back")
+    deny = verbs.add_parser("deny", help="deny")
+    deny.add_argument("--message", default="", metavar="TEXT", help="message for the agent")
+    grants = verbs.add_parser("grants", help="list the standing approvals")
+    revoke = verbs.add_parser("revoke", help="revoke a standing approval")
     for parser_of_verb in (show, approve, deny, revoke):
         parser_of_verb.add_argument("id", help="an id or its beginning")
     for parser_of_verb in (found, show, approve, deny, grants, revoke):
@@ -78,7 +78,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List or answer the questions of this house."""
+    """List or answer permission requests; 1 when nothing was approved."""
     if options.verb == "approve":
         refuse_agents("approvals approve")
         if options.yes != bool(options.token):
@@ -201,7 +201,7 @@ def _grants(house: Skillhouse, terminal: Terminal, *, json: bool) -> int:
     for grant in found:
         terminal.line(f"{grant.id}  {one_line(_words(grant))}")
     if not found:
-        terminal.note("no lasting yeses")
+        terminal.note("no standing approvals")
     return 0
 
 

@@ -103,7 +103,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Read the log of this house."""
+    """Read the audit log; 1 when it was changed or an outcome is unknown."""
     log = house_of(options).audit_log
     if options.verb == "verify":
         return _verify(log, terminal, json=options.json)
@@ -260,7 +260,7 @@ def _besides(found: Verification) -> str:
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:
-    """Return what tells a person at a terminal how far a long verification is."""
+    """Return a function that reports the progress of a long verification on a terminal."""
     last = -1
 
     def tell(done: int, of: int) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LIST_EXAMPLES = """examples:
   skillhouse list
+  skillhouse list --sort name         one list by name, not by scope
   skillhouse list --findings          what is wrong, file by file
   skillhouse list --root ./skills --json
 """
@@ -36,19 +37,25 @@ _LIST_EXAMPLES = """examples:
 
 def _configure_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--sort",
+        choices=("scope", "name"),
+        default="scope",
+        help="group by scope, strongest first (default), or sort all by name",
+    )
+    parser.add_argument(
         "--findings", action="store_true", help="print every finding about roots and files"
     )
     add_common(parser)
 
 
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the skills in force, by scope."""
+    """Print the skills in force, by scope or by name."""
     house = house_of(options)
     index = house.index
     if options.json:
         hidden = [skill_value(skill) for skill in house.hidden]
         value = index_value(index)
-        value["skills"] = [skill_value(skill) for skill in house.visible.skills]
+        value["skills"] = [skill_value(skill) for skill in _sorted(house, options.sort)]
         catalog = catalog_report(house.view())
         terminal.json({**value, "hidden": hidden, "catalog": catalog})
         return 0
@@ -57,11 +64,13 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(finding_line(found, terminal))
         terminal.note(counted(len(index.diagnostics), "finding"))
         return 0
-    skills = house.visible.skills
-    for scope, group in groupby(skills, key=lambda skill: skill.scope):
-        terminal.heading(scope)
-        terminal.rows([(shown(skill.name), one_line(skill.description)) for skill in group])
-        terminal.line()
+    skills = _sorted(house, options.sort)
+    if options.sort == "name":
+        _print_rows([(f"{skill.name}  {skill.scope}", skill) for skill in skills], terminal)
+    else:
+        for scope, group in groupby(skills, key=lambda skill: skill.scope):
+            terminal.heading(scope)
+            _print_rows([(skill.name, skill) for skill in group], terminal)
     terminal.line(_summary(house))
     for note in catalog_notes(catalog_report(house.view()), house.view()):
         terminal.line(note)
@@ -72,6 +81,16 @@ def _list(options: argparse.Namespace, terminal: Terminal) -> int:
     if others:
         terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
     return 0
+
+
+def _sorted(house: Skillhouse, order: str) -> list[Skill]:
+    skills = list(house.visible.skills)
+    return sorted(skills, key=lambda skill: (skill.name, skill.id)) if order == "name" else skills
+
+
+def _print_rows(rows: list[tuple[str, Skill]], terminal: Terminal) -> None:
+    terminal.rows([(shown(label), one_line(skill.description)) for label, skill in rows])
+    terminal.line()
 
 
 def _summary(house: Skillhouse) -> str:

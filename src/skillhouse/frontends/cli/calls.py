@@ -39,7 +39,7 @@ def _configure_tools(parser: argparse.ArgumentParser) -> None:
 
 
 def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List the tools: the house's own first, then those of skills."""
+    """List the tools: built-in ones first, then those of skills."""
     with house_of(options) as house:
         tools = house.tools(agent=options.agent)
     if options.json:
@@ -63,7 +63,7 @@ def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def tool_value(tool: Tool) -> dict[str, Any]:
-    """Return a tool as plain values; `skill` and `level` are null for the house's own."""
+    """Return a tool as plain values; `skill` and `level` are null for a built-in tool."""
     code = tool if isinstance(tool, SkillCodeTool) else None
     return {
         "name": tool.name,
@@ -84,8 +84,8 @@ _CALL_EXAMPLES = """examples:
   skillhouse call exec --args '{"command": "git", "params": ["status"]}'
   skillhouse call skill --args '{"name": "weather"}' --json
 
-What needs a yes is asked about on the terminal: y once, s for this session, p in
-this project, a always, anything else is no. Without a terminal the question waits:
+A call that needs approval asks on the terminal: y once, s for this session, p in this
+project, a always; anything else denies it. Without a terminal the request stays open:
 answer it with `skillhouse approvals` and repeat the call.
 """
 
@@ -159,7 +159,7 @@ configuration turns that on.
 
 def _configure_invoke(parser: argparse.ArgumentParser) -> None:
     add_skill(parser, nargs="?")
-    parser.add_argument("arguments", nargs="*", help="what the skill is told")
+    parser.add_argument("arguments", nargs="*", help="arguments of the skill")
     parser.add_argument("--agent", default="default", metavar="NAME", help="beside this agent")
     parser.add_argument(
         "--approval", default="", metavar="ID", help="use this approval, once it is answered"

@@ -35,7 +35,7 @@ The key comes from the provider's usual environment variable. SKILLHOUSE_CHAT_MO
 SKILLHOUSE_CHAT_BASE_URL stand for --model and --base-url. Ctrl-C ends an answer, Ctrl-D
 the chat; `/help` lists what else a line can say.
 
---print: 0 the model answered, 1 a call waits for a yes or there is no answer,
+--print: 0 the model answered, 1 a call needs approval or there is no answer,
 2 usage, 3 the model cannot be reached or its package is missing.
 """
 
@@ -93,7 +93,7 @@ def _talk(
     except (ModuleNotFoundError, MissingExtraError) as error:
         module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
         raise MissingExtraError("chat", module) from error
-    # The library advertises on terminals; what stands there is ours to say.
+    # Otherwise the library prints an advertisement on terminals.
     os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
     width = terminal.width if sys.stderr.isatty() else None
     screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
@@ -122,7 +122,7 @@ def _talk(
 def _once(
     loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: Prompt
 ) -> Answered | None:
-    """Answer one prompt; only what stands on the command line can be a command."""
+    """Answer one prompt; only text of the command line can be a command."""
     from skillhouse.frontends.chat.loop import StoppedError
 
     if prompt.given.startswith("/") and prompt.piped and not commands.is_skill(prompt.given):
@@ -207,7 +207,7 @@ class Prompt:
     """What `--print` is to answer."""
 
     given: str
-    """What stands on the command line."""
+    """The text of the command line."""
     piped: str
     """What stdin holds; never a command."""
 

@@ -31,7 +31,8 @@ _EXAMPLES = """examples:
   skillhouse export --sync                         bring all that is exported up to date
   skillhouse export pdf --remove                   take it back from every client
 
-What somebody else wrote is never touched, and what somebody changed only with --force.
+Directories that skillhouse did not write are never touched; an export that was changed
+afterwards is replaced only with --force.
 """
 
 _WORDS = {

@@ -84,7 +84,7 @@ def _configure_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Delete one skill after a yes."""
+    """Delete one skill once the user confirms; 1 when nothing was deleted."""
     management = house_of(options).management
     found = management.get(options.skill)
     if not options.yes and not _is_confirmed(found.directory_path, len(found.files) + 1, terminal):
@@ -100,7 +100,7 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _is_confirmed(directory: str, files: int, terminal: Terminal) -> bool:
     if not sys.stdin.isatty():
-        raise UsageError("nobody to ask here; use --yes")
+        raise UsageError("cannot ask without a terminal; use --yes")
     terminal.prompt(f"Delete {shown(directory)} with {counted(files, 'file')}? (y, n) ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

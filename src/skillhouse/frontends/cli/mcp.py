@@ -51,7 +51,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--agent", default="default", metavar="NAME", help="whose skills and rules hold (default)"
     )
     parser.add_argument(
-        "--user", default="local", metavar="NAME", help="who stands in the audit log (local)"
+        "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
     parser.add_argument("--log", action="store_true", help="say on stderr what goes wrong")
     clients = parser.add_argument_group("clients' configurations")

@@ -1,4 +1,4 @@
-"""The options that verbs share, and the house they describe."""
+"""The options that verbs share, and the `Skillhouse` that they describe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Verb:
 
 
 class UsageError(Exception):
-    """The words of a command are off; the message says what to change."""
+    """Invalid command-line usage; the message says what to change."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the house stands."""
+    """Add the options for the place and the configuration."""
     place = parser.add_argument_group("place")
     place.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
     place.add_argument(
@@ -66,7 +66,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
         help="also look for skills below DIR; may be repeated",
     )
     place.add_argument("--profile", metavar="NAME", help="find skills as this client would")
-    place.add_argument("--no-cache", action="store_true", help="read every file anew")
+    place.add_argument("--no-cache", action="store_true", help="read every file again")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +86,10 @@ def add_skill(parser: argparse.ArgumentParser, nargs: str | None = None) -> None
 
 
 def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
-    """Return the house that the place options describe.
+    """Return the `Skillhouse` that the place options describe.
 
     Raises:
-        UsageError: the start directory or a root is none.
+        UsageError: the start directory or a root is not a directory.
     """
     start = Path(options.start).absolute() if options.start else Path.cwd()
     if not start.is_dir():

@@ -32,7 +32,7 @@ _EXAMPLES = """examples:
 def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     explain = verbs.add_parser(
-        "explain", help="decide one permission and show every rule that spoke"
+        "explain", help="decide one permission and show every rule that matches"
     )
     explain.add_argument("action", help="skill, read, write, exec, …")
     explain.add_argument("resource", nargs="+", help="a skill's name, a path, a command")

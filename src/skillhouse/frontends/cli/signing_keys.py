@@ -242,7 +242,7 @@ def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
         if key.is_session:
             what += f", session key, {states.get(key.id, 'missing')}, ends {_time(key.expires_ms)}"
         terminal.rows([(shown(key.name), what)])
-        # Never cut: somebody will compare it.
+        # Never cut: people compare it character by character.
         terminal.line(f"    {shown(key.id)}")
         for limit in key.terms.limits:
             terminal.rows([("", f"at most {limit_text(limit)}")], indent=4)

@@ -33,10 +33,10 @@ _RELOAD_EXAMPLES = """examples:
   skillhouse reload
   skillhouse reload --json
 
-Reads every manifest anew and loads the code of each skill in a cell, without calling a tool. Code
-that somebody is asked about before it runs is not loaded. A tool that the manifest declares and the
-code does not export is not offered any more. Programs of this house that run already (`up`, `mcp`,
-`chat`) read anew before their next call; calls under way end with the code that they began with.
+Reads every manifest again and loads the code of each skill in a cell, without calling a tool. Code
+that needs approval before it runs is not loaded. A tool that the manifest declares and the code
+does not export is no longer offered. Running `up`, `mcp` and `chat` processes reload before their
+next call; calls in progress finish with the code that they began with.
 """
 
 _PROGRESS_SECONDS = 1.0
@@ -94,7 +94,7 @@ async def _reloaded(
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:
-    """Return what tells a person at a terminal, each second, how far a long reload is."""
+    """Return a function that reports the progress of a reload on a terminal, each second."""
     said_at = time.monotonic()
 
     def tell(done: int, of: int) -> None:
@@ -162,7 +162,7 @@ _WORKER_EXAMPLES = """examples:
   skillhouse worker --skills /skills --core http://core:8701/rpc --host 0.0.0.0 \\
     --token-file /run/secrets/rpc-token --boundary container
 
-Runs the code of skills for a core that is elsewhere: `[skill_code] executor` in its configuration
+Runs the code of skills for a core in another process: `[skill_code] executor` in its configuration
 names this address. Both know the same token, of 16 characters or more; it is read from a file or a
 variable and never from the command line. What skills fetch, read and sign is asked of the core.
 

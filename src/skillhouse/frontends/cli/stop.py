@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _STOP_EXAMPLES = """examples:
   skillhouse stop
-  skillhouse stop --reason "the bot pays somebody I do not know"
+  skillhouse stop --reason "the bot pays an unknown address"
   skillhouse stop --status
 
-Every tool of this house is refused from now on, in each program that shares it, and what runs is
-ended within a second: commands, code of skills, requests, questions to you. Every session key ends
-for good. `skillhouse resume` lets the tools go on.
+From now on every tool is refused in each process that shares this state, and what is running ends
+within a second: commands, code of skills, requests, questions to you. Every session key ends for
+good. `skillhouse resume` allows the tools again.
 """
 
 
@@ -128,7 +128,7 @@ def _configure_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask the owner, then let everything go on; 1 when there was nothing to lift, or a no."""
+    """Allow the tools again if the owner confirms; 1 when nothing was lifted."""
     refuse_agents("resume")
     if not sys.stdin.isatty():
         raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")

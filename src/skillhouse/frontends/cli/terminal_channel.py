@@ -38,11 +38,11 @@ _ANSWERS = {
     "a": Answer.ALWAYS,
     "always": Answer.ALWAYS,
 }
-"""The words that are a yes (seeds.md section 1.1); any other is a no."""
+"""The words that approve (seeds.md section 1.1); any other denies."""
 
 
 class TerminalChannel:
-    """Asks on the process's terminal; where there is none, nobody answers here."""
+    """Asks on the process's terminal; without one, `ask` returns None."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TerminalChannel:
         self._device = device or _device
 
     async def ask(self, request: ApprovalRequest) -> Reply | None:
-        """Show the exact call and read one answer; silence and any other word are no yes."""
+        """Show the exact call and read one answer; silence and any other word deny."""
         if coding_agent(os.environ):
             # What types there may be the program that waits for the answer.
             return None
@@ -104,7 +104,7 @@ def show_request(request: ApprovalRequest, note: Callable[[str], None]) -> None:
     for line in lines:
         note(line)
     if request.always:
-        note(f"  a lasting yes would allow: {one_line(', '.join(request.always))}")
+        note(f"  a standing approval would allow: {one_line(', '.join(request.always))}")
 
 
 def typed(word: str, terminal: Terminal) -> bool:

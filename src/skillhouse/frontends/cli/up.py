@@ -86,7 +86,9 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--no-auth is for this machine only: leave out --host and --allow-host")
     house = house_of(options)
     if is_reachable:
-        terminal.note(f"listening on {options.host}: the network reaches this house; it has no TLS")
+        terminal.note(
+            f"listening on {options.host}: the network reaches this service; it has no TLS"
+        )
     if options.no_auth:
         terminal.note(
             "/mcp needs no token: every program of this machine can call tools here. Questions are "

@@ -28,7 +28,7 @@ COLUMNS = 80
 SKILLS_MAX = 6
 """Skills that are named with a problem; `--all` names every one."""
 PROBLEMS_MAX = 30
-"""Problems that are told; `--all` tells every one."""
+"""Problems that are listed; `--all` lists every one."""
 ROWS_MAX = 40
 """Rows of the table; `--all` shows every one."""
 
@@ -144,12 +144,12 @@ def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
     yield from _indented(one_line(lens.short(skill.directory)), 0, 2)
     minds: dict[str, list[str]] = {}
     for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
-        minds.setdefault(_told(lens, verdict), []).append(client.name)
-    for told, names in minds.items():
-        yield from _indented(one_line(f"{', '.join(names)}: {told}"), 2, 4)
+        minds.setdefault(_verdict_text(lens, verdict), []).append(client.name)
+    for verdict_text, names in minds.items():
+        yield from _indented(one_line(f"{', '.join(names)}: {verdict_text}"), 2, 4)
 
 
-def _told(lens: Lens, verdict: Verdict) -> str:
+def _verdict_text(lens: Lens, verdict: Verdict) -> str:
     words = _LETTERS[letter(verdict)]
     parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
     cause = CAUSES.get(verdict.code)
@@ -227,7 +227,7 @@ def _problem(lens: Lens, number: int, problem: LensProblem, *, everything: bool)
     for place, step in enumerate(problem.fix.split("; ")):
         words, command, rest = one_line(step).partition("ln -s ")
         yield from _indented(f"{'fix: ' if place == 0 else 'and: '}{words.rstrip()}", 3, 8)
-        # A command stands on a line of its own, to be copied whole.
+        # A command has a line of its own, so that it can be copied whole.
         yield from _indented(command + rest, 8, 10) if command else ()
 
 

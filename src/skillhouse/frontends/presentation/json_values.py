@@ -1,4 +1,4 @@
-"""The house's values as plain JSON values; every frontend that speaks JSON gives these."""
+"""Our values as plain JSON values; every frontend with JSON output uses these."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def content_value(content: SkillContent) -> dict[str, Any]:
 
 
 def explanation_value(found: Explanation) -> dict[str, Any]:
-    """Return a decision with every rule that spoke."""
+    """Return a decision with every rule that matches."""
     return {
         "action": found.permission.action,
         "resource": found.permission.resource,
@@ -173,7 +173,7 @@ def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
 
 
 def approval_value(found: Approval) -> dict[str, Any]:
-    """Return a question with everything that a yes is about; its nonce stays with us."""
+    """Return an approval request with everything it covers, but not its nonce."""
     request = found.request
     return {
         "id": found.id,
@@ -208,5 +208,5 @@ def device_text(found: Approval | Grant) -> str:
 
 
 def grant_value(grant: Grant) -> dict[str, Any]:
-    """Return a lasting yes."""
+    """Return a standing approval."""
     return dataclasses.asdict(grant)

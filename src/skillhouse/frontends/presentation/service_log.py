@@ -1,7 +1,7 @@
 """What a service says in its log: lines for a person at a terminal, JSON for a collector.
 
-The rooms use the standard `logging`; this is where their records get a form, for `up` and a worker
-and for nothing else. Texts lose their secrets last of all, as in the audit log, and each line names
+The packages use the standard `logging`; this module formats their records, for `up` and a worker
+alone. Texts lose their secrets last of all, as in the audit log, and each line names
 the trace that it belongs to.
 """
 
