@@ -209,7 +209,7 @@ def test_up_answers_on_all_addresses_for_its_own_names_only(
         assert status(f"core:{port}", **bearer) == 421
         assert status("evil.test", **bearer) == 421
         assert core.terminate() == 0
-    assert core.said[0].startswith("listening on 0.0.0.0: the network reaches this house")
+    assert core.said[0].startswith("listening on 0.0.0.0: the network reaches this service")
 
 
 def test_an_executor_that_cannot_hold_code_does_not_start(place: Composition) -> None:

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace import (
 )
 
 from skillhouse.floor import tracing
-from skillhouse.frontends.logs import service_logging
+from skillhouse.frontends.presentation.service_log import service_logging
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from tests.listening import Listener

@@ -27,7 +27,7 @@ from skillhouse.clients import LensState as Seen
 from skillhouse.clients.exports.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.frontends.cli.exporting import export_source
+from skillhouse.frontends.cli.export import export_source
 from skillhouse.runtime import Locations, Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 

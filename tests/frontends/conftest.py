@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.frontends.cli import main
-from skillhouse.frontends.cli.coding_agents import CODING_AGENTS
+from skillhouse.frontends.cli.person import CODING_AGENTS
 from tests.runtime.places import make_places
 
 Run = Callable[..., tuple[int, str, str]]

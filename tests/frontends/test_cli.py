@@ -34,6 +34,20 @@ def test_list_groups_skills_by_scope_within_80_columns(run: Run, place: Path) ->
     assert err == ""
 
 
+def test_list_sorted_by_name_has_one_list_with_scopes(run: Run, place: Path) -> None:
+    write_skill(place / "home/.agents/skills/notes")
+    code, out, err = run("list", "--sort", "name")
+    rows = [line.split()[:2] for line in out.splitlines() if line.startswith("  ")]
+    expected = [["github", "builtin"], ["notes", "user"], ["weather", "builtin"]]
+    assert (code, err) == (0, "")
+    assert rows == [*expected, ["web-search", "builtin"]]
+    _, out, _ = run("list", "--sort", "name", "--json")
+    assert [skill["name"] for skill in json.loads(out)["skills"]] == [row[0] for row in rows]
+    _, by_scope, _ = run("list")
+    assert run("list", "--sort", "scope")[1] == by_scope
+    assert run("list", "--sort", "size")[0] == 2
+
+
 def test_list_names_what_was_not_read_and_how_to_change_it(run: Run, place: Path) -> None:
     write_skill(place / "project/.agents/skills/pdf")
     (place / "home/.agents/skills/bad").mkdir(parents=True)
@@ -221,8 +235,10 @@ def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"
         "from skillhouse.frontends import cli\n"
-        "from skillhouse.frontends.cli import listing\n"
-        "listing.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "from skillhouse.frontends.cli import browse\n"
+        "from skillhouse.frontends.cli.options import Verb\n"
+        "stop = lambda *_: os.kill(os.getpid(), signal.SIGINT) or 0\n"
+        "browse.VERBS['list'] = Verb('', lambda parser: None, stop)\n"
         "raise SystemExit(cli.main(['list']))"
     )
     done = subprocess.run(

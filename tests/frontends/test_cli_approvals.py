@@ -15,9 +15,9 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
-from skillhouse.frontends.cli.asking import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.question import FACT_LINES
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel, show_request
+from skillhouse.frontends.presentation.text import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
 
@@ -30,7 +30,9 @@ WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}'
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the terminal of whoever runs the tests out of them."""
-    monkeypatch.setattr("skillhouse.frontends.cli.asking.TERMINAL", tmp_path / "no-terminal")
+    monkeypatch.setattr(
+        "skillhouse.frontends.cli.terminal_channel.TERMINAL", tmp_path / "no-terminal"
+    )
 
 
 def asked(run: Run) -> str:
@@ -87,7 +89,7 @@ def test_a_lasting_yes_is_listed_and_can_be_revoked(
     grants = json.loads(run("approvals", "grants", "--json")[1])
     assert bool(grants) is kept
     if not kept:
-        assert run("approvals", "grants") == (0, "", "no lasting yeses\n")
+        assert run("approvals", "grants") == (0, "", "no standing approvals\n")
         return
     (grant,) = grants
     assert grant["place"] == ("" if option == "--always" else os.getcwd())

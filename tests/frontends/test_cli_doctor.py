@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.text import width_of
+from skillhouse.frontends.presentation.text import width_of
 from skillhouse.skill import load_profile, profile_names, read_profile
 from tests.runtime.places import write_skill
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import make_private
-from skillhouse.frontends.cli.keys import seconds_from
+from skillhouse.frontends.cli.signing_keys import seconds_from
 from tests.signer.places import PASSWORD, TOKEN, filled
 
 Run = Callable[..., tuple[int, str, str]]

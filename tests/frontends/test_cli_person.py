@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.approval import Issuer
-from skillhouse.frontends.cli.coding_agents import CODING_AGENTS
-from skillhouse.frontends.cli.person import coding_agent
+from skillhouse.frontends.cli.person import CODING_AGENTS, coding_agent
 from skillhouse.runtime import Skillhouse, configured
 from tests.answers import ANSWERING
 from tests.approval.questions import question
@@ -31,7 +30,9 @@ VARIABLES = [name for agent in CODING_AGENTS for name in agent.variables]
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the terminal of whoever runs the tests out of them."""
-    monkeypatch.setattr("skillhouse.frontends.cli.asking.TERMINAL", tmp_path / "no-terminal")
+    monkeypatch.setattr(
+        "skillhouse.frontends.cli.terminal_channel.TERMINAL", tmp_path / "no-terminal"
+    )
 
 
 def asked(run: Run) -> str:

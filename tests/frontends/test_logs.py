@@ -15,8 +15,7 @@ import pytest
 
 from skillhouse.audit import AuditDraft, AuditLog
 from skillhouse.floor import tracing
-from skillhouse.frontends.audit_news import AuditNews
-from skillhouse.frontends.logs import service_logging
+from skillhouse.frontends.presentation.service_log import AuditNews, service_logging
 from tests.listening import Listener
 
 SECRET = "correct-horse-battery"
@@ -93,7 +92,7 @@ def test_no_room_formats_its_log_records():
         for path in PACKAGE.rglob("*.py")
         if "structlog" in path.read_text(encoding="utf-8")
     }
-    assert using == {"frontends/logs.py"}
+    assert using == {"frontends/presentation/service_log.py"}
     telling = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -104,7 +103,7 @@ def test_no_room_formats_its_log_records():
 
 def test_the_command_line_loads_neither():
     code = (
-        "import sys, skillhouse.frontends.cli.serving, skillhouse; skillhouse.Skillhouse;"
+        "import sys, skillhouse.frontends.cli.up, skillhouse; skillhouse.Skillhouse;"
         "print([n for n in sys.modules if n.startswith(('structlog', 'opentelemetry'))])"
     )
     done = subprocess.run(

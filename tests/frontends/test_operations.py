@@ -1,4 +1,4 @@
-"""Tests of frontends/operations.py."""
+"""Tests of frontends/presentation/operations.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.operations import OPERATIONS, answer
+from skillhouse.frontends.presentation.operations import OPERATIONS, answer
 from skillhouse.runtime import Management, Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 

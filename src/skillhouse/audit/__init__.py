@@ -1,53 +1,40 @@
 """Remembers what was decided and what came of it, so that a change shows."""
 
-from skillhouse.audit.entries import AuditEntry, Query, entries_of, find_record, read_records
-from skillhouse.audit.health import Degraded, Trouble, stuck, troubles
-from skillhouse.audit.log import AuditLog
-from skillhouse.audit.log_keys import checkpoint_key
-from skillhouse.audit.record import (
-    AuditDraft,
-    AuditError,
-    AuditRecord,
-    Confirmation,
-    DecidedPermission,
-    TransactionEntry,
-    timestamp,
-)
-from skillhouse.audit.redaction import KnownSecrets, is_secret_name, redacted, without_secrets
-from skillhouse.audit.reports import Stats, csv_lines, json_lines, stats_of, write_gate_lines
-from skillhouse.audit.retention import Retention
-from skillhouse.audit.verify import LogProblem, Verification, verify_log
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AuditDraft",
-    "AuditEntry",
-    "AuditError",
-    "AuditLog",
-    "AuditRecord",
-    "Confirmation",
-    "DecidedPermission",
-    "Degraded",
-    "KnownSecrets",
-    "LogProblem",
-    "Query",
-    "Retention",
-    "Stats",
-    "TransactionEntry",
-    "Trouble",
-    "Verification",
-    "checkpoint_key",
-    "csv_lines",
-    "entries_of",
-    "find_record",
-    "is_secret_name",
-    "json_lines",
-    "read_records",
-    "redacted",
-    "stats_of",
-    "stuck",
-    "timestamp",
-    "troubles",
-    "verify_log",
-    "without_secrets",
-    "write_gate_lines",
-]
+if TYPE_CHECKING:
+    from skillhouse.audit.entries import AuditEntry as AuditEntry
+    from skillhouse.audit.entries import Query as Query
+    from skillhouse.audit.entries import entries_of as entries_of
+    from skillhouse.audit.entries import find_record as find_record
+    from skillhouse.audit.entries import read_records as read_records
+    from skillhouse.audit.health import Degraded as Degraded
+    from skillhouse.audit.health import Trouble as Trouble
+    from skillhouse.audit.health import stuck as stuck
+    from skillhouse.audit.health import troubles as troubles
+    from skillhouse.audit.log import AuditLog as AuditLog
+    from skillhouse.audit.log_keys import checkpoint_key as checkpoint_key
+    from skillhouse.audit.record import AuditDraft as AuditDraft
+    from skillhouse.audit.record import AuditError as AuditError
+    from skillhouse.audit.record import AuditRecord as AuditRecord
+    from skillhouse.audit.record import Confirmation as Confirmation
+    from skillhouse.audit.record import DecidedPermission as DecidedPermission
+    from skillhouse.audit.record import TransactionEntry as TransactionEntry
+    from skillhouse.audit.record import timestamp as timestamp
+    from skillhouse.audit.redaction import KnownSecrets as KnownSecrets
+    from skillhouse.audit.redaction import is_secret_name as is_secret_name
+    from skillhouse.audit.redaction import redacted as redacted
+    from skillhouse.audit.redaction import without_secrets as without_secrets
+    from skillhouse.audit.reports import Stats as Stats
+    from skillhouse.audit.reports import csv_lines as csv_lines
+    from skillhouse.audit.reports import json_lines as json_lines
+    from skillhouse.audit.reports import stats_of as stats_of
+    from skillhouse.audit.reports import write_gate_lines as write_gate_lines
+    from skillhouse.audit.retention import Retention as Retention
+    from skillhouse.audit.verify import LogProblem as LogProblem
+    from skillhouse.audit.verify import Verification as Verification
+    from skillhouse.audit.verify import verify_log as verify_log
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -1,93 +1,57 @@
 """Builds a `Skillhouse` from its configuration."""
 
-from skillhouse.runtime.agent_file import agent_skills
-from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.caller import Caller
-from skillhouse.runtime.config import (
-    Config,
-    ExtensionSettings,
-    Locations,
-    McpServerSettings,
-    MemorySettings,
-    NetSettings,
-    SecretSettings,
-    Settings,
-    SkillCodeSettings,
-    load_config,
-)
-from skillhouse.runtime.config.resolve import configured
-from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.definition import SkillDefinition, SkillFile, file_kind
-from skillhouse.runtime.enforcement import EnforcementServices
-from skillhouse.runtime.house import Skillhouse
-from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot
-from skillhouse.runtime.management import Management
-from skillhouse.runtime.menu import Invocable
-from skillhouse.runtime.network import Network
-from skillhouse.runtime.own_files import audit_troubles, file_troubles
-from skillhouse.runtime.policy import Explanation, Policy
-from skillhouse.runtime.prompts import Prompts
-from skillhouse.runtime.rehearsal import (
-    JudgedLine,
-    MentionVerdict,
-    Rehearsal,
-    judged_line,
-    rehearse,
-)
-from skillhouse.runtime.remotes import Remotes, RemoteState, Synced
-from skillhouse.runtime.services import Services
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.skill_access import explain_loading, read_skill_file
-from skillhouse.runtime.skills_manager import SkillsManager, register_tools
-from skillhouse.runtime.trust import TrustedSkill, TrustReport, TrustStore
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AgentView",
-    "Caller",
-    "Config",
-    "Conversation",
-    "Difference",
-    "EnforcementServices",
-    "Explanation",
-    "ExtensionSettings",
-    "HouseSnapshot",
-    "Invocable",
-    "JudgedLine",
-    "Locations",
-    "Management",
-    "McpServerSettings",
-    "MemorySettings",
-    "MentionVerdict",
-    "NetSettings",
-    "Network",
-    "Policy",
-    "Prompts",
-    "Rehearsal",
-    "RemoteState",
-    "Remotes",
-    "SecretSettings",
-    "Services",
-    "Settings",
-    "SettingsStore",
-    "SkillCodeSettings",
-    "SkillDefinition",
-    "SkillFile",
-    "SkillSettings",
-    "Skillhouse",
-    "SkillsManager",
-    "Synced",
-    "TrustReport",
-    "TrustStore",
-    "TrustedSkill",
-    "agent_skills",
-    "audit_troubles",
-    "configured",
-    "explain_loading",
-    "file_kind",
-    "file_troubles",
-    "judged_line",
-    "load_config",
-    "read_skill_file",
-    "register_tools",
-    "rehearse",
-]
+if TYPE_CHECKING:
+    from skillhouse.runtime.agent_file import agent_skills as agent_skills
+    from skillhouse.runtime.agent_view import AgentView as AgentView
+    from skillhouse.runtime.caller import Caller as Caller
+    from skillhouse.runtime.config import Config as Config
+    from skillhouse.runtime.config import ExtensionSettings as ExtensionSettings
+    from skillhouse.runtime.config import Locations as Locations
+    from skillhouse.runtime.config import McpServerSettings as McpServerSettings
+    from skillhouse.runtime.config import MemorySettings as MemorySettings
+    from skillhouse.runtime.config import NetSettings as NetSettings
+    from skillhouse.runtime.config import SecretSettings as SecretSettings
+    from skillhouse.runtime.config import Settings as Settings
+    from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
+    from skillhouse.runtime.config import load_config as load_config
+    from skillhouse.runtime.config.resolve import configured as configured
+    from skillhouse.runtime.conversation import Conversation as Conversation
+    from skillhouse.runtime.definition import SkillDefinition as SkillDefinition
+    from skillhouse.runtime.definition import SkillFile as SkillFile
+    from skillhouse.runtime.definition import file_kind as file_kind
+    from skillhouse.runtime.enforcement import EnforcementServices as EnforcementServices
+    from skillhouse.runtime.house import Skillhouse as Skillhouse
+    from skillhouse.runtime.house_snapshot import Difference as Difference
+    from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
+    from skillhouse.runtime.management import Management as Management
+    from skillhouse.runtime.menu import Invocable as Invocable
+    from skillhouse.runtime.network import Network as Network
+    from skillhouse.runtime.own_files import audit_troubles as audit_troubles
+    from skillhouse.runtime.own_files import file_troubles as file_troubles
+    from skillhouse.runtime.policy import Explanation as Explanation
+    from skillhouse.runtime.policy import Policy as Policy
+    from skillhouse.runtime.prompts import Prompts as Prompts
+    from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
+    from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
+    from skillhouse.runtime.rehearsal import Rehearsal as Rehearsal
+    from skillhouse.runtime.rehearsal import judged_line as judged_line
+    from skillhouse.runtime.rehearsal import rehearse as rehearse
+    from skillhouse.runtime.remotes import Remotes as Remotes
+    from skillhouse.runtime.remotes import RemoteState as RemoteState
+    from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.services import Services as Services
+    from skillhouse.runtime.settings import SettingsStore as SettingsStore
+    from skillhouse.runtime.settings import SkillSettings as SkillSettings
+    from skillhouse.runtime.skill_access import explain_loading as explain_loading
+    from skillhouse.runtime.skill_access import read_skill_file as read_skill_file
+    from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
+    from skillhouse.runtime.skills_manager import register_tools as register_tools
+    from skillhouse.runtime.trust import TrustedSkill as TrustedSkill
+    from skillhouse.runtime.trust import TrustReport as TrustReport
+    from skillhouse.runtime.trust import TrustStore as TrustStore
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -8,10 +8,15 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from skillhouse import retrieval
 from skillhouse.floor import SkillhouseError
-from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
-from skillhouse.skill import Skill, SkillIndex
+from skillhouse.skill import SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse.retrieval import HeadIndex, Progress, SearchIndex
+    from skillhouse.skill import Skill
 
 PATIENCE_SECONDS = 0.5
 """A model's search waits so long for a complete index; one that is kept is open by then."""
@@ -75,7 +80,7 @@ class AgentSearch:
         self._is_known.wait(PATIENCE_SECONDS)
         if made.done():
             return made.result(), True
-        return HeadIndex(self._visible), False
+        return retrieval.HeadIndex(self._visible), False
 
     def renew(self, signatures: Mapping[str, Signature]) -> None:
         """Use new file signatures; changed files are read again."""
@@ -93,7 +98,7 @@ class AgentSearch:
 
     def _make(self, made: Future[SearchIndex], progress: Progress) -> None:
         try:
-            index = SearchIndex.from_skills(
+            index = retrieval.SearchIndex.from_skills(
                 self._visible, bodies=self._bodies, cache=self._cache, progress=progress
             )
         except BaseException as error:  # noqa: BLE001 - whoever waits hears it, Ctrl-C included.

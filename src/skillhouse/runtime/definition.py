@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from skillhouse.runtime.mcp_skills import load_known
-from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Profile, Skill, list_resources, revealed
+from skillhouse.skill import list_resources, revealed
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.settings import SkillSettings
+    from skillhouse.skill import Profile, Skill
 
 FileKind = Literal["markdown", "script", "template", "other"]
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from skillhouse import net
-from skillhouse.audit import AuditDraft, AuditLog, DecidedPermission
+from skillhouse.audit import AuditDraft, DecidedPermission
 from skillhouse.permission import Decision, Effect, Permission
-from skillhouse.tools import PermissionRequest, Session
+from skillhouse.tools import PermissionRequest
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
+    from skillhouse.tools import Session
 
 REQUESTS_MAX = 1_000
 """Requests of one command that are recorded; further ones are refused, so that no command can fill

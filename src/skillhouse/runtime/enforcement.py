@@ -14,6 +14,7 @@ from skillhouse.floor.once import once
 from skillhouse.permission import matches
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.hidden import hidden_values
+from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
 from skillhouse.store import close_pooled
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
@@ -21,7 +22,6 @@ from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
 from skillhouse.tiers.tier_values import COMPANION_APP, INLINE, PAGE
 
-AUDIT_FILE = "audit.jsonl"
 POLICY_SEEN_FILE = "policy.seen"
 """Holds the digest of the tier policy that this state has last been used with."""
 

@@ -6,9 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skillhouse.audit import is_secret_name
-from skillhouse.runtime.config import Config
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
 
 TOKEN_BYTES = 4_096
 """Bytes of a file with a token that are read."""

@@ -8,14 +8,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from skillhouse import remote
+from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
 from skillhouse.runtime.safe_path import safe_path
-from skillhouse.skill import Skill, SkillContent, SkillIndex, load
+from skillhouse.skill import SkillContent, SkillIndex
 
 if TYPE_CHECKING:
     from skillhouse.discovery import Root
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.network import Network
+    from skillhouse.skill import Skill
     from skillhouse.tools import RemoteSkillProvider
 
 MCP_DIRECTORY = "mcp"
@@ -90,7 +92,7 @@ def load_known(skill: Skill) -> SkillContent:
     # A place of its own is what only a skill of an MCP server has.
     is_away = skill.scope == "remote" and skill.root == str(skill.directory)
     if not is_away or os.path.lexists(skill.file):
-        return load(skill)
+        return skill_package.load(skill)
     return SkillContent(
         skill=skill,
         text="",
@@ -114,4 +116,4 @@ def load_for_person(host: remote.McpHost | None, skill: Skill) -> SkillContent:
             portal.call(lambda: host.fetch(skill))
         finally:
             portal.close()
-    return load(skill)
+    return skill_package.load(skill)

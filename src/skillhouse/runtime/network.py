@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from skillhouse import approval, net, remote
 from skillhouse.floor import ConfigError
 from skillhouse.floor.once import once
-from skillhouse.runtime.config import Config, secret_variables
-from skillhouse.tools.web import NO_PROVIDER
+from skillhouse.runtime.config import secret_variables
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.config import Config
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
@@ -75,6 +77,8 @@ class Network:
         variable = self._settings.brave_key_env
         if variable:
             return f"no web search: the variable `{variable}` of `brave_key_env` is not set"
+        from skillhouse.tools.web import NO_PROVIDER  # noqa: PLC0415 - not needed to list skills
+
         return NO_PROVIDER
 
     @once

@@ -19,9 +19,10 @@ from skillhouse.floor import (
 )
 from skillhouse.runtime.config import PROJECT_FILE, Config
 from skillhouse.runtime.config.resolve import project_of
-from skillhouse.runtime.enforcement import AUDIT_FILE
 from skillhouse.skill import Skill
 from skillhouse.store import STATE_FILE
+
+AUDIT_FILE = "audit.jsonl"
 
 
 def check_directories(config: Config) -> None:

@@ -9,26 +9,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillhouse.approval import OWNER, Grant, GrantStore
+from skillhouse.approval import OWNER, GrantStore
 from skillhouse.floor import ConfigError, SteadyClock, TreeError, nearest, tree_digest
 from skillhouse.permission import (
     Decision,
     Dialect,
     Effect,
     Layer,
-    MatchedRule,
     Permission,
     Rule,
     explain,
     matches,
     matches_in,
 )
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.trust import TrustStore
-from skillhouse.skill import Profile, Skill, SkillContent, hidden_text
+from skillhouse.skill import hidden_text
 from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest, caution_of
 
 if TYPE_CHECKING:
+    from skillhouse.approval import Grant
+    from skillhouse.permission import (
+        MatchedRule,
+    )
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.trust import TrustStore
+    from skillhouse.skill import Profile, Skill, SkillContent
     from skillhouse.tools import RemoteSkillProvider
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from skillhouse.discovery import Catalog
-from skillhouse.skill import Profile
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.skill import Profile
 
 INSTRUCTION = """\
 ## Skills (mandatory)

@@ -6,17 +6,21 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
 from skillhouse import remote
-from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit import AuditDraft
 from skillhouse.discovery import Root
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
 from skillhouse.floor.threads import in_thread
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.network import Network
-from skillhouse.skill import Profile
+
+if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.network import Network
+    from skillhouse.skill import Profile
 
 SCOPE = "remote"
 

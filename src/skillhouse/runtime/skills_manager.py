@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, MutableSequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skillhouse import tools as toolbox
 from skillhouse.discovery import Root, discover
 from skillhouse.floor import SkillError, SkillhouseError
 from skillhouse.retrieval import SearchIndex
-from skillhouse.runtime.house import Skillhouse
-from skillhouse.skill import Profile, Skill, SkillIndex, handed_over, load, load_profile
+from skillhouse.skill import handed_over, load, load_profile
+
+if TYPE_CHECKING:
+    from skillhouse.runtime.house import Skillhouse
+    from skillhouse.skill import Profile, Skill, SkillIndex
 
 SPECIFICATION = "https://agentskills.io/specification"
 README = f"""\

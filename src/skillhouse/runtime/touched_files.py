@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse import tools as toolbox
 from skillhouse.skill import relative_file
+
+if TYPE_CHECKING:
+    from skillhouse import tools as toolbox
 
 FILES_MAX = 1_000
 """Files of one agent that are remembered, the latest."""

@@ -19,7 +19,6 @@ from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.index import SkillIndex
 from skillhouse.skill.model import Skill, SkillContent
 from skillhouse.skill.profile import Extensions
-from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
 from skillhouse.skill.yaml_text import key_line
 
@@ -99,6 +98,9 @@ def current_invocation(content: SkillContent, extensions: Extensions) -> Invocat
     if content.frontmatter_changed:
         data = content.text.encode()
         policy = skill.policy
+        # Not needed to list skills, and the parser of YAML is much to load.
+        from skillhouse.skill.skill_file import parse  # noqa: PLC0415
+
         skill = parse(data, directory=content.directory.name, policy=policy).skill or skill
     return read_invocation(skill, extensions)
 

@@ -1,7 +1,17 @@
 """Keeps state durably."""
 
-from skillhouse.store.migrations import CACHE, STATE, STATE_FILE, Schema, migrate
-from skillhouse.store.pool import close_pooled, pooled
-from skillhouse.store.store import Store
+from typing import TYPE_CHECKING
 
-__all__ = ["CACHE", "STATE", "STATE_FILE", "Schema", "Store", "close_pooled", "migrate", "pooled"]
+if TYPE_CHECKING:
+    from skillhouse.store.migrations import CACHE as CACHE
+    from skillhouse.store.migrations import STATE as STATE
+    from skillhouse.store.migrations import STATE_FILE as STATE_FILE
+    from skillhouse.store.migrations import Schema as Schema
+    from skillhouse.store.migrations import migrate as migrate
+    from skillhouse.store.pool import close_pooled as close_pooled
+    from skillhouse.store.pool import pooled as pooled
+    from skillhouse.store.store import Store as Store
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -8,7 +8,7 @@ from skillhouse.frontends.chat.compaction import last_prompt
 from skillhouse.frontends.chat.conversation import Answered, ChatConversation
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.tools import CHANNEL
-from skillhouse.frontends.text import counted, cut, one_line
+from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.tiers import is_stop_command
 
 COMMANDS = {

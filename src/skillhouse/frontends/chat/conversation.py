@@ -54,7 +54,7 @@ from skillhouse.frontends.chat.stored_messages import (
 )
 from skillhouse.frontends.chat.tools import CHANNEL, ChatTools
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
-from skillhouse.frontends.text import counted, cut, one_line
+from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import (
     ATTACHED_SKILL_TOKENS,

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 
 from skillhouse.frontends.adapters.framework_bridge import OfferedTools
-from skillhouse.frontends.text import counted
+from skillhouse.frontends.presentation.text import counted
 from skillhouse.tools import tokens_of
 
 

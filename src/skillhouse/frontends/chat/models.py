@@ -16,7 +16,7 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from skillhouse.audit import is_secret_name
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
 from skillhouse.frontends.chat.transcript import TranscriptHead
-from skillhouse.frontends.text import one_line
+from skillhouse.frontends.presentation.text import one_line
 
 OPENAI_KEY = "OPENAI_API_KEY"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from skillhouse.frontends.text import cut, one_line, shown, wrapped
+from skillhouse.frontends.presentation.text import cut, one_line, shown, wrapped
 
 _JOINERS = "\u200c\u200d"
 """Scripts and emoji need them between letters; next to ASCII they could only hide text."""

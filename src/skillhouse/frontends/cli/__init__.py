@@ -7,9 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
-from skillhouse.frontends.cli.terminal import Terminal
+import skillhouse
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.options import Verb
+    from skillhouse.frontends.cli.terminal import Terminal
 
 __all__ = ["main"]
 
@@ -17,43 +21,43 @@ OK, FINDING, USAGE, ENVIRONMENT = 0, 1, 2, 3
 """Exit codes (DESIGN, "Command line")."""
 
 VERBS = {
-    "up": ("serving", "serve the status page on this machine"),
-    "list": ("listing", "list the skills an agent sees here"),
-    "show": ("showing", "show one skill: metadata, files, findings, permission"),
-    "search": ("searching", "rank the skills for a request"),
-    "load": ("loading", "print the body of a skill"),
-    "invoke": ("invoking", "start a skill as a slash command does, with arguments"),
-    "files": ("files", "list the other files of a skill"),
-    "new": ("making", "make a skill of your own, or of this project"),
-    "enable": ("switching", "let agents see a skill again"),
-    "disable": ("switching", "hide a skill from every agent"),
-    "delete": ("deleting", "delete one of your own skills"),
-    "validate": ("validating", "judge skills by the specification, for authors"),
-    "doctor": ("doctor", "tell which client sees which skill here, and why not"),
-    "profiles": ("profiles", "list, show and compare how clients treat skills"),
-    "export": ("exporting", "write skills into the folders that other clients read"),
-    "trust": ("trusting", "let this project's skills be read"),
-    "chat": ("chatting", "talk with a model that has the skills"),
-    "rehearse": ("rehearsing", "walk a request through the house without a model"),
-    "tools": ("tools", "list the tools that an agent has"),
-    "call": ("calling", "make one gated tool call"),
-    "mcp": ("mcp", "serve the tools to a coding agent, or tell it to start us"),
-    "reload": ("reloading", "read and load the code of skills anew, and say what fails"),
-    "approvals": ("approvals", "list and answer what waits for a yes"),
-    "audit": ("auditing", "list, show and verify what was called"),
-    "policy": ("policy", "explain what a permission would meet, or lint the rules"),
-    "remote": ("remote", "list and sync the servers whose skills are used here"),
-    "sandbox": ("sandboxing", "test the sandbox that commands run in"),
-    "worker": ("worker", "run the code of skills for a core that is elsewhere"),
-    "keys": ("keys", "make, list and revoke the keys that sign"),
-    "stop": ("stopping", "refuse every tool and end the session keys, at once"),
-    "resume": ("resuming", "let the tools go on after a stop"),
+    "up": ("up", "serve the status page on this machine"),
+    "list": ("browse", "list the skills that an agent sees here"),
+    "show": ("browse", "show one skill: metadata, files, findings, permission"),
+    "search": ("browse", "rank the skills for a request"),
+    "load": ("browse", "print the body of a skill"),
+    "invoke": ("calls", "start a skill as a slash command does, with arguments"),
+    "files": ("browse", "list the other files of a skill"),
+    "new": ("manage", "create a skill of your own, or of this project"),
+    "enable": ("manage", "let agents see a skill again"),
+    "disable": ("manage", "hide a skill from every agent"),
+    "delete": ("manage", "delete one of your own skills"),
+    "validate": ("validate", "check skills against the specification, for authors"),
+    "doctor": ("clients", "show which client sees which skill, and why others don't"),
+    "profiles": ("clients", "list, show and compare how clients treat skills"),
+    "export": ("export", "write skills into the folders that other clients read"),
+    "trust": ("manage", "let this project's skills be read"),
+    "chat": ("chat", "chat with a model that has the skills"),
+    "rehearse": ("rehearse", "walk a request through every step without a model"),
+    "tools": ("calls", "list the tools that an agent has"),
+    "call": ("calls", "make one gated tool call"),
+    "mcp": ("mcp", "run the MCP server, or register it with a coding agent"),
+    "reload": ("skill_code", "read and load the code of skills again, and list what fails"),
+    "approvals": ("approvals", "list and answer open permission requests"),
+    "audit": ("audit", "list, show and verify recorded calls"),
+    "policy": ("policy_rules", "explain the decision on a permission, or lint the rules"),
+    "remote": ("skill_servers", "list and sync the servers whose skills are used here"),
+    "sandbox": ("skill_code", "test the sandbox that commands run in"),
+    "worker": ("skill_code", "run the code of skills for a core in another process"),
+    "keys": ("signing_keys", "make, list and revoke the keys that sign"),
+    "stop": ("stop", "stop every tool and end the session keys at once"),
+    "resume": ("stop", "allow the tools again after a stop"),
 }
 """Each verb's module in this package, and what it does in one line."""
 
 _INTRODUCTION = """usage: skillhouse VERB [OPTIONS]
 
-The house in which an AI agent's skills live.
+Finds, checks and runs the skills of AI agents.
 
 """
 _CLOSING = """
@@ -69,15 +73,11 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 ok, 1 finding, 2 usage, 3 environment."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal(sys.stdout, sys.stderr, os.environ)
     try:
-        return _run(arguments, terminal)
-    except UsageError as error:
-        terminal.error(str(error))
-        return USAGE
+        return _run(arguments)
     except KeyboardInterrupt:
         # The shell expects the code of a process that the signal ended.
-        terminal.error("stopped")
+        _terminal().error("stopped")
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does; that is no fault.
@@ -85,37 +85,47 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
 
 
-def _run(arguments: list[str], terminal: Terminal) -> int:
+def _run(arguments: list[str]) -> int:
+    """Answer what needs no verb; nothing else of the program is loaded for that."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        terminal.write(_help())
+        sys.stdout.write(_help())
         return OK
     verb = arguments[0]
     if verb in ("-V", "--version"):
-        terminal.write(f"skillhouse {_version()}\n")
+        sys.stdout.write(f"skillhouse {skillhouse.__version__}\n")
         return OK
+    terminal = _terminal()
     if verb not in VERBS:
-        raise _unknown_verb(verb)
+        terminal.error(_unknown(verb))
+        return USAGE
     return _call(verb, arguments[1:], terminal)
 
 
+def _terminal() -> Terminal:
+    from skillhouse.frontends.cli.terminal import Terminal
+
+    return Terminal(sys.stdout, sys.stderr, os.environ)
+
+
 def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
-    """Parse the verb's arguments and run it; errors of the house become messages."""
+    """Parse the verb's arguments and run it; our own errors become messages."""
     from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, StateError
+    from skillhouse.frontends.cli.options import HelpFormatter, Parser, UsageError
 
     module, summary = VERBS[verb]
-    command = importlib.import_module(f"{__name__}.{module}")
+    command: Verb = importlib.import_module(f"{__name__}.{module}").VERBS[verb]
     parser = Parser(
         prog=f"skillhouse {verb}",
         description=summary[0].upper() + summary[1:] + ".",
-        epilog=command.EXAMPLES,
+        epilog=command.examples,
         formatter_class=HelpFormatter,
     )
     command.configure(parser)
     parser.set_defaults(verb=verb)
     try:
-        code: int = command.run(parser.parse_args(arguments), terminal)
+        code = command.run(parser.parse_args(arguments), terminal)
         sys.stdout.flush()
-    except ConfigError as error:
+    except (UsageError, ConfigError) as error:
         terminal.error(str(error))
         return USAGE
     except (StateError, MissingExtraError) as error:
@@ -132,20 +142,14 @@ def _call(verb: str, arguments: list[str], terminal: Terminal) -> int:
     return code
 
 
-def _unknown_verb(verb: str) -> UsageError:
+def _unknown(verb: str) -> str:
     from skillhouse.floor import nearest
 
     close = nearest(verb, VERBS)
     hint = f"did you mean `{close[0]}`" if close else "`skillhouse --help` lists the verbs"
-    return UsageError(f"unknown verb `{verb}`; {hint}")
+    return f"unknown verb `{verb}`; {hint}"
 
 
 def _help() -> str:
     lines = [f"  {verb:<10}{summary}\n" for verb, (_, summary) in VERBS.items()]
     return _INTRODUCTION + "verbs:\n" + "".join(lines) + _CLOSING
-
-
-def _version() -> str:
-    import skillhouse
-
-    return skillhouse.__version__

@@ -1,4 +1,4 @@
-"""`skillhouse approvals`."""
+"""`skillhouse approvals`, and its part about devices that may answer."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import argparse
 import json as json_text
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from skillhouse.approval import OWNER, Answer, Approval, ApprovalError, Grant, Issuer
-from skillhouse.frontends.cli import pairing
-from skillhouse.frontends.cli.asking import show_request, typed
-from skillhouse.frontends.cli.options import UsageError, add_json, add_place, house_of, positive
+from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
 from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.plain import approval_value, device_text, grant_value
-from skillhouse.frontends.question import question_title
-from skillhouse.frontends.text import one_line, shown
-from skillhouse.runtime import Skillhouse
+from skillhouse.frontends.cli.terminal_channel import show_request, typed
+from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
+from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 
-EXAMPLES = """examples:
+if TYPE_CHECKING:
+    from skillhouse.approval import Approval, Device, Grant
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+_EXAMPLES = """examples:
   skillhouse approvals list
   skillhouse approvals show 3fa9
   skillhouse approvals approve 3fa9
@@ -42,14 +44,13 @@ _COLOURS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    found = verbs.add_parser("list", help="the open questions, oldest first")
-    found.add_argument("--all", action="store_true", help="also those that were answered")
+    found = verbs.add_parser("list", help="list the open requests, oldest first")
+    found.add_argument("--all", action="store_true", help="include answered ones")
     found.add_argument("--limit", type=positive, default=50, metavar="N", help="most of --all (50)")
-    show = verbs.add_parser("show", help="one question: everything that a yes is about")
-    approve = verbs.add_parser("approve", help="say yes, once")
+    show = verbs.add_parser("show", help="show everything that an approval would cover")
+    approve = verbs.add_parser("approve", help="approve once")
     lasting = approve.add_mutually_exclusive_group()
     for answer, words in (
         (Answer.SESSION, "also to what is like it, until the client's connection ends"),
@@ -65,20 +66,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     approve.add_argument(
         "--token", default="", metavar="T", help="one-time token of the page or a paired device"
     )
-    deny = verbs.add_parser("deny", help="say no")
-    deny.add_argument("--message", default="", metavar="TEXT", help="what the agent is told")
-    grants = verbs.add_parser("grants", help="the lasting yeses")
-    revoke = verbs.add_parser("revoke", help="take a lasting yes back")
+    deny = verbs.add_parser("deny", help="deny")
+    deny.add_argument("--message", default="", metavar="TEXT", help="message for the agent")
+    grants = verbs.add_parser("grants", help="list the standing approvals")
+    revoke = verbs.add_parser("revoke", help="revoke a standing approval")
     for parser_of_verb in (show, approve, deny, revoke):
         parser_of_verb.add_argument("id", help="an id or its beginning")
     for parser_of_verb in (found, show, approve, deny, grants, revoke):
-        add_json(parser_of_verb)
-        add_place(parser_of_verb)
-    pairing.configure(verbs)
+        add_common(parser_of_verb)
+    _configure_devices(verbs)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List or answer the questions of this house."""
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List or answer permission requests; 1 when nothing was approved."""
     if options.verb == "approve":
         refuse_agents("approvals approve")
         if options.yes != bool(options.token):
@@ -86,8 +86,8 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.token and options.answer:
             raise UsageError(f"a token approves once: leave out `--{options.answer.value}`")
     with house_of(options) as house:
-        if options.verb in pairing.VERBS:
-            return pairing.run(house, options, terminal)
+        if options.verb in _DEVICE_VERBS:
+            return _change_devices(house, options, terminal)
         if options.verb == "grants":
             return _grants(house, terminal, json=options.json)
         if options.verb == "revoke":
@@ -201,7 +201,7 @@ def _grants(house: Skillhouse, terminal: Terminal, *, json: bool) -> int:
     for grant in found:
         terminal.line(f"{grant.id}  {one_line(_words(grant))}")
     if not found:
-        terminal.note("no lasting yeses")
+        terminal.note("no standing approvals")
     return 0
 
 
@@ -232,3 +232,69 @@ def _moment(milliseconds: int) -> str:
     if not milliseconds:
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_DEVICE_VERBS = ("pair", "devices", "unpair")
+
+
+def _configure_devices(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verbs."""
+    pair = verbs.add_parser("pair", help="let a device answer, with a secret of its own")
+    pair.add_argument("name", help="what to call it")
+    pair.add_argument("--user", default=OWNER, metavar="NAME", help="as whom it answers (local)")
+    devices = verbs.add_parser("devices", help="the paired devices")
+    unpair = verbs.add_parser("unpair", help="let a device answer no more")
+    unpair.add_argument("id", help="the device's id")
+    for parser in (pair, devices, unpair):
+        add_common(parser)
+
+
+def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Pair, list or unpair."""
+    if options.verb == "pair":
+        refuse_agents("approvals pair")
+        terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
+        if not typed("pair", terminal):
+            terminal.note("nothing was paired")
+            return 1
+        device = house.services.enforcement.devices.pair(options.name, user=options.user)
+        if options.json:
+            terminal.json({**_device_value(device), "secret": device.secret})
+        else:
+            terminal.line(f"device: {device.id}")
+            terminal.line(f"secret: {device.secret}")
+            terminal.note("the secret is not shown again")
+        return 0
+    if options.verb == "unpair":
+        ended = house.services.enforcement.devices.unpair(options.id)
+        if ended is None:
+            raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
+        if options.json:
+            counts = {"approvals": ended.approvals, "grants": ended.grants}
+            terminal.json({"id": options.id, "unpaired": True, "withdrawn": counts})
+        else:
+            unused = counted(ended.approvals, "unused approval")
+            standing = counted(ended.grants, "standing approval")
+            terminal.line(f"unpaired: {options.id}; withdrawn: {unused}, {standing}")
+        return 0
+    found = house.services.enforcement.devices.all()
+    if options.json:
+        terminal.json([_device_value(device) for device in found])
+        return 0
+    for device in found:
+        terminal.line(f"{device.id}  {one_line(device.name)}, answers as {one_line(device.user)}")
+    if not found:
+        terminal.note("no devices")
+    return 0
+
+
+def _device_value(device: Device) -> dict[str, object]:
+    return {
+        "id": device.id,
+        "name": device.name,
+        "user": device.user,
+        "paired_ms": device.paired_ms,
+    }
+
+
+VERBS = {"approvals": Verb(_EXAMPLES, _configure, _run)}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skillhouse.clients import Change, ClientConfigs, Standing
+from skillhouse.clients import ClientConfigs, Standing
 from skillhouse.frontends.cli.options import UsageError
-from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.text import one_line, shown
-from skillhouse.runtime import Skillhouse
+from skillhouse.frontends.presentation.text import one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.clients import Change
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
 
 FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+from typing import TYPE_CHECKING
 
-from skillhouse.frontends.cli.options import add_place, house_of
-from skillhouse.frontends.cli.terminal import Terminal
+from skillhouse.frontends.cli.options import Verb, add_place, house_of
 
-EXAMPLES = """examples:
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+
+_EXAMPLES = """examples:
   skillhouse mcp                                 serve, as a coding agent starts it
   skillhouse mcp -C ~/project --agent reviewer
   skillhouse mcp install codex                   add the server to Codex's configuration
@@ -31,8 +34,7 @@ Servers are named in [[mcp_servers]] of the configuration.
 """
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
+def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
@@ -49,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--agent", default="default", metavar="NAME", help="whose skills and rules hold (default)"
     )
     parser.add_argument(
-        "--user", default="local", metavar="NAME", help="who stands in the audit log (local)"
+        "--user", default="local", metavar="NAME", help="the user that the audit log names (local)"
     )
     parser.add_argument("--log", action="store_true", help="say on stderr what goes wrong")
     clients = parser.add_argument_group("clients' configurations")
@@ -66,10 +68,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> int:
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until the client closes stdin, Ctrl-C or SIGTERM; or do what the action says."""
     if options.action == "servers":
-        from skillhouse.frontends.cli.mcp_servers import served
+        from skillhouse.frontends.cli.skill_servers import served
 
         with house_of(options) as house:
             return served(options, house, terminal)
@@ -88,3 +90,6 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         logging.getLogger().addHandler(logging.NullHandler())
     with house_of(options) as house:
         return serve(house, agent=options.agent, user=options.user)
+
+
+VERBS = {"mcp": Verb(_EXAMPLES, _configure, _run)}

@@ -1,19 +1,36 @@
-"""The options that verbs share, and the house they describe."""
+"""The options that verbs share, and the `Skillhouse` that they describe."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from skillhouse.approval import Channel
 from skillhouse.floor import nearest
 from skillhouse.runtime import Locations, Settings, Skillhouse, configured
 
+if TYPE_CHECKING:
+    from skillhouse.approval import Channel
+    from skillhouse.frontends.cli.terminal import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb of the command line."""
+
+    examples: str
+    """What follows the options in its help."""
+    configure: Callable[[argparse.ArgumentParser], None]
+    """Adds its options."""
+    run: Callable[[argparse.Namespace, Terminal], int]
+    """Does its work and returns the exit code."""
+
 
 class UsageError(Exception):
-    """The words of a command are off; the message says what to change."""
+    """Invalid command-line usage; the message says what to change."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -38,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the house stands."""
+    """Add the options for the place and the configuration."""
     place = parser.add_argument_group("place")
     place.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
     place.add_argument(
@@ -49,7 +66,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
         help="also look for skills below DIR; may be repeated",
     )
     place.add_argument("--profile", metavar="NAME", help="find skills as this client would")
-    place.add_argument("--no-cache", action="store_true", help="read every file anew")
+    place.add_argument("--no-cache", action="store_true", help="read every file again")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -57,11 +74,22 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
 
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every verb that prints and takes a place."""
+    add_json(parser)
+    add_place(parser)
+
+
+def add_skill(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the argument that names a skill; `nargs` is argparse's."""
+    parser.add_argument("skill", nargs=nargs, help="an id, a name or a directory name")
+
+
 def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
-    """Return the house that the place options describe.
+    """Return the `Skillhouse` that the place options describe.
 
     Raises:
-        UsageError: the start directory or a root is none.
+        UsageError: the start directory or a root is not a directory.
     """
     start = Path(options.start).absolute() if options.start else Path.cwd()
     if not start.is_dir():

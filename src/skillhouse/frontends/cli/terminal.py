@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from skillhouse.frontends.text import cut, shown, width_of, wrapped
+from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
+
+if TYPE_CHECKING:
+    from skillhouse.floor import Diagnostic
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 EFFECT_COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -103,3 +106,12 @@ class Terminal:
             label = cut(name, column) if width_of(name) > column else name
             padding = " " * (column - width_of(label) + 2)
             self.line(" " * indent + self.style(label, "bold") + padding + cut(text, room))
+
+
+def finding_line(found: Diagnostic, terminal: Terminal) -> str:
+    """Return a finding as one line: place, severity, message, code."""
+    place = "" if found.path is None else shown(str(found.path)) + ":"
+    if found.line is not None:
+        place += f"{found.line}:"
+    severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
+    return f"{place} {severity}: {shown(found.message)} [{found.code}]".lstrip()

@@ -30,7 +30,7 @@ from skillhouse.approval import (
 )
 from skillhouse.approval.devices import BODY_MAX
 from skillhouse.floor import StateError
-from skillhouse.frontends.plain import approval_value
+from skillhouse.frontends.presentation.json_values import approval_value
 
 INBOX_PATH = "/approvals"
 DEVICE_PATH = "/approvals/device"

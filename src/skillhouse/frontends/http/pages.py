@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 import skillhouse
 from skillhouse.frontends.http.status import PAGE_SKILLS, SkillVerdict
-from skillhouse.frontends.text import cut, one_line, shown
+from skillhouse.frontends.presentation.text import cut, one_line, shown
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 

@@ -13,15 +13,15 @@ from typing import Any
 import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
-from skillhouse.frontends.audit_news import AuditNews
-from skillhouse.frontends.catalog_report import catalog_notes, catalog_report
-from skillhouse.frontends.plain import (
+from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import (
     content_value,
     diagnostic_values,
     explanation_value,
     index_value,
     skill_value,
 )
+from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import AgentView, Explanation, Skillhouse, explain_loading
 from skillhouse.skill import Skill, SkillContent, SkillIndex, load

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
 from skillhouse.frontends.mcp.tool_list import sendable
-from skillhouse.frontends.question import question_lines
+from skillhouse.frontends.presentation.text import question_lines
 
 DECISION = "decision"
 """The one field of the form."""

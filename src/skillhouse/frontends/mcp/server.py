@@ -26,11 +26,11 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 
 import skillhouse
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.audit_news import AuditNews
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
+from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 

@@ -12,16 +12,20 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from skillhouse import cells
-from skillhouse.cells import TOOL_SECONDS, Capabilities, CellResult, CellSpec, HostCalls, RpcError
+from skillhouse.cells import TOOL_SECONDS, Capabilities, CellResult, RpcError
 from skillhouse.cells.rpc import UNAVAILABLE
 from skillhouse.floor import ConfigError
-from skillhouse.runtime.config import SkillCodeSettings, callback_of
+from skillhouse.runtime.config import callback_of
 from skillhouse.sandbox import SandboxError
+
+if TYPE_CHECKING:
+    from skillhouse.cells import CellSpec, HostCalls
+    from skillhouse.runtime.config import SkillCodeSettings
 
 TOKEN_BYTES = 4_096
 LOAD_SECONDS = 60.0

@@ -1,32 +1,24 @@
 """The configuration: its values, its files, and which file may set which value."""
 
-from skillhouse.floor import Locations
-from skillhouse.runtime.config.config_files import PROJECT_FILE, load_config
-from skillhouse.runtime.config.config_values import (
-    Config,
-    McpServerSettings,
-    MemorySettings,
-    ProtectionSettings,
-    Settings,
-    SignerSettings,
-)
-from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings, callback_of
-from skillhouse.runtime.config.network import NetSettings, SecretSettings, secret_variables
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PROJECT_FILE",
-    "Config",
-    "ExtensionSettings",
-    "Locations",
-    "McpServerSettings",
-    "MemorySettings",
-    "NetSettings",
-    "ProtectionSettings",
-    "SecretSettings",
-    "Settings",
-    "SignerSettings",
-    "SkillCodeSettings",
-    "callback_of",
-    "load_config",
-    "secret_variables",
-]
+if TYPE_CHECKING:
+    from skillhouse.floor import Locations as Locations
+    from skillhouse.runtime.config.config_files import PROJECT_FILE as PROJECT_FILE
+    from skillhouse.runtime.config.config_files import load_config as load_config
+    from skillhouse.runtime.config.config_values import Config as Config
+    from skillhouse.runtime.config.config_values import McpServerSettings as McpServerSettings
+    from skillhouse.runtime.config.config_values import MemorySettings as MemorySettings
+    from skillhouse.runtime.config.config_values import ProtectionSettings as ProtectionSettings
+    from skillhouse.runtime.config.config_values import Settings as Settings
+    from skillhouse.runtime.config.config_values import SignerSettings as SignerSettings
+    from skillhouse.runtime.config.extensions import ExtensionSettings as ExtensionSettings
+    from skillhouse.runtime.config.extensions import SkillCodeSettings as SkillCodeSettings
+    from skillhouse.runtime.config.extensions import callback_of as callback_of
+    from skillhouse.runtime.config.network import NetSettings as NetSettings
+    from skillhouse.runtime.config.network import SecretSettings as SecretSettings
+    from skillhouse.runtime.config.network import secret_variables as secret_variables
+else:
+    from skillhouse.lazy_exports import lazy_exports
+
+    __all__, __getattr__ = lazy_exports(__name__)

@@ -1,0 +1,276 @@
+"""`skillhouse audit`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from skillhouse.audit import (
+    Query,
+    csv_lines,
+    entries_of,
+    find_record,
+    json_lines,
+    stats_of,
+    troubles,
+    write_gate_lines,
+)
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_json,
+    add_place,
+    house_of,
+    positive,
+)
+from skillhouse.frontends.presentation.json_values import entry_value, verification_value
+from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.audit import (
+        AuditEntry,
+        AuditLog,
+        Stats,
+        Trouble,
+        Verification,
+    )
+    from skillhouse.frontends.cli.terminal import Terminal
+
+_EXAMPLES = """examples:
+  skillhouse audit list --limit 20
+  skillhouse audit list --tool exec --status denied --since 7d
+  skillhouse audit show 01J9ZC
+  skillhouse audit stats --since 30d
+  skillhouse audit export --format csv --output calls.csv
+  skillhouse audit verify
+"""
+
+_COLOURS = {"ok": "green", "denied": "red", "error": "red", "unknown": "yellow"}
+_STATUSES = (
+    "ok success error denied pending timeout escalated emergency-stopped stopped unknown".split()
+)
+_AGO = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+_TIME = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,3})?)?)?)?)?)?Z?")
+_FORMATS = {"csv": csv_lines, "json": json_lines, "write-gate": write_gate_lines}
+_PROGRESS_BYTES = 32 * 1024 * 1024
+"""Size of a log that takes long enough to verify for a person to wonder."""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    found = verbs.add_parser("list", help="what was called, newest first")
+    _add_filters(found)
+    found.add_argument("--limit", type=positive, default=30, metavar="N", help="most calls (30)")
+    show = verbs.add_parser("show", help="one call, whole")
+    show.add_argument("id", help="a record's id or its beginning")
+    stats = verbs.add_parser("stats", help="how many calls there were, by what they were")
+    _add_filters(stats)
+    export = verbs.add_parser("export", help="calls for other programs, newest first")
+    _add_filters(export)
+    export.add_argument(
+        "--format",
+        choices=list(_FORMATS),
+        default="json",
+        help="csv, json, or write-gate: the verdicts of the write gate as JSON lines",
+    )
+    export.add_argument("--output", metavar="FILE", help="write a new FILE instead of stdout")
+    export.add_argument("--limit", type=positive, metavar="N", help="most calls (all)")
+    verify = verbs.add_parser("verify", help="whether a byte of the log was changed")
+    for parser_of_verb in (found, show, stats, verify):
+        add_json(parser_of_verb)
+    for parser_of_verb in (found, show, stats, export, verify):
+        add_place(parser_of_verb)
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tool", metavar="NAME", help="only calls of this tool")
+    parser.add_argument("--status", choices=_STATUSES, metavar="STATUS", help=", ".join(_STATUSES))
+    parser.add_argument("--agent", metavar="NAME", help="only calls of this agent")
+    parser.add_argument("--user", metavar="NAME", help="only calls of this user")
+    parser.add_argument("--tier", choices=["none", "3", "2", "1"], help="only calls of this tier")
+    parser.add_argument(
+        "--since", metavar="TIME", type=_moment, help="from a UTC time (2026-01-31) or 12h, 7d ago"
+    )
+    parser.add_argument("--until", metavar="TIME", type=_moment, help="up to a UTC time or ago")
+
+
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Read the audit log; 1 when it was changed or an outcome is unknown."""
+    log = house_of(options).audit_log
+    if options.verb == "verify":
+        return _verify(log, terminal, json=options.json)
+    if options.verb == "show":
+        entry = find_record(log.path, options.id, key=log.key)
+        if entry is None:
+            raise UsageError(f"no record begins with `{options.id}`; see `skillhouse audit list`")
+        _show(entry, terminal, json=options.json)
+        return 0
+    entries = _entries(options, log)
+    if options.verb == "stats":
+        _stats(stats_of(entries), troubles(log), terminal, json=options.json)
+        return 0
+    if options.verb == "export":
+        _export(entries, options, terminal)
+        return 0
+    found = list(entries)
+    if options.json:
+        terminal.json([entry_value(entry) for entry in found])
+        return 0
+    for entry in found:
+        terminal.line(_line(entry, terminal))
+    if not found:
+        terminal.note("no calls")
+    return 0
+
+
+def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
+    query = Query(
+        tool=options.tool,
+        status=options.status,
+        since=options.since,
+        until=options.until,
+        agent=options.agent,
+        user=options.user,
+        tier=options.tier,
+        judged=getattr(options, "format", "") == "write-gate",
+    )
+    return itertools.islice(
+        entries_of(log.path, query, key=log.key), getattr(options, "limit", None)
+    )
+
+
+def _moment(text: str) -> str:
+    """Return a UTC time or its beginning as records have it, for argparse."""
+    if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
+        moment = datetime.now(UTC) - int(match[1]) * _AGO[match[2]]
+        return f"{moment:%Y-%m-%dT%H:%M:%S}"
+    if not _TIME.fullmatch(text):
+        message = f"expected a time such as 2026-01-31, 2026-01-31T12:00 or 7d, got `{text}`"
+        raise argparse.ArgumentTypeError(message)
+    return text.replace(" ", "T").removesuffix("Z")
+
+
+def _stats(stats: Stats, wrong: Sequence[Trouble], terminal: Terminal, *, json: bool) -> None:
+    if json:
+        found = [dataclasses.asdict(trouble) for trouble in wrong]
+        terminal.json({**dataclasses.asdict(stats), "troubles": found})
+        return
+    period = f", {stats.first[:19]} to {stats.last[:19]} UTC" if stats.total else ""
+    terminal.line(f"{counted(stats.total, 'call')}{period}")
+    for title, counts in (
+        ("status", stats.by_status),
+        ("tool", stats.by_tool),
+        ("denied, by tool", stats.denied_by_tool),
+        ("user", stats.by_user),
+        ("agent", stats.by_agent),
+        ("tier", stats.by_tier),
+        ("day", stats.by_day),
+    ):
+        if any(counts):
+            terminal.heading(title)
+            for name, count in counts.items():
+                terminal.line(f"  {count:>8}  {one_line(name or '(none)')}")
+    if stats.outages:
+        terminal.heading("the log itself")
+        cost = f"{counted(stats.refused, 'effect')} refused"
+        lost = f", {counted(stats.dropped, 'record')} lost" if stats.dropped else ""
+        terminal.line(f"  {stats.outages:>8}  could not be written: {cost}{lost}")
+    for trouble in wrong:
+        terminal.note(f"{terminal.style('warning:', 'yellow', errors=True)} {trouble.message}")
+
+
+def _export(entries: Iterator[AuditEntry], options: argparse.Namespace, terminal: Terminal) -> None:
+    lines = _FORMATS[options.format](entries)
+    if options.output is None:
+        for line in lines:
+            terminal.write(line)
+        return
+    # A new file for its owner alone: it holds what the log holds.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        handle = os.open(Path(options.output), flags, 0o600)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot write `{options.output}`: {reason.lower()}") from None
+    with open(handle, "w", encoding="utf-8", newline="") as file:
+        for line in lines:
+            file.write(line)
+
+
+def _line(entry: AuditEntry, terminal: Terminal) -> str:
+    record = entry.record
+    wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions) or record.reason
+    status = terminal.style(entry.status.ljust(7), _COLOURS.get(entry.status, "dim"))
+    head = f"{record.id[:10]}  {record.ts[:19].replace('T', ' ')}  "
+    room = terminal.width - len(head) - 9
+    return f"{head}{status}  {cut(one_line(wanted or record.tool), room)}"
+
+
+def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
+    value = entry_value(entry)
+    if json:
+        terminal.json(value)
+        return
+    for part in ("record", "outcome"):
+        if value[part] is None:
+            continue
+        terminal.heading(part)
+        for key, item in value[part].items():
+            if item not in ("", [], {}, None):
+                terminal.pair(f"  {key}", one_line(str(item)), label_width=20)
+    terminal.line()
+    terminal.line(f"status: {entry.status}")
+
+
+def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
+    """Print what the log's chain says; 1 when a byte was changed or an outcome is unknown."""
+    found = log.verify(progress=_progress(terminal))
+    if json:
+        terminal.json(verification_value(found))
+    else:
+        for problem in found.problems:
+            name = f"{shown(problem.file)} " if problem.file else ""
+            place = f"{name}line {problem.line}: " if problem.line else f"{name}: " if name else ""
+            terminal.line(f"{place}{shown(problem.message)} [{problem.code}]")
+        for record in found.unknown:
+            wanted = ", ".join(f"{p.action} {p.resource}" for p in record.permissions)
+            terminal.line(f"unknown outcome: {record.id} {one_line(wanted)} at {record.ts}")
+        word = "changed or cut" if found.problems else "whole"
+        terminal.line(f"{counted(found.records, 'record')}{_besides(found)}, the log is {word}")
+    return 1 if found.problems or found.unknown else 0
+
+
+def _besides(found: Verification) -> str:
+    """Return what else was looked at, where there is any."""
+    parts = (
+        (found.archives, f" in {counted(found.archives + 1, 'file')}"),
+        (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
+        (found.summaries, f", {found.summaries} without arguments after their time"),
+        (found.removed, f", {found.removed} more removed after their time"),
+    )
+    return "".join(text for number, text in parts if number)
+
+
+def _progress(terminal: Terminal) -> Callable[[int, int], None]:
+    """Return a function that reports the progress of a long verification on a terminal."""
+    last = -1
+
+    def tell(done: int, of: int) -> None:
+        nonlocal last
+        percent = done * 100 // of if of else 100
+        if of >= _PROGRESS_BYTES and percent >= last + 10 and sys.stderr.isatty():
+            last = percent
+            terminal.note(f"verified {percent}%")
+
+    return tell
+
+
+VERBS = {"audit": Verb(_EXAMPLES, _configure, _run)}

@@ -1,0 +1,283 @@
+"""The verbs that read skills: `list`, `show`, `search`, `load` and `files`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from skillhouse import runtime
+from skillhouse import skill as skill_package
+from skillhouse.floor import TreeError, tree_digest
+from skillhouse.frontends.cli.index_progress import prepare_search
+from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import (
+    content_value,
+    explanation_value,
+    index_value,
+    skill_value,
+)
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Explanation, Skillhouse
+    from skillhouse.skill import Skill, SkillContent
+
+_LIST_EXAMPLES = """examples:
+  skillhouse list
+  skillhouse list --sort name         one list by name, not by scope
+  skillhouse list --findings          what is wrong, file by file
+  skillhouse list --root ./skills --json
+"""
+
+
+def _configure_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sort",
+        choices=("scope", "name"),
+        default="scope",
+        help="group by scope, strongest first (default), or sort all by name",
+    )
+    parser.add_argument(
+        "--findings", action="store_true", help="print every finding about roots and files"
+    )
+    add_common(parser)
+
+
+def _list(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the skills in force, by scope or by name."""
+    house = house_of(options)
+    index = house.index
+    if options.json:
+        hidden = [skill_value(skill) for skill in house.view().hidden]
+        value = index_value(index)
+        value["skills"] = [skill_value(skill) for skill in _sorted(house, options.sort)]
+        catalog = catalog_report(house.view())
+        terminal.json({**value, "hidden": hidden, "catalog": catalog})
+        return 0
+    if options.findings:
+        for found in index.diagnostics:
+            terminal.line(finding_line(found, terminal))
+        terminal.note(counted(len(index.diagnostics), "finding"))
+        return 0
+    skills = _sorted(house, options.sort)
+    if options.sort == "name":
+        _print_rows([(f"{skill.name}  {skill.scope}", skill) for skill in skills], terminal)
+    else:
+        for scope, group in groupby(skills, key=lambda skill: skill.scope):
+            terminal.heading(scope)
+            _print_rows([(skill.name, skill) for skill in group], terminal)
+    terminal.line(_summary(house))
+    for note in catalog_notes(catalog_report(house.view()), house.view()):
+        terminal.line(note)
+    untrusted = [found for found in index.diagnostics if found.code == "project-untrusted"]
+    for found in untrusted:
+        terminal.note(f"{shown(str(found.path))}: {found.message}")
+    others = len(index.diagnostics) - len(untrusted)
+    if others:
+        terminal.note(f"{counted(others, 'finding')} about files: `skillhouse list --findings`")
+    return 0
+
+
+def _sorted(house: Skillhouse, order: str) -> list[Skill]:
+    skills = list(house.view().visible.skills)
+    return sorted(skills, key=lambda skill: (skill.name, skill.id)) if order == "name" else skills
+
+
+def _print_rows(rows: list[tuple[str, Skill]], terminal: Terminal) -> None:
+    terminal.rows([(shown(label), one_line(skill.description)) for label, skill in rows])
+    terminal.line()
+
+
+def _summary(house: Skillhouse) -> str:
+    index = house.index
+    parts = [counted(len(house.view().visible), "skill")]
+    if house.view().hidden:
+        parts.append(f"{len(house.view().hidden)} denied by rules")
+    for_people = len(house.view().for_people)
+    if for_people:
+        parts.append(f"{for_people} for people alone")
+    disabled = len(index.skills) - len(house.view().visible) - len(house.view().hidden) - for_people
+    if disabled:
+        parts.append(f"{disabled} disabled")
+    if index.shadowed:
+        parts.append(f"{len(index.shadowed)} shadowed")
+    return ", ".join(parts)
+
+
+_SHOW_EXAMPLES = """examples:
+  skillhouse show weather
+  skillhouse show builtin:weather --json
+  skillhouse show weather --open      its directory in the file manager
+"""
+
+
+def _configure_show(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    parser.add_argument(
+        "--open", action="store_true", help="show its directory in the file manager"
+    )
+    add_common(parser)
+
+
+def _show(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print everything that is known of one skill, but its body."""
+    house = house_of(options)
+    if options.open:
+        path = house.management.open_directory(options.skill)
+        terminal.note(f"opened {shown(str(path))}")
+    content = house.load(options.skill)
+    skill = content.skill
+    explained = runtime.explain_loading(house, skill, content=content)
+    if options.json:
+        plain = content_value(content)
+        del plain["body"]
+        plain["frontmatter"] = dict(skill.frontmatter.fields)
+        terminal.json(
+            {**plain, "tree_digest": _digest(skill), "decision": explanation_value(explained)}
+        )
+        return 0
+    terminal.heading(shown(skill.name))
+    terminal.line()
+    for label, value in _facts(skill, content, explained):
+        terminal.pair(label, value, label_width=15)
+    if content.diagnostics:
+        terminal.line()
+        for found in content.diagnostics:
+            terminal.line(finding_line(found, terminal))
+    return 0
+
+
+def _facts(skill: Skill, content: SkillContent, explained: Explanation) -> list[tuple[str, str]]:
+    front = skill.frontmatter
+    facts = [
+        ("description", one_line(skill.description)),
+        ("id", shown(skill.id)),
+        ("location", shown(skill.file)),
+        ("permission", f"{explained.decision.effect}: {shown(explained.reason)}"),
+        ("version", front.version or ""),
+        ("license", front.license or ""),
+        ("needs", front.compatibility or ""),
+        ("allowed-tools", " ".join(front.allowed_tools)),
+        ("digest", _digest(skill) or "none: the directory cannot be bound to its content"),
+    ]
+    known = {"name", "description", "license", "compatibility", "allowed-tools", "version"}
+    facts += [(key, _field_text(value)) for key, value in front.fields.items() if key not in known]
+    shown_files = content.resources[:10]
+    left = len(content.resources) - len(shown_files) + content.resources_omitted
+    facts.append(("files", ", ".join(shown_files) + (f" and {left} more" if left else "")))
+    return [(shown(label), one_line(value)) for label, value in facts if value]
+
+
+def _field_text(value: object) -> str:
+    """Return a frontmatter value in one line: a map as `key: value` pairs, else as JSON."""
+    if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+        return ", ".join(f"{key}: {item}" for key, item in value.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _digest(skill: Skill) -> str | None:
+    try:
+        return tree_digest(skill.directory)
+    except TreeError:
+        return None
+
+
+_SEARCH_EXAMPLES = """examples:
+  skillhouse search "merge two PDFs"
+  skillhouse search 天气 --limit 3 --json
+"""
+
+
+def _configure_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", nargs="+", help="what the skill should be good for")
+    parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
+    add_common(parser)
+
+
+def _search(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the best skills, best first; 1 when none fits."""
+    house = house_of(options)
+    prepare_search(house, terminal)
+    hits = house.search(" ".join(options.query), limit=options.limit)
+    skills = [house.index.get(hit.id) for hit in hits]
+    if options.json:
+        terminal.json(
+            [
+                {**skill_value(skill), "score": hit.score, "fields": list(hit.fields)}
+                for hit, skill in zip(hits, skills, strict=True)
+            ]
+        )
+    elif not hits:
+        terminal.note("no skill fits; `skillhouse list` shows all")
+    else:
+        rows = [
+            (f"{hit.score:6.2f}  {shown(hit.name)}", one_line(skill.description))
+            for hit, skill in zip(hits, skills, strict=True)
+        ]
+        terminal.rows(rows, indent=0, most=36)
+    return 0 if hits else 1
+
+
+_LOAD_EXAMPLES = """examples:
+  skillhouse load weather
+  skillhouse load user:pdf --json
+"""
+
+
+def _configure_load(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    parser.add_argument("--raw", action="store_true", help="the whole SKILL.md, frontmatter too")
+    add_common(parser)
+
+
+def _load(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the body, hidden characters as escapes; the first line says so where there are any."""
+    content = house_of(options).load(options.skill)
+    if options.json:
+        terminal.json(content_value(content))
+        return 0
+    terminal.document(skill_package.handed_over(content.text if options.raw else content.body))
+    return 0
+
+
+_FILES_EXAMPLES = """examples:
+  skillhouse files pdf
+  skillhouse files pdf --json
+"""
+
+
+def _configure_files(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser)
+    add_common(parser)
+
+
+def _files(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the skill's other files, one a line."""
+    content = house_of(options).load(options.skill)
+    if options.json:
+        value = content_value(content)
+        kept = {key: value[key] for key in ("directory", "resources", "resources_omitted")}
+        types = {name: runtime.file_kind(name) for name in content.resources}
+        terminal.json({**kept, "types": types})
+        return 0
+    for relative in content.resources:
+        terminal.rows([(shown(relative), runtime.file_kind(relative))], most=60)
+    if content.resources_omitted:
+        terminal.note(f"and {content.resources_omitted} more")
+    elif not content.resources:
+        terminal.note("no other files")
+    return 0
+
+
+VERBS = {
+    "list": Verb(_LIST_EXAMPLES, _configure_list, _list),
+    "show": Verb(_SHOW_EXAMPLES, _configure_show, _show),
+    "search": Verb(_SEARCH_EXAMPLES, _configure_search, _search),
+    "load": Verb(_LOAD_EXAMPLES, _configure_load, _load),
+    "files": Verb(_FILES_EXAMPLES, _configure_files, _files),
+}

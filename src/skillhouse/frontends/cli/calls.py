@@ -1,0 +1,222 @@
+"""The verbs about tools: `tools`, `call` and `invoke`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.tools import SkillCodeTool, UnknownToolError
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+    from skillhouse.tools import Progress, Tool, ToolResult
+
+_TOOLS_EXAMPLES = """examples:
+  skillhouse tools list
+  skillhouse tools list --agent planner --json
+
+A tool that a skill brings is called SKILL:TOOL; a model sees SKILL__TOOL. Skills' own code is off
+unless the profile or `[skill_code] enabled = true` turns it on.
+"""
+
+
+def _configure_tools(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = verbs.add_parser("list", help="list every tool that an agent has")
+    listing.add_argument("--agent", default="default", metavar="NAME", help="of this agent")
+    add_common(listing)
+
+
+def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List the tools: built-in ones first, then those of skills."""
+    with house_of(options) as house:
+        tools = house.tools(agent=options.agent)
+    if options.json:
+        terminal.json({"tools": [tool_value(tool) for tool in tools]})
+        return 0
+    brought = [tool for tool in tools if isinstance(tool, SkillCodeTool)]
+    own = [tool for tool in tools if not isinstance(tool, SkillCodeTool)]
+    terminal.heading("built in")
+    terminal.rows([(shown(tool.name), one_line(tool.description)) for tool in own])
+    terminal.line()
+    if brought:
+        terminal.heading("of skills")
+        terminal.rows([(shown(tool.full_name), _described(tool)) for tool in brought])
+        terminal.line()
+    terminal.line(f"{counted(len(tools), 'tool')}, {len(brought)} of skills")
+    problems = len(house.services.skill_code.problems)
+    if problems:
+        what = counted(problems, "finding")
+        terminal.note(f"{what} about skills' code: `skillhouse reload`")
+    return 0
+
+
+def tool_value(tool: Tool) -> dict[str, Any]:
+    """Return a tool as plain values; `skill` and `level` are null for a built-in tool."""
+    code = tool if isinstance(tool, SkillCodeTool) else None
+    return {
+        "name": tool.name,
+        "full_name": code.full_name if code else tool.name,
+        "skill": code.skill.manifest.name if code else None,
+        "level": code.level if code else None,
+        "description": tool.description,
+        "parameters": dict(tool.schema),
+    }
+
+
+def _described(tool: SkillCodeTool) -> str:
+    return f"{tool.level}: {one_line(tool.description)}"
+
+
+_CALL_EXAMPLES = """examples:
+  skillhouse call read --args '{"path": "README.md"}'
+  skillhouse call exec --args '{"command": "git", "params": ["status"]}'
+  skillhouse call skill --args '{"name": "weather"}' --json
+
+A call that needs approval asks on the terminal: y once, s for this session, p in this
+project, a always; anything else denies it. Without a terminal the request stays open:
+answer it with `skillhouse approvals` and repeat the call.
+"""
+
+
+def _configure_call(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tool", help="the tool's name")
+    parser.add_argument(
+        "--args", default="{}", metavar="JSON", help="the arguments as one JSON object, or @FILE"
+    )
+    parser.add_argument("--agent", default="default", metavar="NAME", help="call as this agent")
+    parser.add_argument(
+        "--approval", default="", metavar="ID", help="use this approval, once it is answered"
+    )
+    add_common(parser)
+
+
+def _call(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Make one gated call; 1 when it was refused or failed."""
+    arguments = _parse_arguments(options.args)
+    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        try:
+            result = anyio.run(_make_call, house, options, arguments, terminal)
+        except UnknownToolError as error:
+            raise UsageError(str(error)) from error
+    return _print_result(result, terminal, as_json=options.json)
+
+
+async def _make_call(
+    house: Skillhouse, options: argparse.Namespace, arguments: dict[str, Any], terminal: Terminal
+) -> ToolResult:
+    async def tell(progress: Progress) -> None:
+        share = progress.progress / progress.total if progress.total else 0.0
+        terminal.note(f"{share:.0%} {shown(progress.message)}".rstrip())
+
+    try:
+        return await house.call(
+            options.tool,
+            arguments,
+            agent=options.agent,
+            channel="cli",
+            approval_id=options.approval,
+            listener=tell,
+        )
+    finally:
+        await house.services.release_loop()
+
+
+def _parse_arguments(text: str) -> dict[str, Any]:
+    if text.startswith("@"):
+        text = Path(text[1:]).read_text(encoding="utf-8")
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"expected JSON after --args: {error}") from error
+    if not isinstance(value, dict):
+        raise UsageError('expected a JSON object after --args, such as {"path": "README.md"}')
+    return value
+
+
+_INVOKE_EXAMPLES = """examples:
+  skillhouse invoke                           what you can start here
+  skillhouse invoke fix-issue 123
+  skillhouse invoke fix-issue "12 13" --json
+  skillhouse invoke deploy -- --dry-run
+
+Prints the skill as a model would get it. Its places for arguments are filled, and its
+commands run (each asked about as any command is), where the profile or your
+configuration turns that on.
+"""
+
+
+def _configure_invoke(parser: argparse.ArgumentParser) -> None:
+    add_skill(parser, nargs="?")
+    parser.add_argument("arguments", nargs="*", help="arguments of the skill")
+    parser.add_argument("--agent", default="default", metavar="NAME", help="beside this agent")
+    parser.add_argument(
+        "--approval", default="", metavar="ID", help="use this approval, once it is answered"
+    )
+    add_common(parser)
+
+
+def _invoke(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Start a skill, or list what can be started; 1 when it was refused or failed."""
+    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        if options.skill is None:
+            return _list_invocable(house, options, terminal)
+        result = anyio.run(
+            lambda: house.invoke(
+                options.skill,
+                shlex.join(options.arguments),
+                approval_id=options.approval,
+                agent=options.agent,
+                channel="cli",
+            )
+        )
+    return _print_result(result, terminal, as_json=options.json)
+
+
+def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
+    found = house.invocable(options.agent)
+    if options.json:
+        terminal.json({"skills": [dataclasses.asdict(entry) for entry in found]})
+        return 0
+    for entry in found:
+        terminal.line(one_line(f"{entry.name} {entry.argument_hint}".strip()))
+        terminal.line(f"  {one_line(entry.description)}")
+    if not found:
+        terminal.note("nothing can be started here")
+    return 0
+
+
+def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
+    """Write a result; return the exit code, 1 when the call was refused or failed."""
+    if as_json:
+        terminal.json(
+            {
+                "status": result.status,
+                "content": result.content,
+                "data": result.data,
+                "approval_id": result.approval_id,
+            }
+        )
+    elif result.is_error:
+        terminal.error(result.content)
+    else:
+        terminal.document(result.content)
+    return 1 if result.is_error else 0
+
+
+VERBS = {
+    "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
+    "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
+    "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
+}

@@ -1,0 +1,279 @@
+"""`skillhouse chat`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import MissingExtraError
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
+from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.presentation.text import cut, one_line
+
+if TYPE_CHECKING:
+    from skillhouse.frontends.chat.conversation import Answered, ChatConversation
+    from skillhouse.frontends.chat.transcript import Transcript, Transcripts
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+STDIN_MAX = 1_048_576
+"""Characters of stdin that a prompt takes."""
+
+_EXAMPLES = """examples:
+  skillhouse chat --model openai:gpt-5
+  skillhouse chat --model qwen3 --base-url http://127.0.0.1:11434/v1
+  skillhouse chat --resume
+  skillhouse chat --model anthropic:claude-sonnet-5 --print "Sum up README.md"
+  git diff | skillhouse chat --print "Review this"
+
+The key comes from the provider's usual environment variable. SKILLHOUSE_CHAT_MODEL and
+SKILLHOUSE_CHAT_BASE_URL stand for --model and --base-url. Ctrl-C ends an answer, Ctrl-D
+the chat; `/help` lists what else a line can say.
+
+--print: 0 the model answered, 1 a call needs approval or there is no answer,
+2 usage, 3 the model cannot be reached or its package is missing.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="P:NAME", help="provider and name of the model")
+    parser.add_argument("--base-url", metavar="URL", help="an OpenAI-compatible address")
+    parser.add_argument("--key-variable", metavar="NAME", help="variable that holds the key")
+    parser.add_argument("--agent", metavar="NAME", help="with this agent's skills and rules")
+    parser.add_argument(
+        "--context-tokens", type=positive, metavar="N", help="summarise what is older than this"
+    )
+    parser.add_argument(
+        "--print", nargs="?", const="", metavar="PROMPT", help="answer once; stdin is added"
+    )
+    parser.add_argument(
+        "--resume", nargs="?", const="", metavar="ID", help="go on with a conversation"
+    )
+    parser.add_argument("--list", action="store_true", help="list the conversations")
+    parser.add_argument("--no-save", action="store_true", help="keep no transcript")
+    add_common(parser)
+
+
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Talk, answer once, or list conversations."""
+    if options.resume is not None and options.no_save:
+        raise UsageError("`--resume` goes on with a transcript, so `--no-save` makes no sense")
+    if options.json and options.print is None and not options.list:
+        raise UsageError("`--json` goes with `--print` or `--list`")
+    with house_of(options, channel=TerminalChannel(sys.stdin, terminal)) as house:
+        from skillhouse.frontends.chat.transcript import Transcripts
+
+        kept = Transcripts(house.config.state_directory)
+        if options.list:
+            return _list(kept, options, terminal)
+        prompt = _prompt(options)
+        if prompt is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise UsageError("a chat needs a terminal; without one use `--print`")
+        return _talk(house, kept, options, terminal, prompt)
+
+
+def _talk(
+    house: Skillhouse,
+    kept: Transcripts,
+    options: argparse.Namespace,
+    terminal: Terminal,
+    prompt: Prompt | None,
+) -> int:
+    try:
+        from skillhouse.frontends.chat.commands import Commands
+        from skillhouse.frontends.chat.repl import Loop, line_reader, show, talk
+        from skillhouse.frontends.chat.screen import Screen, shown_logs
+    except (ModuleNotFoundError, MissingExtraError) as error:
+        module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
+        raise MissingExtraError("chat", module) from error
+    # Otherwise the library prints an advertisement on terminals.
+    os.environ["PYDANTIC_AI_NO_BANNER"] = "1"
+    width = terminal.width if sys.stderr.isatty() else None
+    screen = Screen(sys.stdout, sys.stderr, quiet=prompt is not None, width=width)
+    with shown_logs(screen), ExitStack() as stack:
+        conversation = _conversation(house, kept, options, screen, stack)
+        commands = Commands(conversation, screen)
+        loop = stack.enter_context(Loop())
+        stack.callback(lambda: loop.run(house.services.release_loop))
+        if prompt is None:
+            screen.note(commands.start_line(conversation.model))
+            talk(loop, commands, screen, line_reader(commands))
+            return 0
+        answered = _once(loop, conversation, commands, options, prompt)
+    if answered is None:
+        return 0
+    if options.json:
+        terminal.json(_value(conversation, answered))
+    elif answered.status == "ok" and answered.text:
+        terminal.document(answered.text)
+    show(answered, screen)
+    if answered.status == "unreachable":
+        return 3
+    return 1 if answered.pending or answered.status != "ok" else 0
+
+
+def _once(
+    loop: Any, conversation: Any, commands: Any, options: argparse.Namespace, prompt: Prompt
+) -> Answered | None:
+    """Answer one prompt; only text of the command line can be a command."""
+    from skillhouse.frontends.chat.repl import StoppedError
+
+    if prompt.given.startswith("/") and prompt.piped and not commands.is_skill(prompt.given):
+        raise UsageError("only text and `/SKILL` go together with what stdin holds")
+    try:
+        found: Answered | None = loop.run(
+            lambda: (
+                commands.take(prompt.given, prompt.piped)
+                if prompt.given.startswith("/")
+                else conversation.ask(prompt.whole)
+            )
+        )
+    except StoppedError:
+        raise KeyboardInterrupt from None
+    return found
+
+
+def _conversation(
+    house: Skillhouse, kept: Transcripts, options: argparse.Namespace, screen: Any, stack: ExitStack
+) -> ChatConversation:
+    """Return the conversation that the options describe, a new one or one that goes on."""
+    from skillhouse.frontends.chat.conversation import ChatConversation
+    from skillhouse.frontends.chat.models import Wanted, choose_model, model_of
+    from skillhouse.frontends.chat.stored_messages import known_secrets
+
+    environment = house.config.places.environment
+    transcript: Transcript | None = None
+    before = None
+    if options.resume is not None:
+        place = str(house.config.places.start)
+        transcript, before = kept.resume(kept.find(options.resume, place=place))
+        stack.enter_context(closing(transcript))
+    head = before.head if before else None
+    asked = choose_model(
+        Wanted(
+            model=options.model or "",
+            base_url=options.base_url or "",
+            key_variable=options.key_variable or "",
+        ),
+        head,
+        environment,
+    )
+    agent = options.agent or (head.agent if head else "default")
+    found = model_of(asked, environment)
+    house.view(agent)
+    if transcript is None and not options.no_save:
+        transcript = kept.begin(
+            place=str(house.config.places.start),
+            agent=agent,
+            model=asked.model,
+            base_url=asked.base_url,
+            key_variable=asked.key_variable,
+        )
+        stack.enter_context(closing(transcript))
+    house.services.enforcement.also_secret = tuple(found.secrets)
+    secret = house.services.enforcement.secret_values
+    made = ChatConversation(
+        house,
+        found,
+        screen,
+        session_id=transcript.id if transcript else f"unsaved-{time.time_ns():x}",
+        agent=agent,
+        transcript=transcript,
+        known=known_secrets(environment, secret),
+        context_tokens=options.context_tokens,
+    )
+    if before is None and transcript is not None:
+        begun = transcript
+        stack.callback(lambda: None if made.history else begun.discard())
+    elif before is not None:
+        made.restore(before)
+        if before.torn:
+            screen.note("the end of the conversation was cut off by a crash; the rest is there")
+    if found.notice:
+        screen.note(found.notice)
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What `--print` is to answer."""
+
+    given: str
+    """The text of the command line."""
+    piped: str
+    """What stdin holds; never a command."""
+
+    @property
+    def whole(self) -> str:
+        """Both as one text."""
+        return "\n\n".join(text for text in (self.given, self.piped) if text)
+
+
+def _prompt(options: argparse.Namespace) -> Prompt | None:
+    """Return the one prompt, with what stdin holds; None for a chat."""
+    if options.print is None:
+        return None
+    piped = "" if sys.stdin.isatty() else sys.stdin.read(STDIN_MAX + 1)
+    if len(piped) > STDIN_MAX:
+        raise UsageError(f"stdin has more than {STDIN_MAX} characters")
+    made = Prompt(
+        given=options.print if options.print.strip() else "",
+        piped=piped if piped.strip() else "",
+    )
+    if not made.whole:
+        raise UsageError("expected a prompt after --print or on stdin")
+    return made
+
+
+def _list(kept: Transcripts, options: argparse.Namespace, terminal: Terminal) -> int:
+    found = kept.listed()
+    if options.json:
+        terminal.json(
+            {
+                "conversations": [
+                    {
+                        "id": one.head.id,
+                        "changed_ms": one.changed_ms,
+                        "place": one.head.place,
+                        "agent": one.head.agent,
+                        "model": one.head.model,
+                        "first": one.first,
+                        "problem": one.problem or None,
+                    }
+                    for one in found
+                ]
+            }
+        )
+        return 0
+    for one in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.changed_ms / 1000))
+        terminal.line(cut(f"{one.head.id}  {when}  {one_line(one.head.model)}", terminal.width))
+        terminal.line(cut(f"  {one_line(one.problem or one.first)}", terminal.width))
+    if not found:
+        terminal.note("no conversations yet")
+    return 0
+
+
+def _value(conversation: ChatConversation, answered: Answered) -> dict[str, Any]:
+    spent = conversation.spent
+    return {
+        "answer": answered.text,
+        "status": answered.status,
+        "reason": answered.reason or None,
+        "pending": list(answered.pending),
+        "session": conversation.session_id,
+        "skills": [one.skill for one in conversation.skills.activations.newest()],
+        "usage": {
+            "requests": spent.requests,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+        },
+    }
+
+
+VERBS = {"chat": Verb(_EXAMPLES, _configure, _run)}

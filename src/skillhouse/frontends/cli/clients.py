@@ -1,0 +1,303 @@
+"""The verbs about how clients treat skills: `doctor` and `profiles`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse import __version__
+from skillhouse.audit import AuditLog
+from skillhouse.clients import ClientConfigs, compare, problems
+from skillhouse.discovery import git_root
+from skillhouse.floor import SkillhouseError
+from skillhouse.frontends.cli.options import UsageError, Verb, add_json
+from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.client_report import (
+    COLUMNS,
+    difference,
+    lens_skill_value,
+    lens_value,
+    report,
+    table,
+)
+from skillhouse.frontends.presentation.profile_toml import as_toml
+from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
+from skillhouse.runtime import (
+    Locations,
+    Skillhouse,
+    TrustStore,
+    audit_troubles,
+    configured,
+    file_troubles,
+)
+from skillhouse.runtime.own_files import AUDIT_FILE
+from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
+
+if TYPE_CHECKING:
+    from skillhouse.clients import Change, Lens, LensSkill
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import (
+        Config,
+    )
+    from skillhouse.skill import Profile
+
+_DOCTOR_EXAMPLES = """examples:
+  skillhouse doctor                        every client that we know
+  skillhouse doctor --client codex         only what concerns one
+  skillhouse doctor --json
+
+The report has no colours, no line over 80 columns and no path of your home: paste
+it into an issue. Exit code 1 means that it found problems.
+"""
+
+
+def _configure_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--client",
+        dest="clients",
+        action="append",
+        metavar="NAME",
+        help="only this client; may be repeated",
+    )
+    parser.add_argument("--all", action="store_true", help="name every skill, however many")
+    add_json(parser)
+    add_start(parser)
+
+
+def add_start(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where the clients are started."""
+    place = parser.add_argument_group("place")
+    place.add_argument("-C", dest="start", metavar="DIR", help="look as if started in DIR")
+
+
+def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print what each client makes of this place; 1 when something is wrong."""
+    places = places_of(options)
+    lens = seen_by(places, profiles_of(places, options.clients or ()))
+    config = configured(places)
+    found, stuck, open_files = problems(lens), audit_troubles(config), file_troubles(config)
+    unsafe = unsafe_entries(places)
+    catalog, notes = _catalog(config)
+    if options.json:
+        audit = [{"code": one.code, "message": one.message} for one in stuck]
+        files = [{"code": one.code, "message": one.message} for one in open_files]
+        entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
+        value = {**lens_value(lens, found), "audit": audit, "files": files}
+        value |= {"entries": entries, "catalog": catalog}
+        terminal.json({"machine": machine(), **value})
+    else:
+        for line in report(lens, found, machine=machine(), everything=options.all):
+            terminal.line(line)
+        for note in notes:
+            for line in wrapped(f"skillhouse: {note}", COLUMNS):
+                terminal.line(line)
+        for one in (*stuck, *open_files):
+            terminal.line()
+            for line in wrapped(f"{one.message} [{one.code}]", COLUMNS):
+                terminal.line(line)
+        for entry in unsafe:
+            terminal.line()
+            message = f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely"
+            for line in wrapped(f"{message}; `skillhouse mcp status` says why", COLUMNS):
+                terminal.line(line)
+    return 1 if found or stuck or open_files or unsafe else 0
+
+
+def _catalog(config: Config) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what the catalog's bounds leave out; nothing where a file keeps us from starting."""
+    try:
+        with Skillhouse(config) as house:
+            view = house.view()
+            found = catalog_report(view)
+            return found, catalog_notes(found, view)
+    except SkillhouseError as error:
+        return None, [f"the catalog cannot be made: {error}"]
+
+
+def unsafe_entries(places: Locations) -> tuple[Change, ...]:
+    """Return the entries of clients that are not safe to start our server with."""
+    state = configured(places).state_directory
+    configs = ClientConfigs(
+        places=places,
+        project=git_root(places.start) or places.start,
+        state_directory=state,
+        audit=AuditLog(state / AUDIT_FILE),
+    )
+    return tuple(change for change in configs.status() if change.fault)
+
+
+def places_of(options: argparse.Namespace) -> Locations:
+    """Return where the options say that the clients are started.
+
+    Raises:
+        UsageError: that is no directory.
+    """
+    start = Path(options.start).absolute() if options.start else Path.cwd()
+    if not start.is_dir():
+        raise UsageError(f"expected a directory after -C, got `{start}`")
+    return Locations(start=start, home=Path.home(), environment=os.environ)
+
+
+def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
+    """Return the named profiles; without names those of all clients, and our own behaviour.
+
+    Raises:
+        ConfigError: no profile has such a name, or its file is broken.
+    """
+    if names:
+        return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
+    known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    clients = tuple(profile for profile in known if profile.client)
+    ours = load_profile(configured(places).profile, places.profiles)
+    return clients if ours in clients else (*clients, ours)
+
+
+def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
+    """Return a place as these clients see it."""
+    config = configured(places)
+    project = git_root(places.start) or places.start
+    return compare(
+        start=places.start,
+        home=places.home,
+        environment=places.environment,
+        profiles=profiles,
+        trusted=TrustStore(config.state_directory).is_trusted(project),
+        explicit=config.roots,
+    )
+
+
+def machine() -> str:
+    """Return the program and the machine in one line."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return f"skillhouse {__version__}, {system}, Python {platform.python_version()}"
+
+
+_PROFILES_EXAMPLES = """examples:
+  skillhouse profiles list
+  skillhouse profiles show codex                    what differs from `default`, and why
+  skillhouse profiles show codex --toml > ~/.config/skillhouse/profiles/mine.toml
+  skillhouse profiles compare claude-code codex     the skills they see differently
+
+A profile is a file of values: how a client or a design finds, reads and lists skills.
+Your own lie in ~/.config/skillhouse/profiles, one file each.
+"""
+
+
+def _configure_profiles(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = verbs.add_parser("list", help="list all profiles")
+    showing = verbs.add_parser("show", help="show the values of one, and where they come from")
+    showing.add_argument("name", metavar="NAME")
+    showing.add_argument("--toml", action="store_true", help="every value, as a profile file")
+    comparing = verbs.add_parser("compare", help="show what they see differently here")
+    comparing.add_argument("names", nargs="*", metavar="NAME", help="default: every client")
+    comparing.add_argument("--all", action="store_true", help="show every skill, however many")
+    for verb in (listing, showing, comparing):
+        add_json(verb)
+        add_start(verb)
+
+
+def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
+    """List, show or compare profiles."""
+    places = places_of(options)
+    if options.action == "list":
+        return _list_profiles(options, places, terminal)
+    if options.action == "show":
+        return _show_profile(options, places, terminal)
+    return _compare_profiles(options, places, terminal)
+
+
+def _list_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
+    found = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
+    if options.json:
+        keys = ("name", "title", "client", "checked")
+        terminal.json([{key: getattr(profile, key) for key in keys} for profile in found])
+    else:
+        terminal.rows([(shown(profile.name), _titled(profile)) for profile in found])
+    return 0
+
+
+def _titled(profile: Profile) -> str:
+    if not profile.client:
+        return one_line(profile.title)
+    checked = f", compared on {profile.checked}" if profile.checked else ""
+    return one_line(f"{profile.client}{checked}")
+
+
+def _show_profile(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
+    profile = load_profile(options.name, places.profiles)
+    if options.json:
+        terminal.json(_plain(dataclasses.asdict(profile)))
+        return 0
+    if options.toml:
+        terminal.document(as_toml(profile))
+        return 0
+    terminal.heading(f"{shown(profile.name)}: {_titled(profile)}")
+    terminal.line()
+    for place, line in enumerate(as_toml(profile, unlike=DEFAULT_PROFILE).splitlines()):
+        for part in terminal.wrapped(shown(line), 2) if line else ([""] if place else []):
+            terminal.line(f"  {part}" if part else "")
+    if profile.facts:
+        terminal.line()
+        terminal.heading("where this comes from")
+        for fact in profile.facts:
+            first, *rest = terminal.wrapped(one_line(fact), 4)
+            terminal.line(f"  - {first}")
+            for part in rest:
+                terminal.line(f"    {part}")
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: sets as sorted lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: Terminal) -> int:
+    lens = seen_by(places, profiles_of(places, options.names))
+    found = [skill for skill in lens.skills if _differs(skill)]
+    if options.json:
+        terminal.json(_compared(lens, found))
+        return 1 if found else 0
+    for place, client in enumerate(lens.clients):
+        terminal.line(
+            f"  {chr(ord('A') + place) if place < 26 else place + 1}  {shown(client.name)}"
+        )
+    terminal.line()
+    for line in table(lens, found, everything=options.all):
+        terminal.line(line)
+    for skill in found if options.all else found[:20]:
+        for line in difference(lens, skill):
+            terminal.line(line)
+    same = len(lens.skills) - len(found)
+    terminal.line()
+    terminal.line(f"{counted(len(found), 'skill')} seen differently, {same} alike")
+    return 1 if found else 0
+
+
+def _differs(skill: LensSkill) -> bool:
+    """Whether two clients make something different of a file."""
+    return len({(found.state, found.name, found.cut) for found in skill.verdicts}) > 1
+
+
+def _compared(lens: Lens, found: list[LensSkill]) -> dict[str, Any]:
+    return {
+        "clients": [client.name for client in lens.clients],
+        "alike": len(lens.skills) - len(found),
+        "differing": [lens_skill_value(lens, skill) for skill in found],
+    }
+
+
+VERBS = {
+    "doctor": Verb(_DOCTOR_EXAMPLES, _configure_doctor, _doctor),
+    "profiles": Verb(_PROFILES_EXAMPLES, _configure_profiles, _profiles),
+}

@@ -1,0 +1,296 @@
+"""What each client makes of skills: as plain lines that fit an issue, and as JSON values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.clients import (
+    CAUSES,
+    Cut,
+    LensState,
+)
+from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
+
+if TYPE_CHECKING:
+    from skillhouse.clients import (
+        Lens,
+        LensClient,
+        LensProblem,
+        LensSkill,
+        Verdict,
+    )
+
+COLUMNS = 80
+"""What an issue, a mail and a terminal show without breaking lines."""
+SKILLS_MAX = 6
+"""Skills that are named with a problem; `--all` names every one."""
+PROBLEMS_MAX = 30
+"""Problems that are listed; `--all` lists every one."""
+ROWS_MAX = 40
+"""Rows of the table; `--all` shows every one."""
+
+_LETTERS = {
+    "+": "seen",
+    "m": "listed, but misread",
+    "p": "for people only",
+    "c": "description shortened",
+    "n": "name without description",
+    "o": "left out by the budget",
+    "s": "another of that name is taken",
+    "x": "dropped",
+    "u": "project not trusted",
+    "-": "not looked at",
+}
+_OF_STATE = {
+    LensState.SEEN: "+",
+    LensState.MANUAL: "p",
+    LensState.SHADOWED: "s",
+    LensState.DROPPED: "x",
+    LensState.UNTRUSTED: "u",
+    LensState.UNSEEN: "-",
+}
+_OF_CUT = {Cut.SHORTENED: "c", Cut.NO_DESCRIPTION: "n", Cut.OMITTED: "o"}
+_KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def letter(verdict: Verdict) -> str:
+    """Return the sign of a verdict in tables."""
+    if verdict.cut is not Cut.NOTHING:
+        return _OF_CUT[verdict.cut]
+    if verdict.state is LensState.SEEN and verdict.code:
+        return "m"
+    return _OF_STATE[verdict.state]
+
+
+def report(
+    lens: Lens, problems: Sequence[LensProblem], *, machine: str, everything: bool = False
+) -> Iterator[str]:
+    """Yield the lines of a report; none is longer than `COLUMNS`.
+
+    Args:
+        lens: The place.
+        problems: What is wrong in it.
+        machine: One line about the program and the machine.
+        everything: Leave nothing out.
+    """
+    yield cut_middle(one_line(machine), COLUMNS)
+    yield from _indented(f"place: {lens.tilde(lens.start)}", 0, 2)
+    yield ""
+    yield from _clients(lens)
+    yield ""
+    yield f"{counted(len(problems), 'problem')}" if problems else "no problems"
+    shown = problems if everything else problems[:PROBLEMS_MAX]
+    for number, problem in enumerate(shown, 1):
+        yield ""
+        yield from _problem(lens, number, problem, everything=everything)
+    if len(problems) > len(shown):
+        yield ""
+        yield f"and {counted(len(problems) - len(shown), 'more problem')}: --all"
+    uneven = [skill for skill in lens.skills if set(map(letter, skill.verdicts)) != {"+"}]
+    if uneven:
+        yield ""
+        yield "skills that not every client sees in full"
+        yield from table(lens, uneven, everything=everything)
+    yield ""
+    seen = len(lens.skills) - len(uneven)
+    yield f"{counted(len(lens.skills), 'skill')}, {seen} of them seen in full by every client"
+
+
+def table(lens: Lens, skills: Sequence[LensSkill], *, everything: bool = False) -> Iterator[str]:
+    """Yield one row a skill with a letter a client, and the legend."""
+    keys = " ".join(_keys(lens.clients))
+    most = COLUMNS - 2 - len(keys) - 2
+    rows = [(list(map(letter, skill.verdicts)), lens.short(skill.directory)) for skill in skills]
+    if len(rows) > ROWS_MAX and not everything:
+        rows = _gathered(lens, skills)
+    shown = rows if everything else rows[:ROWS_MAX]
+    if shown:
+        yield f"  {keys}"
+    for letters, where in shown:
+        padded = " ".join(
+            sign.ljust(len(key)) for sign, key in zip(letters, keys.split(), strict=True)
+        )
+        yield f"  {padded}  {cut_middle(one_line(where), most)}"
+    if len(rows) > len(shown):
+        yield f"  and {len(rows) - len(shown)} more rows: --all"
+    used = {letter(verdict) for skill in skills for verdict in skill.verdicts}
+    legend = ", ".join(f"{sign} {words}" for sign, words in _LETTERS.items() if sign in used)
+    yield from _indented(legend, 2, 2)
+
+
+def _gathered(lens: Lens, skills: Sequence[LensSkill]) -> list[tuple[list[str], str]]:
+    """Return one row for all skills of a directory that fare alike."""
+    groups: dict[tuple[str, tuple[str, ...]], list[LensSkill]] = {}
+    for skill in skills:
+        letters = tuple(map(letter, skill.verdicts))
+        groups.setdefault((skill.root, letters), []).append(skill)
+    return [
+        (
+            list(letters),
+            lens.short(found[0].directory)
+            if len(found) == 1
+            else f"{lens.short(root)}: {len(found):,} skills",
+        )
+        for (root, letters), found in groups.items()
+    ]
+
+
+def difference(lens: Lens, skill: LensSkill) -> Iterator[str]:
+    """Yield what clients make of one file, those of one mind together, and why."""
+    yield ""
+    yield from _indented(one_line(lens.short(skill.directory)), 0, 2)
+    minds: dict[str, list[str]] = {}
+    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        minds.setdefault(_verdict_text(lens, verdict), []).append(client.name)
+    for verdict_text, names in minds.items():
+        yield from _indented(one_line(f"{', '.join(names)}: {verdict_text}"), 2, 4)
+
+
+def _verdict_text(lens: Lens, verdict: Verdict) -> str:
+    words = _LETTERS[letter(verdict)]
+    parts = [f"{words} as `{verdict.name}`" if letter(verdict) == "+" else words]
+    cause = CAUSES.get(verdict.code)
+    if verdict.other:
+        parts.append(f"`{lens.short(verdict.other)}`")
+    elif cause is not None:
+        where = "" if verdict.line is None else f" (line {verdict.line})"
+        parts.append(f"{cause.title}{where}")
+    elif verdict.code == "no-root":
+        parts.append("it reads nothing there")
+    return ": ".join(parts)
+
+
+def _clients(lens: Lens) -> Iterator[str]:
+    names = [one_line(client.name) for client in lens.clients]
+    programs = [_program(client) for client in lens.clients]
+    keys = _keys(lens.clients)
+    first = max(map(len, keys), default=1)
+    second = min(max(map(width_of, names), default=0), 16)
+    third = min(max(map(width_of, programs), default=0), 22)
+    for place in range(len(lens.clients)):
+        head = (
+            f"  {keys[place].ljust(first)}  {_padded(names[place], second)}  "
+            f"{_padded(programs[place], third)}  "
+        )
+        lines = wrapped(_counts(lens, place), COLUMNS - width_of(head))
+        yield head + lines[0]
+        yield from (" " * width_of(head) + line for line in lines[1:])
+    days = sorted({client.profile.checked for client in lens.clients if client.profile.checked})
+    if days:
+        yield from _indented(
+            f"compared with the programs on {' and '.join(map(one_line, days))}; "
+            "`skillhouse profiles show NAME` has the facts",
+            2,
+            2,
+        )
+
+
+def _program(client: LensClient) -> str:
+    return one_line(client.profile.client or "skillhouse")
+
+
+def _counts(lens: Lens, place: int) -> str:
+    """Return how many skills a client sees, and what became of the others."""
+    found = Counter(letter(skill.verdicts[place]) for skill in lens.skills)
+    listed = sum(found[sign] for sign in "+mcn")
+    parts = [f"sees {listed}"]
+    for sign, words in (
+        ("c", "shortened"),
+        ("n", "without description"),
+        ("o", "left out"),
+        ("m", "misread"),
+        ("p", "for people only"),
+        ("s", "shadowed"),
+        ("x", "dropped"),
+        ("u", "not trusted"),
+        ("-", "not looked at"),
+    ):
+        if found[sign]:
+            parts.append(f"{found[sign]} {words}")
+    return ", ".join(parts)
+
+
+def _problem(lens: Lens, number: int, problem: LensProblem, *, everything: bool) -> Iterator[str]:
+    yield from _indented(f"{number}. {one_line(problem.title)} [{problem.code}]", 0, 3)
+    if problem.clients and problem.code != "no-root":
+        everyone = len(problem.clients) == len(lens.clients) > 1
+        whose = "in every client" if everyone else f"in {', '.join(problem.clients)}"
+        yield from _indented(one_line(problem.effect or whose), 3, 3)
+    shown = problem.skills if everything else problem.skills[:SKILLS_MAX]
+    for line in shown:
+        yield from _indented(one_line(line), 5, 7)
+    if len(problem.skills) > len(shown):
+        yield f"     and {len(problem.skills) - len(shown)} more: --all"
+    for place, step in enumerate(problem.fix.split("; ")):
+        words, command, rest = one_line(step).partition("ln -s ")
+        yield from _indented(f"{'fix: ' if place == 0 else 'and: '}{words.rstrip()}", 3, 8)
+        # A command has a line of its own, so that it can be copied whole.
+        yield from _indented(command + rest, 8, 10) if command else ()
+
+
+def _indented(text: str, first: int, rest: int) -> Iterator[str]:
+    """Yield a text in lines of the page; what is too long for a line is broken anywhere."""
+    lines = wrapped(text, COLUMNS - max(first, rest))
+    yield " " * first + lines[0]
+    yield from (" " * rest + line for line in lines[1:])
+
+
+def _keys(clients: Sequence[LensClient]) -> list[str]:
+    """Return a letter for each client, or a number where there are not enough."""
+    if len(clients) <= len(_KEYS):
+        return list(_KEYS[: len(clients)])
+    return [str(number) for number in range(1, len(clients) + 1)]
+
+
+def _padded(text: str, columns: int) -> str:
+    text = cut_middle(text, columns)
+    return text + " " * (columns - width_of(text))
+
+
+def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
+    """Return what each client makes of a place; paths are short, fit to be published."""
+    return {
+        "start": lens.tilde(lens.start),
+        "project": lens.tilde(lens.project),
+        "clients": [
+            {
+                "name": client.name,
+                "client": client.profile.client,
+                "checked": client.profile.checked,
+                "roots": [lens.short(root) for root in client.roots],
+                "budget": None
+                if client.budget is None
+                else {**dataclasses.asdict(client.budget), "over": client.budget.over},
+            }
+            for client in lens.clients
+        ],
+        "skills": [lens_skill_value(lens, skill) for skill in lens.skills],
+        "misses": [{"code": miss.code, "path": lens.short(miss.path)} for miss in lens.misses],
+        "problems": [dataclasses.asdict(problem) for problem in problems],
+    }
+
+
+def lens_skill_value(lens: Lens, skill: LensSkill) -> dict[str, Any]:
+    """Return what each client makes of one file."""
+    return {
+        "name": skill.name,
+        "file": lens.short(skill.file),
+        "places": [lens.short(place) for place in skill.places],
+        "root": lens.short(skill.root),
+        "description_chars": skill.description_chars,
+        "clients": {
+            client.name: {
+                "state": verdict.state.value,
+                "name": verdict.name,
+                "code": verdict.code,
+                "reason": verdict.reason,
+                "line": verdict.line,
+                "taken": lens.short(verdict.other) if verdict.other else "",
+                "cut": verdict.cut.value,
+            }
+            for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
+        },
+    }

@@ -1,0 +1,127 @@
+"""The seven management operations as requests of plain values (S004-67), for any transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.floor import ConfigError, DecodeError, SkillhouseError, nearest, shaped
+
+if TYPE_CHECKING:
+    from skillhouse.runtime import Management, SkillDefinition
+
+
+def definition_value(found: SkillDefinition) -> dict[str, Any]:
+    """Return a skill under the published names."""
+    return {
+        "id": found.id,
+        "name": found.name,
+        "description": found.description,
+        "source": found.source,
+        "path": found.path,
+        "directoryPath": found.directory_path,
+        "enabled": found.enabled,
+        "instructions": found.instructions,
+        "allowedTools": list(found.allowed_tools),
+        "files": [
+            {"name": file.name, "path": file.path, "type": file.type} for file in found.files
+        ],
+    }
+
+
+def answer(management: Management, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `{success: true, …}`, or `{success: false, error}` in the profile's words.
+
+    Raises:
+        ConfigError: there is no such operation, or its arguments have other names or types.
+    """
+    if operation not in OPERATIONS:
+        close = nearest(operation, OPERATIONS)
+        raise ConfigError(
+            f"unknown operation `{operation}`",
+            key=operation,
+            suggestion=close[0] if close else "",
+        )
+    wanted = OPERATIONS[operation]
+    unknown = sorted(arguments.keys() - wanted.arguments.keys())
+    missing = sorted(wanted.arguments.keys() - arguments.keys() - wanted.optional)
+    if unknown or missing:
+        what = f"unknown argument `{unknown[0]}`" if unknown else f"no argument `{missing[0]}`"
+        raise ConfigError(f"{what} of `{operation}`", key=(unknown or missing)[0])
+    try:
+        values: dict[str, Any] = {
+            name: shaped(arguments[published], shape)
+            for published, (name, shape) in wanted.arguments.items()
+            if published in arguments
+        }
+    except DecodeError as error:
+        raise ConfigError(f"wrong argument of `{operation}`: {error}", key=operation) from error
+    try:
+        return {"success": True, **wanted.run(management, **values)}
+    except SkillhouseError as error:
+        return {"success": False, "error": management.said(error)}
+    except OSError as error:
+        return {"success": False, "error": (error.strerror or str(error)).lower()}
+
+
+def _get_all(management: Management) -> dict[str, Any]:
+    return {"skills": [definition_value(found) for found in management.get_all()]}
+
+
+def _refresh(management: Management) -> dict[str, Any]:
+    return {"skills": [definition_value(found) for found in management.refresh()]}
+
+
+def _read_file(management: Management, skill: str, file: str) -> dict[str, Any]:
+    return {"content": management.read_file(skill, file)}
+
+
+def _open(management: Management, skill: str | None = None) -> dict[str, Any]:
+    return {"path": str(management.open_directory(skill))}
+
+
+def _create(
+    management: Management, name: str, description: str, instructions: str, scope: str = "user"
+) -> dict[str, Any]:
+    found = management.create(name, description, instructions, scope=scope)
+    return {"skill": definition_value(found)}
+
+
+def _delete(management: Management, skill: str) -> dict[str, Any]:
+    return {"path": str(management.delete(skill))}
+
+
+def _toggle(management: Management, skill: str, enabled: bool) -> dict[str, Any]:  # noqa: FBT001 a value of the request
+    return {"skill": definition_value(management.set_enabled(skill, enabled=enabled))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    run: Callable[..., dict[str, Any]]
+    arguments: Mapping[str, tuple[str, type]] = field(default_factory=dict)
+    """Published name of an argument to our name and its type."""
+    optional: frozenset[str] = frozenset()
+
+
+_SKILL = {"skillId": ("skill", str)}
+
+OPERATIONS = {
+    "SKILLS_GET_ALL": _Operation(_get_all),
+    "SKILLS_REFRESH": _Operation(_refresh),
+    "SKILLS_READ_FILE": _Operation(_read_file, {**_SKILL, "fileName": ("file", str)}),
+    "SKILLS_OPEN_DIRECTORY": _Operation(_open, _SKILL, frozenset({"skillId"})),
+    "SKILLS_CREATE": _Operation(
+        _create,
+        {
+            "name": ("name", str),
+            "description": ("description", str),
+            "instructions": ("instructions", str),
+            "source": ("scope", str),
+        },
+        frozenset({"source"}),
+    ),
+    "SKILLS_DELETE": _Operation(_delete, _SKILL),
+    "SKILLS_TOGGLE_ENABLED": _Operation(_toggle, {**_SKILL, "enabled": ("enabled", bool)}),
+}
+"""The published channels."""

@@ -1,0 +1,171 @@
+"""Untrusted text made safe to show and fitted into columns, and a question as such lines."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from skillhouse.floor import digest
+
+if TYPE_CHECKING:
+    from skillhouse.approval import ApprovalRequest
+
+
+def shown(text: str) -> str:
+    """Return untrusted text so that a terminal only shows it: controls and hidden ones as escapes.
+
+    >>> shown("a\\x1b[31mb\\u202ec")
+    'a\\\\x1b[31mb\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Return text with runs of white space folded to one blank, safe to show."""
+    return shown(" ".join(text.split()))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "skill"), counted(2, "skill")
+    ('1 skill', '2 skills')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def moment(seconds: float | None) -> str:
+    """Return a time since 1970 as RFC 3339; nothing for none.
+
+    >>> moment(0.5), moment(None)
+    ('1970-01-01T00:00:00Z', '')
+    """
+    if seconds is None:
+        return ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def width_of(text: str) -> int:
+    """Return the columns a text takes; Chinese, Japanese and Korean take two a character."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def cut(text: str, columns: int) -> str:
+    """Return a text that fits, its end marked with an ellipsis if something was cut."""
+    if width_of(text) <= columns:
+        return text
+    kept = ""
+    used = 0
+    for character in text:
+        used += width_of(character)
+        if used > columns - 1:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def cut_middle(text: str, columns: int) -> str:
+    """Return a text that fits, both of its ends kept: of a path both say most.
+
+    >>> cut_middle("~/src/some-project/.agents/skills/pdf", 20)
+    '~/src/som…skills/pdf'
+    """
+    if width_of(text) <= columns:
+        return text
+    tail = columns // 2
+    kept = ""
+    used = 0
+    for character in reversed(text):
+        used += width_of(character)
+        if used > tail:
+            break
+        kept = character + kept
+    head = cut(text, columns - width_of(kept))
+    return head + kept
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of a text, broken at blanks, or anywhere where a word does not fit.
+
+    The lines of a broken line keep its indentation.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        words = line.lstrip(" ")
+        margin = " " * min(len(line) - len(words), columns // 2)
+        lines += [margin + piece for piece in _broken(words, columns - len(margin))]
+    return lines
+
+
+def _broken(line: str, columns: int) -> list[str]:
+    lines: list[str] = []
+    current = ""
+    for word in line.split(" "):
+        joined = f"{current} {word}" if current else word
+        if width_of(joined) <= columns:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        while width_of(word) > columns:
+            piece = word[: _fitting(word, columns)]
+            lines.append(piece)
+            word = word[len(piece) :]
+        current = word
+    return [*lines, current]
+
+
+def _fitting(word: str, columns: int) -> int:
+    used = 0
+    for count, character in enumerate(word):
+        used += width_of(character)
+        if used > columns:
+            return max(count, 1)
+    return len(word)
+
+
+FACT_LINES = 30
+"""Lines of one fact that are shown; more is said to be there."""
+LINE_COLUMNS = 400
+"""Columns of one line that are shown (reference/security.md section 6, item 68)."""
+
+
+def question_title(request: ApprovalRequest) -> str:
+    """Return the title of a question in one line; what is cut off is counted."""
+    title = one_line(request.title)
+    kept = cut(title, LINE_COLUMNS)
+    return title if kept == title else f"{kept} ({len(title)} characters in all)"
+
+
+def question_lines(request: ApprovalRequest) -> Iterator[str]:
+    """Yield everything a person should see of a question; nothing in it can act on a terminal.
+
+    The title comes first, what would happen after it, then why a person is asked.
+    """
+    yield question_title(request)
+    for label, value in request.facts:
+        first, *rest = shown_lines(value)
+        yield f"  {shown(label)}: {first}"
+        yield from (f"    {line}" for line in rest[:FACT_LINES])
+        if len(rest) > FACT_LINES:
+            yield f"    … {len(rest) - FACT_LINES} more lines"
+        if len(rest) > FACT_LINES or any(len(line) > LINE_COLUMNS for line in value.split("\n")):
+            yield f"    {len(value)} characters in all, {digest(value.encode())}"
+    yield from (f"  why: {one_line(reason)}" for reason in request.reasons)
+
+
+def shown_lines(text: str) -> list[str]:
+    """Return the lines of an untrusted text, safe to show, each folded where it is too long."""
+    return [cut(shown(line), LINE_COLUMNS) for line in text.split("\n")]
