@@ -33,8 +33,7 @@ from skillhouse.clients.exports.install import FolderHandle
 from skillhouse.clients.exports.trees import copy_tree
 from skillhouse.floor import make_private
 from skillhouse.floor.digests import TREE_MAX_FILES
-from skillhouse.frontends.cli.export import export_source
-from skillhouse.runtime import Skillhouse, configured
+from skillhouse.runtime import Skillhouse, configured, export_source
 from skillhouse.skill import load_profile
 from tests.runtime.places import make_places, write_skill
 

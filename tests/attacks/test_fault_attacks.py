@@ -261,7 +261,7 @@ READ_ONLY = """
 import sys
 from pathlib import Path
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.frontends.cli.exporting import export_source
+from skillhouse.runtime import export_source
 from skillhouse.clients import ExportRequest, export
 from tests.runtime.places import make_places
 

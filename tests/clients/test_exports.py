@@ -27,8 +27,7 @@ from skillhouse.clients import LensState as Seen
 from skillhouse.clients.exports.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
-from skillhouse.frontends.cli.export import export_source
-from skillhouse.runtime import Locations, Skillhouse, configured
+from skillhouse.runtime import Locations, Skillhouse, configured, export_source
 from tests.runtime.places import make_places, write_skill
 
 # Left out of the fast part: it starts processes or tries very much.

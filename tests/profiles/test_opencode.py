@@ -173,7 +173,7 @@ def test_no_code_names_a_products_directory() -> None:
     # `mcp install` edits, and the third which files hold secrets.
     assert naming == {
         "skill/profile.py",
-        "runtime/client_config/clients.py",
+        "clients/registration/clients.py",
         "floor/secret_names.py",
     }
 

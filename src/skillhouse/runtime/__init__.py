@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
     from skillhouse.runtime.skill_access import explain_loading as explain_loading
+    from skillhouse.runtime.skill_access import export_source as export_source
     from skillhouse.runtime.skill_access import read_skill_file as read_skill_file
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools

@@ -1,11 +1,12 @@
-"""One skill through the gate: whether it would be loaded, and its files for a host program."""
+"""Skills for others than models: what loading would meet, files for a host, and exports."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from skillhouse import tools as toolbox
-from skillhouse.permission import Decision
+from skillhouse.clients import ExportSource
+from skillhouse.permission import Decision, Effect
 from skillhouse.runtime.caller import Caller
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.runtime.policy import Explanation
@@ -69,3 +70,26 @@ async def read_skill_file(
     call = who.tool_call(toolbox.SKILL_FILE_TOOL, arguments, approval_id=approval_id)
     gate = services.gates.for_host(view)
     return await gate.call(call, services.sessions.of(call, view.visible))
+
+
+def export_source(house: Skillhouse) -> ExportSource:
+    """Return the skills of this installation as the exporter takes them."""
+
+    def is_enabled(skill_id: str) -> bool:
+        return house.snapshot.settings.is_enabled(skill_id)
+
+    def obstacle(skill: Skill, content: SkillContent | None) -> str:
+        explanation = house.policy.explain_skill(skill, content=content)
+        return "" if explanation.decision.effect is Effect.ALLOW else explanation.reason
+
+    return ExportSource(
+        places=house.config.places,
+        project=house.services.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+        index=lambda: house.index,
+        visible=lambda: house.view().visible.skills,
+        skill=house.index.get,
+        is_enabled=is_enabled,
+        obstacle=obstacle,
+    )

@@ -11,7 +11,6 @@ from skillhouse.clients import (
     Action,
     Exporter,
     ExportRequest,
-    ExportSource,
     ExportState,
     Form,
     difference,
@@ -19,15 +18,13 @@ from skillhouse.clients import (
 )
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, one_line, shown
-from skillhouse.permission import Effect
+from skillhouse.runtime import export_source
 
 if TYPE_CHECKING:
     from skillhouse.clients import (
         Item,
     )
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import Skillhouse
-    from skillhouse.skill import Skill, SkillContent
 
 _EXAMPLES = """examples:
   skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
@@ -102,29 +99,6 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.remove:
         return 0 if all(item.action is not Action.NONE for item in found) else 1
     return 0 if all(item.is_well for item in found) else 1
-
-
-def export_source(house: Skillhouse) -> ExportSource:
-    """Return the skills of this installation as the exporter takes them."""
-
-    def is_enabled(skill_id: str) -> bool:
-        return house.snapshot.settings.is_enabled(skill_id)
-
-    def obstacle(skill: Skill, content: SkillContent | None) -> str:
-        explanation = house.policy.explain_skill(skill, content=content)
-        return "" if explanation.decision.effect is Effect.ALLOW else explanation.reason
-
-    return ExportSource(
-        places=house.config.places,
-        project=house.services.project,
-        state_directory=house.config.state_directory,
-        audit=house.audit_log,
-        index=lambda: house.index,
-        visible=lambda: house.view().visible.skills,
-        skill=house.index.get,
-        is_enabled=is_enabled,
-        obstacle=obstacle,
-    )
 
 
 def _check(options: argparse.Namespace) -> None:
