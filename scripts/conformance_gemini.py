@@ -11,7 +11,7 @@ from skillhouse.discovery import Root
 from skillhouse.permission import Effect, Rule
 
 BUILTIN = "profile gemini-cli, facts: the client's built-in skills are not covered"
-QUESTION = "decisions 0008 and 0021: a question is worded by the house, never by a skill"
+QUESTION = "decisions 0008 and 0021: a question is worded by skillhouse, never by a skill"
 WORDED = "decision 0005: only what a design publishes is copied (`load_style` is ours)"
 WORKSPACE, USER = "project/.gemini/skills", "home/.gemini/skills"
 EXTENSION = "home/.gemini/extensions/tools/skills"
@@ -258,7 +258,7 @@ MANAGER = Suite(
         agree("a workspace that is not trusted is not read", gemini_untrusted),
         apart("built-in skills are left out of the list for people", "a page of that program"),
         apart("an administrator's switch keeps its value", "a variable of that program"),
-        apart("the names of active skills can be reset", "no such state: a skill is loaded anew"),
+        apart("the names of active skills can be reset", "no such state: a skill is loaded again"),
         agree("an override is said with both files", gemini_conflict),
         differ("that of a built-in skill goes to the log only",
                lambda g: gemini_overrides(g, said=True),
@@ -287,7 +287,7 @@ TOOL = Suite(
                lambda g: question(g)[0] == "activate_skill: one"),
         differ("the question shows the description and the files", gemini_shown,
                "it shows the skill's id and its file", QUESTION, ours_shown),
-        differ("nobody is asked about a built-in skill", lambda g: builtin_effects(g) == ["allow"],
+        differ("no question about a built-in skill", lambda g: builtin_effects(g) == ["allow"],
                "the profile has no such scope", BUILTIN, lambda g: not builtin_effects(g)),
         differ("the text comes in the client's own tags, with its files",
                gemini_call("one", "<activated_skill", "Count first.", "notes.txt", refused=False),

@@ -35,6 +35,7 @@ def commands() -> dict[str, list[str | Path]]:
         "ruff format": [BIN / "ruff", "format", "--check", "--output-format=concise", "."],
         "ruff check": [BIN / "ruff", "check", "--output-format=concise", "--quiet", "."],
         "mypy": [BIN / "mypy", "--no-error-summary", *typed, "x"],
+        "words": [sys.executable, "-m", "scripts.words"],
         "lint-imports": [BIN / "lint-imports", "--no-cache", "--no-logo"],
     }
 

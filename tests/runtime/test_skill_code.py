@@ -1,4 +1,4 @@
-"""Tests of runtime/code/skill_code.py: which tools of skills there are, and what runs them."""
+"""Tests of runtime/code/code_service.py: which tools of skills there are, and what runs them."""
 
 from __future__ import annotations
 

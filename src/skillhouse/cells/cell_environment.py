@@ -15,10 +15,10 @@ from skillhouse.cells.cell import SHARED_MAX, CellSpec
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
 from skillhouse.sandbox.cgroup import CgroupPlace
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import MIB, Limits
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings

@@ -27,10 +27,10 @@ from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.launcher import Launcher
 from skillhouse.sandbox.level_probes import probe_results, running
 from skillhouse.sandbox.plans import interpreter
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 from skillhouse.sandbox.status import (
     CELL_STARTS,

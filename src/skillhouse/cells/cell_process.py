@@ -24,10 +24,10 @@ from skillhouse.cells.cell_environment import (
 )
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import CellView
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
 from skillhouse.sandbox.profile import Completed
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 
 class CellProcess(ABC):

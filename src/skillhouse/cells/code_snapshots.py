@@ -11,7 +11,7 @@ from pathlib import Path
 
 from skillhouse.cells.cell import CellSpec
 from skillhouse.floor import TreeError, make_private, tree_digest
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 LEFT_OUT = frozenset({"skill.sig", ".skill"})
 """Names at the top of a skill that are not in its digest (`floor.tree_digest`). What has such a

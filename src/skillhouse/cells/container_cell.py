@@ -32,10 +32,10 @@ from skillhouse.cells.cell_environment import (
 )
 from skillhouse.cells.cell_process import BubblewrapCell, CellProcess
 from skillhouse.sandbox import bubblewrap
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
 from skillhouse.sandbox.plans import interpreter
 from skillhouse.sandbox.profile import Completed
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 CONFINE = Path(__file__).with_name("confine.py")
 LEFTOVERS = Path(scratch_cleanup.__file__)

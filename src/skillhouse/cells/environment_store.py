@@ -25,7 +25,7 @@ import anyio
 
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import lock, try_lock
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 FILES_MAX = 50_000
 """Files of one environment."""

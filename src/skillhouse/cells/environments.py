@@ -26,7 +26,7 @@ import anyio.to_thread
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.skill import SkillManifest
 
 INSTALL_SECONDS = 300.0

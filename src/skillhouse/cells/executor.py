@@ -37,8 +37,8 @@ from skillhouse.floor.conventions import (
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
 
 MAX_CELLS = 32

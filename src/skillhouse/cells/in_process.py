@@ -19,7 +19,7 @@ import anyio
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 
 class InProcessAnswer:

@@ -28,7 +28,7 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.cell_environment import CellEnvironment
 from skillhouse.cells.cell_process import CellProcess
 from skillhouse.cells.container_cell import cell_process_for
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 OUT_OF_MEMORY = b"Allocation failed - JavaScript heap out of memory"
 """V8's message before it aborts."""

@@ -24,7 +24,7 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
-from skillhouse.sandbox.errors import SandboxError
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from skillhouse.net.client import HttpResponse as HttpResponse
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
-    from skillhouse.net.errors import METHODS as METHODS
-    from skillhouse.net.errors import NetError as NetError
+    from skillhouse.net.net_errors import METHODS as METHODS
+    from skillhouse.net.net_errors import NetError as NetError
     from skillhouse.net.policy import HostRule as HostRule
     from skillhouse.net.policy import NetLimits as NetLimits
     from skillhouse.net.policy import NetPolicy as NetPolicy

@@ -19,8 +19,8 @@ from skillhouse.floor.conventions import (
     SERVER_PORT,
     URL_SCHEME,
 )
-from skillhouse.net.errors import METHODS, NetError
 from skillhouse.net.exchange import HOP_HEADERS, Exchange, Headers, ResponseHead
+from skillhouse.net.net_errors import METHODS, NetError
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.secret import filled

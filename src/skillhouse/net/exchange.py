@@ -9,7 +9,7 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 
-from skillhouse.net.errors import NetError
+from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import NetLimits
 from skillhouse.net.url import Target
 

@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 
 import ssrfguard
 
-from skillhouse.net.errors import METHODS, READING, NetError
+from skillhouse.net.net_errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
 from skillhouse.net.url import DEFAULT_PORTS, Target, parse_url
 

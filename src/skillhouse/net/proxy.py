@@ -14,8 +14,8 @@ import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 from skillhouse.floor.threads import in_thread
-from skillhouse.net.errors import NetError
 from skillhouse.net.exchange import CHUNK, Exchange, Incoming, end_to_end, received, text_answer
+from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import NetPolicy
 from skillhouse.net.route import Route
 from skillhouse.net.url import Target, parse_url

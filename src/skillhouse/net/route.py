@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 
-from skillhouse.net.errors import NetError
+from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import NetLimits, NetPolicy
 from skillhouse.net.url import Target
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from skillhouse.net.errors import NetError
+from skillhouse.net.net_errors import NetError
 from skillhouse.net.policy import HostRule, NetPolicy
 from skillhouse.net.secret import SecretBinding
 from skillhouse.net.url import parse_url

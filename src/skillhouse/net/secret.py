@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import quote
 
-from skillhouse.net.errors import NetError
+from skillhouse.net.net_errors import NetError
 
 SECRET_MIN = 8
 """Characters of a secret; a shorter one would be found in any text by chance."""

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import ssrfguard
 
-from skillhouse.net.errors import NetError
+from skillhouse.net.net_errors import NetError
 
 URL_MAX = 2_048
 """Characters of a URL (reference "Proxied fetch")."""

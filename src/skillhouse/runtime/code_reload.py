@@ -13,8 +13,8 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
+from skillhouse.runtime.code.code_service import SkillCode
 from skillhouse.runtime.code.reloads import Lacking
-from skillhouse.runtime.code.skill_code import SkillCode
 from skillhouse.runtime.house import Skillhouse
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of

@@ -15,7 +15,7 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.floor.once import once
 from skillhouse.runtime.agent_search import Signature
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.code.skill_code import Found
+from skillhouse.runtime.code.code_service import Found
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.mcp_skills import with_skills_of
 from skillhouse.runtime.policy import Policy

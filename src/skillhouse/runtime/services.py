@@ -11,7 +11,7 @@ from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.floor.once import once
 from skillhouse.runtime.caller import Caller, CallerFields
-from skillhouse.runtime.code.skill_code import Call, SkillCode
+from skillhouse.runtime.code.code_service import Call, SkillCode
 from skillhouse.runtime.config import Config
 from skillhouse.runtime.config.resolve import profile_of, project_of
 from skillhouse.runtime.enforcement import EnforcementServices

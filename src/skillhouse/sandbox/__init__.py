@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skillhouse.sandbox.covers import covered_paths as covered_paths
-    from skillhouse.sandbox.errors import SandboxError as SandboxError
-    from skillhouse.sandbox.errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from skillhouse.sandbox.profile import Limits as Limits
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
     from skillhouse.sandbox.profile import fits as fits
+    from skillhouse.sandbox.sandbox_errors import SandboxError as SandboxError
+    from skillhouse.sandbox.sandbox_errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import SandboxProfile
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 SOCKET = "/run/skillhouse-proxy"
 """Path of the proxy's socket, inside."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.sandbox import bridge
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 """The PATH inside, whatever the caller's is."""

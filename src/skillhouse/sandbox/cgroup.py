@@ -18,8 +18,8 @@ from typing import TypeVar
 
 import anyio
 
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.profile import Limits
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 HELPERS = 2
 """Processes of bubblewrap itself that are counted."""

@@ -17,13 +17,13 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
 from skillhouse.sandbox import bridge, bubblewrap
 from skillhouse.sandbox.cgroup import CgroupPlace
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import CgroupGuard, ProcessGuard, RlimitGuard
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
 from skillhouse.sandbox.profile import Completed, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import MountCover, shield
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of
 

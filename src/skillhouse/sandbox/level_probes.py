@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 
 from skillhouse.sandbox.bridge import own_python
-from skillhouse.sandbox.errors import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.launcher import Launcher, launcher_for
 from skillhouse.sandbox.profile import MIB, Limits, SandboxProfile
+from skillhouse.sandbox.sandbox_errors import SandboxError, SandboxUnavailableError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
     NAMESPACE_HINT,

@@ -21,10 +21,10 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.guard import ProcessGuard
 from skillhouse.sandbox.pipes import CHUNK, Pipes
 from skillhouse.sandbox.profile import Completed, Limits
+from skillhouse.sandbox.sandbox_errors import SandboxError
 
 GRACE_SECONDS = 0.5
 """Longest wait for the end of the output of killed processes."""

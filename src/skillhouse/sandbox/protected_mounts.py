@@ -26,11 +26,11 @@ import anyio
 
 from skillhouse.floor import is_secret
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
-from skillhouse.sandbox.errors import SandboxError
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.profile import fits, names_like
 from skillhouse.sandbox.repositories import remove
+from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.survey import CoveredPaths
 
 LOCK_SECONDS = 10.0

@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 
 from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.errors import SandboxUnavailableError
+from skillhouse.sandbox.sandbox_errors import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 
 OLDEST = (0, 8, 0)

@@ -6,7 +6,6 @@ Each name is loaded when it is first used, because most commands sign nothing.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.signer.errors import SignerError as SignerError
     from skillhouse.signer.keys import KeyInfo as KeyInfo
     from skillhouse.signer.keys import KeyKind as KeyKind
     from skillhouse.signer.keys import Limit as Limit
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.signer.request import message_text as message_text
     from skillhouse.signer.request import new_request as new_request
     from skillhouse.signer.request import with_approval as with_approval
+    from skillhouse.signer.signer_errors import SignerError as SignerError
     from skillhouse.signer.transaction import Transaction as Transaction
     from skillhouse.signer.transaction import build_transaction as build_transaction
     from skillhouse.signer.transaction import decode_transaction as decode_transaction

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 from skillhouse.floor import DecodeError, MissingExtraError, SkillhouseError
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import (
     BODIES,
     LENGTH,
@@ -28,6 +27,7 @@ from skillhouse.signer.frames import (
     unpacked,
 )
 from skillhouse.signer.service import Descriptors, Service
+from skillhouse.signer.signer_errors import SignerError
 
 _SET_DUMPABLE = 4
 """PR_SET_DUMPABLE (prctl(2))."""

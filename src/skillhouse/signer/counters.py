@@ -13,9 +13,9 @@ import sqlite3
 from collections.abc import Mapping
 
 from skillhouse.floor import Moment
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, Limit
 from skillhouse.signer.movement import Movement, amount_text
+from skillhouse.signer.signer_errors import SignerError
 
 HOUR_MS = 3_600_000
 WINDOW_HOURS = 24

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyKind
+from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import Transaction
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141

@@ -6,8 +6,8 @@ import enum
 import re
 from dataclasses import dataclass
 
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.movement import amount_text, checked_currency, smallest
+from skillhouse.signer.signer_errors import SignerError
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 """Names of keys: no blank, so that a resource of the policy stays one word per part."""

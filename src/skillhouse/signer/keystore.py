@@ -27,8 +27,8 @@ from skillhouse.floor import (
     write_atomically,
 )
 from skillhouse.signer.bounded_json import load_shallow
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo, Vault
+from skillhouse.signer.signer_errors import SignerError
 
 KEYSTORE_FILE = "keys.json"
 """Its name in the directory of the state."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import Clock, system_clock
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
+from skillhouse.signer.signer_errors import SignerError
 from skillhouse.store import STATE, pooled
 
 MISSING, ACTIVE, EXPIRED, REVOKED = "missing", "active", "expired", "revoked"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from skillhouse.signer.errors import SignerError
+from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import ADDRESS_BYTES, Transaction
 
 MESSAGE = "message"

@@ -15,7 +15,6 @@ from typing import TypeVar
 import anyio
 
 from skillhouse.floor import DecodeError, MissingExtraError
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import (
     LENGTH,
     Ask,
@@ -32,6 +31,7 @@ from skillhouse.signer.frames import (
 from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.keystore import COST
 from skillhouse.signer.request import Signature, SignRequest
+from skillhouse.signer.signer_errors import SignerError
 
 ANSWER_SECONDS = 60.0
 """Longest wait for an answer that needs no person: reading libraries on a slow disk."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from skillhouse.floor import Digest, canonical_json, digest
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.keys import KeyInfo
+from skillhouse.signer.signer_errors import SignerError
 
 MESSAGE_MAX = 65_536
 """Bytes of a message: a person is to read it."""

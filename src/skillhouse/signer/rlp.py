@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from skillhouse.signer.errors import SignerError
+from skillhouse.signer.signer_errors import SignerError
 
 DEPTH_MAX = 4
 """Lists in lists: a transaction with its access list has three."""

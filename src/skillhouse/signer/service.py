@@ -25,12 +25,12 @@ from skillhouse.signer.crypto import (
     sign_message,
     sign_transaction,
 )
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.frames import KeyList, Named, NewKey, Opening
 from skillhouse.signer.keys import KeyInfo, KeyKind, checked_name
 from skillhouse.signer.keystore import OpenKeystore
 from skillhouse.signer.movement import Movement, message_movement, movement_of
 from skillhouse.signer.request import Signature, SignRequest, check_request, message_text
+from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import Transaction, decode_transaction
 from skillhouse.store import STATE, Store
 

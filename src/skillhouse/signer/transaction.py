@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skillhouse.signer.errors import SignerError
 from skillhouse.signer.rlp import Item, decode_rlp, encode_rlp, integer, minimal, unreadable
+from skillhouse.signer.signer_errors import SignerError
 
 TRANSACTION_MAX = 131_072
 """Bytes of a transaction (go-ethereum, core/txpool/legacypool: txMaxSize, 128 KiB)."""

@@ -8,7 +8,7 @@ import secrets
 from typing import Any, Protocol
 
 from skillhouse.floor import MissingExtraError
-from skillhouse.signer.errors import SignerError
+from skillhouse.signer.signer_errors import SignerError
 
 PASSWORD_MAX = 4_096
 """Bytes of a password or an imported key read from a descriptor."""
