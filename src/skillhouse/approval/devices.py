@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.grants import file_stamp
 from skillhouse.approval.request import OWNER, Answer, Approval, ApprovalError
 from skillhouse.approval.signatures import (
     WINDOW_SECONDS,
@@ -24,7 +23,7 @@ from skillhouse.approval.signatures import (
 )
 from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 BODY_MAX = 16_384
 """Bytes of an answer."""
@@ -125,7 +124,7 @@ class Devices:
     def secrets(self) -> tuple[str, ...]:
         """Return the secrets of the paired devices, which no log may hold."""
         try:
-            stamp = file_stamp(self._path)
+            stamp = commit_stamp(self._path)
             if stamp != self._secrets[0]:
                 self._secrets = (stamp, tuple(device.secret for device in self.all()))
         except StateError:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
 from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
 from skillhouse.floor import ONE_TIME
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 SUBCOMMANDS = frozenset({"git", "gh", "cargo", "docker", "go", "kubectl", "npm", "pip", "uv"})
 """Programs with sub-commands, so that an approval can cover one of them."""
@@ -117,7 +113,7 @@ class GrantStore:
         self._path = state_directory / STATE_FILE
 
     def stamp(self) -> tuple[int, ...]:
-        return file_stamp(self._path)
+        return commit_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:
         """Return every grant, oldest first, also those that have ended.
@@ -187,68 +183,6 @@ def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> No
     )
 
 
-def file_stamp(path: Path) -> tuple[int, ...]:
-    """Return numbers that change with each commit to a database; empty when there is none.
-
-    The log grows before a commit counts, so its size alone would miss the commit of who is just
-    writing. What readers go by is the header of the index (SQLite, "WAL-mode File Format",
-    section 2.1), which has a counter of commits.
-    """
-    found: list[int] = []
-    for suffix in ("", "-wal"):
-        try:
-            info = os.stat(f"{path}{suffix}")
-        except FileNotFoundError:
-            continue
-        found += [info.st_ino, info.st_size, info.st_mtime_ns]
-    with suppress(FileNotFoundError):
-        index = _OpenIndexes.of(f"{path}-shm")
-        found.append(int.from_bytes(os.pread(index, _INDEX_HEADER_BYTES, 0), "big"))
-    return tuple(found)
-
-
-class _OpenIndexes:
-    """The index files of databases that this process reads, each opened once.
-
-    INVARIANT: the descriptor of an index is not closed while SQLite may have it open. Closing any
-    descriptor of a file ends all POSIX locks of the process on it (fcntl(2), "Record locks").
-    SQLite would lose its own, and another process that opens the database would truncate the index
-    under our connections: SIGBUS, or damage (sqlite.org/howtocorrupt.html, section 2.2).
-    """
-
-    _lock = threading.Lock()
-    _kept: ClassVar[dict[str, tuple[tuple[int, int], int]]] = {}
-    """Path to the identity and the descriptor."""
-
-    @classmethod
-    def of(cls, path: str) -> int:
-        """Return a descriptor of the file that is at the path now.
-
-        Raises:
-            FileNotFoundError: no process has the database open.
-        """
-        with cls._lock:
-            identity, handle = cls._kept.get(path, ((0, 0), -1))
-            if _identity(path) == identity:
-                return handle
-            opened = os.open(path, os.O_RDONLY)
-            for old in [old for old, (known, _) in cls._kept.items() if _identity(old) != known]:
-                # SQLite removes an index with its last connection, so this one has none.
-                os.close(cls._kept.pop(old)[1])
-            info = os.fstat(opened)
-            cls._kept[path] = (info.st_dev, info.st_ino), opened
-            return opened
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        info = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return info.st_dev, info.st_ino
-
-
-_INDEX_HEADER_BYTES = 48
 _COLUMNS = (
     "id, action, pattern, place, skill_digest, user, agent, granted_ms, expires_ms, "
     "device, device_name"

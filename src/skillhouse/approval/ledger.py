@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from skillhouse.approval.grants import Grant, file_stamp, insert_grants
+from skillhouse.approval.grants import Grant, insert_grants
 from skillhouse.approval.request import (
     CLOCK_BACK_SECONDS,
     CONTENT_SECONDS,
@@ -27,7 +27,7 @@ from skillhouse.approval.request import (
     Reply,
 )
 from skillhouse.floor import shaped
-from skillhouse.store import STATE, STATE_FILE, pooled
+from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 _COLUMNS = (
     "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms, "
@@ -51,7 +51,7 @@ class Ledger:
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with each write of any process."""
-        return file_stamp(self._path)
+        return commit_stamp(self._path)
 
     def open(self, request: ApprovalRequest) -> Approval:
         """Keep a question, with an id, a nonce and an end.

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.store.commits import commit_stamp as commit_stamp
     from skillhouse.store.migrations import CACHE as CACHE
     from skillhouse.store.migrations import STATE as STATE
     from skillhouse.store.migrations import STATE_FILE as STATE_FILE
