@@ -37,7 +37,9 @@ def lazy_exports(package: str) -> tuple[list[str], Callable[[str], Any]]:
 
 def _source_of(package: str) -> str:
     spec = sys.modules[package].__spec__
-    source = spec.loader.get_source(package) if spec is not None else None  # type: ignore[union-attr]
-    if not source:
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         raise ImportError(f"`{package}` needs its source file: install skillhouse from its wheel")
-    return str(source)
+    # Not `get_source`, which imports `tokenize` for the encoding; ours is UTF-8. The protocol of
+    # loaders in typeshed lacks `get_data`, which those of files and of archives have.
+    data: bytes = spec.loader.get_data(spec.origin)  # type: ignore[union-attr]
+    return data.decode()

@@ -15,6 +15,7 @@ from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.discovery import within
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.threads import in_thread
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.permission import Effect
 from skillhouse.runtime import Caller, Conversation, Skillhouse
 from skillhouse.tools import ProgressHandler, Tool, ToolResult
@@ -293,11 +294,6 @@ def framework_call(*, call_id: str | None, session_id: str | None) -> Iterator[N
         yield
     finally:
         _FRAMEWORK_IDS.reset(token)
-
-
-def sendable(text: str) -> str:
-    """Return a text that can be encoded: names of files may hold bytes that are not Unicode."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 async def lost_skills(

@@ -17,8 +17,7 @@ from pydantic_ai.messages import (
 
 from skillhouse.audit import KnownSecrets, is_secret_name, without_secrets
 from skillhouse.floor import DecodeError
-from skillhouse.frontends.adapters.framework_bridge import sendable
-from skillhouse.frontends.presentation.text import one_line
+from skillhouse.frontends.presentation.text import one_line, sendable
 
 _TEXTS = ("content", "args", "tool_name", "tool_call_id")
 """The text fields of a message's parts."""

@@ -14,8 +14,9 @@ import anyio
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.mcp.handshake import FastHandshake
-from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.mcp.wire import MessageReader, claimed
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Prompts, Skillhouse
 
 __all__ = ["serve"]

@@ -20,8 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
-from skillhouse.frontends.mcp.tool_list import sendable
-from skillhouse.frontends.presentation.text import question_lines
+from skillhouse.frontends.presentation.text import question_lines, sendable
 
 DECISION = "decision"
 """The one field of the form."""

@@ -14,7 +14,8 @@ from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.skill_resources import paged
 from skillhouse.frontends.mcp.skills import NOT_APPROVED, error_of
-from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
+from skillhouse.frontends.mcp.tool_list import ToolListing
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Invocable, Skillhouse
 
 WHOLE = "arguments"

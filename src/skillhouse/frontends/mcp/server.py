@@ -29,8 +29,9 @@ from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
 from skillhouse.frontends.mcp.prompts import PromptRequests
 from skillhouse.frontends.mcp.skills import SkillRequests
-from skillhouse.frontends.mcp.tool_list import ToolListing, sendable
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import Progress, ProgressHandler, UnknownToolError
 

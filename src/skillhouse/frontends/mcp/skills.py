@@ -20,7 +20,7 @@ from skillhouse.frontends.mcp.skill_resources import (
     mime_type,
     paged,
 )
-from skillhouse.frontends.mcp.tool_list import sendable
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
 from skillhouse.tools import ToolResult

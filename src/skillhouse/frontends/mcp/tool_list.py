@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillhouse.discovery import within
+from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import AgentView, Invocable, Skillhouse
 from skillhouse.tools import Tool
 
@@ -95,12 +96,3 @@ def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
         },
         **({"_meta": {ALWAYS_LOAD: True}} if getattr(tool, "listed_at_once", False) else {}),
     }
-
-
-def sendable(text: str) -> str:
-    r"""Return a text that can be encoded: names of files may hold bytes that are not Unicode.
-
-    >>> print(sendable("caf\udce9"))
-    caf\udce9
-    """
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -169,3 +169,12 @@ def question_lines(request: ApprovalRequest) -> Iterator[str]:
 def shown_lines(text: str) -> list[str]:
     """Return the lines of an untrusted text, safe to show, each folded where it is too long."""
     return [cut(shown(line), LINE_COLUMNS) for line in text.split("\n")]
+
+
+def sendable(text: str) -> str:
+    r"""Return a text that can be encoded: names of files may hold bytes that are not Unicode.
+
+    >>> print(sendable("caf\udce9"))
+    caf\udce9
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
