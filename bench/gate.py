@@ -26,7 +26,7 @@ from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Locations, Skillhouse, configured
 from skillhouse.sandbox import Launcher, SandboxLevel, SandboxProfile, launcher_for
-from skillhouse.tools.workspace_signature import sign_workspace
+from skillhouse.tools.command_inputs import sign_workspace
 
 READ_TARGET_MS = 1.0
 """Most that the gate may add to a read (issue "tools")."""

@@ -24,8 +24,8 @@ import anyio
 
 from _measure import markdown_table
 from skillhouse.runtime import Locations, SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code.reloads import RELOADS_FILE
 from skillhouse.runtime.code_reload import at_once, reload_code
+from skillhouse.runtime.reloads import RELOADS_FILE
 from skillhouse.sandbox import SandboxStatus, detect
 
 TARGET_SECONDS = 1.0

@@ -1,10 +1,13 @@
-"""Draws requirements at random and breaks the code that their tests cover, to see the tests fail.
+"""Draws requirements at random and breaks the code that is their own, to see their tests fail.
 
-Run it from the project root in its environment: `python scripts/breaking.py [--count 30] [ID ...]`.
+Run it from the project root: `./x py -m scripts.breaking [--count 30] [--tree DIR] [ID ...]`.
 The checkout is never touched: each break is made in a copy. A break changes the meaning of one
-covered expression (a comparison, a condition, a constant, a returned value); a requirement counts
-as shown when a break makes one of its tests fail. Exit codes: 0 all shown; 1 some not; 3 the tests
-could not be run.
+expression (a comparison, a condition, a constant, a returned value) on a line that the tests of the
+requirement run, and that neither its neighbours' tests run nor a fixture that several tests share.
+Neighbours are the nearest requirements of the same design, one before and one after, that have
+tests of their own. A requirement counts as shown when a break makes one of its tests fail; a run
+that does not end in time shows nothing. What tests start with an environment of their own is not
+measured. Exit codes: 0 all shown; 1 some not; 3 no test could be run.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,11 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import coverage
+from scripts.breaking_plugin import SHARED
 
-ROOT = Path(__file__).resolve().parents[1]
-TRIES = 12
+TRIES = 40
 """Breaks that are tried for one requirement before it counts as not shown."""
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = (30, 5, 200)
+"""Of a run with a break: these seconds and five times those of its tests, at the most the last,
+which is less than what a hanging test has (`conftest.py`)."""
 FLIPS: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
@@ -45,58 +51,115 @@ class Break:
     old: str
 
 
-def run(
-    tests: list[str], *, source: Path, plugins: list[str], extra: dict[str, str] | None = None
-) -> int:
-    """Return pytest's exit code for these tests with the package read from `source`."""
-    paths = [str(source), str(ROOT / "scripts"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = (
-        os.environ
-        | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        | (extra or {})
-    )
-    command = [*plugins, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", *tests]
-    try:
-        finished = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT, env=environment, capture_output=True, check=False, timeout=TIMEOUT_SECONDS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return 1  # A test that hangs is a test that does not pass.
-    return finished.returncode
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the tests that matter do while nothing is broken."""
+
+    lines: dict[str, dict[Path, set[int]]]
+    """By test, or `SHARED`, the lines of the copy that it runs."""
+    seconds: dict[str, float]
+    """Of each test that passes."""
+
+    def own(self, tests: list[str], others: set[str]) -> dict[tuple[Path, int], list[str]]:
+        """Return by line which of `tests` run it, quickest first; no line that `others` run."""
+        theirs = {
+            (file, line)
+            for test in (*others, SHARED, "")
+            for file, lines in self.lines.get(test, {}).items()
+            for line in lines
+        }
+        found: dict[tuple[Path, int], list[str]] = {}
+        for test in sorted(tests, key=lambda test: self.seconds[test]):
+            for file, lines in self.lines.get(test, {}).items():
+                for line in lines:
+                    if (file, line) not in theirs:
+                        found.setdefault((file, line), []).append(test)
+        return found
 
 
-def claims() -> dict[str, list[str]]:
-    """Return the tests of each requirement, without running them."""
-    with tempfile.TemporaryDirectory() as directory:
-        target = Path(directory) / "claims.json"
-        code = run(
-            ["--collect-only", "-m", "req", "-p", "breaking_plugin", "tests"],
-            source=ROOT / "src", plugins=[], extra={"CLAIMS_REPORT": str(target)},
+class Tree:
+    """A checkout, and the copy of its package in which the breaks are made."""
+
+    def __init__(self, root: Path, work: Path) -> None:
+        self.root = root
+        self.work = work
+        self.source = work / "src"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / "src", self.source, ignore=ignored)
+
+    def run(
+        self, tests: list[str], *options: str, timeout: float | None = None, **variables: str
+    ) -> int | None:
+        """Return pytest's exit code with the package read from the copy; None: not in time."""
+        scripts = Path(__file__).parent
+        paths = [str(self.source), str(scripts), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
+        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
+        process = subprocess.Popen(
+            [*command, f"--basetemp={self.work / 'tests'}", *options, *tests],
+            cwd=self.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )  # fmt: skip
+        try:
+            return process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def claims(self) -> dict[str, list[str]]:
+        """Return the tests of each requirement, without running them."""
+        target = self.work / "claims.json"
+        options = ("--collect-only", "-m", "req", "-p", "breaking_plugin")
+        code = self.run(["tests"], *options, BREAKING_CLAIMS=str(target))
         if code or not target.exists():
             print(f"the tests could not be collected: pytest exit code {code}", file=sys.stderr)
             raise SystemExit(3)
         found: dict[str, list[str]] = json.loads(target.read_bytes())
         return found
 
+    def measured(self, tests: list[str]) -> Measured:
+        """Run the tests once, in processes that they start too, and return what they run."""
+        data, settings, outcomes = (self.work / name for name in ("data", "settings", "outcomes"))
+        settings.write_text(
+            f"[run]\ndata_file = {data}\nsource = {self.source / 'skillhouse'}\n"
+            "parallel = true\nsigterm = true\ncontext = ${BREAKING_TEST-}\n"
+        )
+        self.run(
+            tests, "-p", "breaking_plugin",
+            COVERAGE_PROCESS_START=str(settings), BREAKING_OUTCOMES=str(outcomes),
+        )  # fmt: skip
+        if not outcomes.exists():
+            print("the tests did not come to an end", file=sys.stderr)
+            raise SystemExit(3)
+        ended: dict[str, tuple[bool, float]] = json.loads(outcomes.read_bytes())
+        measured = coverage.Coverage(data_file=str(data), config_file=False)
+        measured.combine([str(self.work)])
+        lines: dict[str, dict[Path, set[int]]] = {}
+        for file in measured.get_data().measured_files():
+            for line, contexts in measured.get_data().contexts_by_lineno(file).items():
+                for context in contexts:
+                    lines.setdefault(context, {}).setdefault(Path(file), set()).add(line)
+        return Measured(
+            lines=lines,
+            seconds={test: seconds for test, (passed, seconds) in ended.items() if passed},
+        )
 
-def covered(tests: list[str], source: Path) -> dict[Path, set[int]]:
-    """Return the lines of the package that the tests run, none if they do not pass as they are."""
-    with tempfile.TemporaryDirectory() as directory:
-        data = Path(directory) / "coverage"
-        plugins = [
-            "-m",
-            "coverage",
-            "run",
-            f"--data-file={data}",
-            f"--source={source / 'skillhouse'}",
-        ]
-        if run(tests, source=source, plugins=plugins) or not data.exists():
-            return {}
-        measured = coverage.CoverageData(str(data))
-        measured.read()
-        return {Path(file): set(measured.lines(file) or ()) for file in measured.measured_files()}
+
+def neighbours(number: str, known: dict[str, list[str]]) -> set[str]:
+    """Return the tests of the nearest requirement on either side that are not this one's."""
+    design, _, place = number.partition("-")
+    same = [one for one in known if one.partition("-")[0] == design and one != number]
+    found: set[str] = set()
+    for side in (-1, 1):
+        distances = {one: side * (int(one.partition("-")[2]) - int(place)) for one in same}
+        for one in sorted((one for one in same if distances[one] > 0), key=distances.__getitem__):
+            if others := set(known[one]) - set(known[number]):
+                found |= others
+                break
+    return found
 
 
 def breaks(file: Path, lines: set[int]) -> Iterator[Break]:
@@ -155,23 +218,43 @@ def replaced(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
         yield node, str(node.value + 1)
 
 
-def shown(number: str, tests: list[str], copy: Path, chance: random.Random) -> str:
-    """Break covered code until a test fails; return what was broken, or nothing."""
-    source = copy / "src"
-    found = [one for file, lines in covered(tests, source).items() for one in breaks(file, lines)]
+def shown(
+    tree: Tree, measured: Measured, own: list[str], others: set[str], chance: random.Random
+) -> str:
+    """Break lines of a requirement's own until a test fails; return what was broken, or why not."""
+    passing = [test for test in own if test in measured.seconds]
+    if not passing:
+        return "NOT SHOWN: no test of it passes here"
+    lines = measured.own(passing, others)
+    files: dict[Path, set[int]] = {}
+    for file, line in sorted(lines):
+        files.setdefault(file, set()).add(line)
+    found = [one for file in files for one in breaks(file, files[file])]
     chance.shuffle(found)
+    late = 0
     for one in found[:TRIES]:
+        tests = lines[one.file, one.line]
+        least, factor, most = TIMEOUT_SECONDS
+        timeout = min(most, least + factor * sum(measured.seconds[test] for test in tests))
         kept = one.file.read_bytes()
         try:
-            one.file.write_bytes(kept[: one.start] + one.new.encode() + kept[one.end :])
-            if run(tests, source=source, plugins=[]) == 1:
-                place = f"{one.file.relative_to(source / 'skillhouse')}:{one.line}"
-                return (
-                    f"{number}  {place}  `{flat(one.old)}` -> `{flat(one.new)}`  fails {tests[0]}"
-                )
+            write(one.file, kept[: one.start] + one.new.encode() + kept[one.end :])
+            code = tree.run(tests, "-x", timeout=timeout)
         finally:
-            one.file.write_bytes(kept)
-    return ""
+            write(one.file, kept)
+        if code == 1:
+            place = f"{one.file.relative_to(tree.source / 'skillhouse')}:{one.line}"
+            return f"{place}  `{flat(one.old)}` -> `{flat(one.new)}`  fails {tests[0]}"
+        late += code is None
+    tried = min(TRIES, len(found))
+    return f"NOT SHOWN: {len(lines)} own lines, {tried} breaks tried, {late} not in time"
+
+
+def write(file: Path, text: bytes) -> None:
+    """Write a file so that bytecode of what it held before is never taken for its own."""
+    stamp = file.stat().st_mtime_ns + 2_000_000_000  # Bytecode knows seconds.
+    file.write_bytes(text)
+    os.utime(file, ns=(stamp, stamp))
 
 
 def flat(text: str) -> str:
@@ -191,25 +274,31 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument(
+        "--tree", type=Path, default=Path(__file__).resolve().parents[1], help="another checkout"
+    )
     options = parser.parse_args()
-    known = claims()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    chance = random.Random(seed)
-    among = sorted(number for number in known if number.startswith(tuple(options.among.split(","))))
-    drawn = options.ids or chance.sample(among, min(options.count, len(among)))
-    print(f"seed {seed}: {len(drawn)} of {len(among)} requirements", flush=True)
-    missing = []
     with tempfile.TemporaryDirectory() as directory:
-        shutil.copytree(
-            ROOT / "src", Path(directory) / "src", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        tree = Tree(options.tree.resolve(), Path(directory).resolve())
+        known = tree.claims()
+        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+        among = sorted(one for one in known if one.startswith(tuple(options.among.split(","))))
+        drawn = options.ids or random.Random(seed).sample(among, min(options.count, len(among)))
+        print(f"seed {seed}: {len(drawn)} of {len(among)} requirements", flush=True)
+        claimed = [number for number in drawn if number in known]
+        others = {number: neighbours(number, known) for number in claimed}
+        tests = {test for number in claimed for test in (*known[number], *others[number])}
+        measured = tree.measured(sorted(tests))
+        missing = len(drawn)
         for number in drawn:
-            tests = sorted(known.get(number, []))
-            line = shown(number, tests, Path(directory), chance) if tests else ""
-            print(line or f"{number}  NOT SHOWN by {tests or 'any test'}", flush=True)
-            if not line:
-                missing.append(number)
-    print(f"{len(drawn) - len(missing)} of {len(drawn)} shown to fail")
+            said = "NOT SHOWN: no test claims it"
+            if number in known:
+                # Each has its own chances, so that it does not matter which others are drawn.
+                chance = random.Random(f"{seed} {number}")
+                said = shown(tree, measured, known[number], others[number], chance)
+            print(f"{number}  {said}", flush=True)
+            missing -= not said.startswith("NOT SHOWN")
+    print(f"{len(drawn) - missing} of {len(drawn)} shown to fail")
     return 1 if missing else 0
 
 

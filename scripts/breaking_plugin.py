@@ -1,19 +1,77 @@
-"""Pytest plugin: writes which tests claim which requirement, for scripts/breaking.py."""
+"""Pytest plugin for scripts/breaking.py: which tests claim what, how they end, whose lines are run.
+
+`BREAKING_CLAIMS` and `BREAKING_OUTCOMES` name the files to write. Under coverage each test is a
+context of its own, in the processes that it starts too (`context = ${BREAKING_TEST-}`).
+"""
 
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
+import coverage
 import pytest
+
+SHARED = "(shared)"
+"""The context of fixtures that serve more than one test."""
+outcomes: dict[str, tuple[bool, float]] = {}
+"""By test without parameters: whether all of it passed, and its seconds."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write `{id: [node ids without parameters]}` to the file that CLAIMS_REPORT names."""
     found: dict[str, dict[str, None]] = {}
     for item in session.items:
         for marker in item.iter_markers("req"):
             for number in marker.args:
-                found.setdefault(str(number), {})[item.nodeid.partition("[")[0]] = None
-    Path(os.environ["CLAIMS_REPORT"]).write_text(
-        json.dumps({number: list(nodes) for number, nodes in found.items()})
-    )
+                found.setdefault(str(number), {})[base(item.nodeid)] = None
+    write("BREAKING_CLAIMS", {number: list(nodes) for number, nodes in found.items()})
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    passed, seconds = outcomes.get(base(report.nodeid), (True, 0.0))
+    passed = passed and report.passed and not hasattr(report, "wasxfail")
+    outcomes[base(report.nodeid)] = (passed, seconds + report.duration)
+
+
+def pytest_sessionfinish() -> None:
+    write("BREAKING_OUTCOMES", outcomes)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    switch(base(item.nodeid))
+    try:
+        return (yield)
+    finally:
+        switch(SHARED)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any],
+) -> Generator[None, object, object]:
+    if fixturedef.scope == "function":
+        return (yield)
+    before = os.environ["BREAKING_TEST"]
+    switch(SHARED)
+    try:
+        return (yield)
+    finally:
+        switch(before)
+
+
+def switch(context: str) -> None:
+    os.environ["BREAKING_TEST"] = context
+    if measured := coverage.Coverage.current():
+        measured.switch_context(context)
+
+
+def base(nodeid: str) -> str:
+    """Return the test without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+def write(variable: str, content: object) -> None:
+    if path := os.environ.get(variable):
+        Path(path).write_text(json.dumps(content))

@@ -34,8 +34,9 @@ def commands() -> dict[str, list[str | Path]]:
     return {
         "ruff format": [BIN / "ruff", "format", "--check", "--output-format=concise", "."],
         "ruff check": [BIN / "ruff", "check", "--output-format=concise", "--quiet", "."],
-        "mypy": [BIN / "mypy", "--no-error-summary", *typed, "x"],
+        "mypy": [BIN / "mypy", "--no-error-summary", *typed, "conftest.py", "x"],
         "words": [sys.executable, "-m", "scripts.words"],
+        "source": [sys.executable, "-m", "pytest", "-q", "tests/test_source.py"],
         "lint-imports": [BIN / "lint-imports", "--no-cache", "--no-logo"],
     }
 

@@ -10,9 +10,11 @@ left out; `--names` prints the files. The medians of the rounds are shown. The w
   to end
 - page: from the form with which a person approves a waiting call to the answer of `skillhouse up`
 
-A function is entered when it is called in any thread of the process meanwhile, also by an import or
-a timer. What has the same name in the same file (two lambdas, methods of two classes) counts once;
-bodies of modules do not count. The code in the cell, which is another program, is not watched.
+A function is entered when it is called in any thread of the process meanwhile, also by a timer.
+What has the same name in the same file (two lambdas, methods of two classes) counts once. Bodies of
+modules do not count, and neither does what an import calls: a module that is loaded at its first
+use would otherwise count in whichever request that is. The code in the cell, which is another
+program, is not watched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Runs `skillhouse` and notes which of its functions are entered: `walk_tracer.py OUT ARGUMENT...`.
 
-Each thread is watched from its start. SIGUSR2 writes what was entered since the last time to OUT.1,
+Each thread is watched from its start. What a module's import calls does not count, whichever
+request it happens in. SIGUSR2 writes what was entered since the last time to OUT.1,
 OUT.2 and so on, and begins again; the end of the program writes the rest.
 """
 
@@ -19,13 +20,26 @@ from types import CodeType, FrameType
 
 OUT = sys.argv[1]
 entered: dict[CodeType, None] = {}
+importing = threading.local()
+"""`depth`: bodies of modules that this thread is running."""
 parts = itertools.count(1)
 
 
-def note(frame: FrameType, event: str, _: object, noted: dict[CodeType, None] = entered) -> None:
-    """Note a call; whoever reads the parts decides which of them count."""
-    # An argument, because names of the module are gone before the last finalizers run.
-    if event == "call":
+def note(
+    frame: FrameType,
+    event: str,
+    _: object,
+    noted: dict[CodeType, None] = entered,
+    state: threading.local = importing,
+) -> None:
+    """Note a call, unless a module's body made it; whoever reads the parts decides what counts."""
+    # Arguments, because names of the module are gone before the last finalizers run.
+    if event not in ("call", "return"):
+        return
+    depth = getattr(state, "depth", 0)
+    if frame.f_code.co_name == "<module>":
+        state.depth = depth + (1 if event == "call" else -1)
+    elif event == "call" and not depth:
         noted[frame.f_code] = None
 
 

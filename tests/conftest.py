@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,27 +18,12 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # Every run tries the same examples, so a failure is there for the next person as well.
 settings.register_profile("house", derandomize=True, deadline=None, max_examples=60)
+# `./x test nightly`: other examples each time, and more. A test's own number of examples holds.
+settings.register_profile(
+    "nightly", derandomize=False, deadline=None, max_examples=600, database=None, print_blob=True
+)
+settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
 settings.load_profile("house")
-
-
-ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
-
-RECURSION_LIMIT = sys.getrecursionlimit()
-
-
-def pytest_collection_finish() -> None:
-    """Take back the limit that py_ecc lifts when a test of signatures is imported.
-
-    With it, a text that is nested deeply ends the process instead of raising an error.
-    """
-    sys.setrecursionlimit(RECURSION_LIMIT)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Read no module of which nothing runs in the fast part: collecting them takes its time too."""
-    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
-        return None
-    return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.fixture(scope="session")

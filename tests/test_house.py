@@ -150,11 +150,33 @@ def test_the_face_alone_is_cheap():
     assert not loaded & {"msgspec", "yaml", "yaml_rs", "sqlite3", "pathlib", "asyncio", "json"}
 
 
+@pytest.mark.slow
 def test_the_parser_of_command_lines_is_loaded_when_a_line_is_judged():
     loaded = fresh_modules("import skillhouse; skillhouse.decide; skillhouse.Skillhouse")
     assert not {name for name in loaded if name.startswith("tree_sitter")}
     judged = fresh_modules("import skillhouse; skillhouse.judge_command('ls')")
     assert "tree_sitter_bash" in judged
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["search", "weather"]])
+def test_a_warm_start_that_reads_skills_loads_nothing_that_only_calls_need(
+    arguments, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    statement = (
+        "import contextlib, io; from skillhouse.frontends.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): main({arguments!r})"
+    )
+    fresh_modules(statement)  # It fills the cache.
+    loaded = fresh_modules(statement)
+    assert not loaded & {"asyncio", "anyio", "email", "jsonschema_rs", "ssl", "yaml", "yaml_rs"}
+    machinery = ("audit", "cells", "clients", "net", "sandbox", "signer", "tiers")
+    assert not [n for n in loaded if n.startswith(tuple(f"skillhouse.{m}." for m in machinery))]
+    assert {n for n in loaded if n.startswith("skillhouse.tools.")} <= {
+        "skillhouse.tools.messages",
+        "skillhouse.tools.write_gate",
+    }
 
 
 def test_no_public_name_is_the_name_of_a_room():
@@ -216,6 +238,7 @@ def test_every_pin_has_a_hash():
         assert (path.name, bare) == (path.name, [])
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_runs_nothing_at_start(tmp_path):
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True)

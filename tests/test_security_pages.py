@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillhouse.floor import PROTECTED_NAMES
-from skillhouse.sandbox.covers import PATHS_MAX
-from skillhouse.sandbox.survey import DIRECTORIES_MAX, ENTRIES_MAX
+from skillhouse.sandbox.covers import DIRECTORIES_MAX, ENTRIES_MAX, PATHS_MAX
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = ("reference/write-gate.md", "reference/tiers.md", "reference/audit.md")

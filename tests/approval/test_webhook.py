@@ -1,4 +1,4 @@
-"""Tests of approval/webhook.py and signing.py: what is sent, where to, and how it is signed."""
+"""Tests of approval/webhook.py: what is sent, where to, and how it is signed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import SignatureError, WebhookChannel, checked_url, verified_id
-from skillhouse.approval.signatures import secret_bytes, signed_headers
-from skillhouse.approval.webhook import chat_text
+from skillhouse.approval.webhook import chat_text, secret_bytes, signed_headers
 from skillhouse.floor import ConfigError
 from tests.approval.questions import Clock, broker_at, question
 

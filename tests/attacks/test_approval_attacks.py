@@ -26,8 +26,8 @@ from skillhouse.approval import (
     SignatureError,
     signed_headers,
 )
-from skillhouse.approval.signatures import WINDOW_SECONDS, secret_bytes
-from skillhouse.frontends.cli.terminal_channel import show_request
+from skillhouse.approval.webhook import WINDOW_SECONDS, secret_bytes
+from skillhouse.frontends.cli.person import show_request
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.tools.command_inputs import NAMED_FILE_MAX, NAMED_FILES_MAX

@@ -127,6 +127,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     assert refused(out.getvalue(), tmp_path) == "archive-link"
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
     zeros = {f"{n}": bytes(9 * 1024 * 1024) for n in range(3)}
     for data in (zip_of(zeros), tar_of(zeros)):
@@ -160,6 +161,7 @@ def test_an_encrypted_zip_or_one_with_overlapping_entries_is_refused(tmp_path: P
     assert refused(b"PK\x03\x04#!/bin/sh\n" + zip_of({"a": b"x"}), tmp_path) == "archive-overlap"
 
 
+@pytest.mark.slow
 def test_too_many_files_and_too_large_ones_are_refused(tmp_path: Path) -> None:
     assert refused(tar_of({f"f{n}": b"" for n in range(1_001)}), tmp_path) == "too-many-files"
     big = {"big": os.urandom(10 * 1024 * 1024 + 1)}

@@ -29,10 +29,10 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import KnownSecrets
 from skillhouse.floor import ConfigError
-from skillhouse.frontends.chat import bounds
-from skillhouse.frontends.chat.commands import Commands
+from skillhouse.frontends.chat import models
 from skillhouse.frontends.chat.conversation import ChatConversation
 from skillhouse.frontends.chat.models import UsableModel, Wanted, model_of
+from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen, shown_logs
 from skillhouse.runtime import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
@@ -180,8 +180,8 @@ def test_an_answer_without_an_end_is_ended(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 20_000
-    monkeypatch.setattr(bounds, "ANSWER_MAX", most)
-    monkeypatch.setattr(bounds, "PARTS_MAX", 300)
+    monkeypatch.setattr(models, "ANSWER_MAX", most)
+    monkeypatch.setattr(models, "PARTS_MAX", 300)
 
     async def plain() -> int:
         size = 0
@@ -261,7 +261,7 @@ def asked(house: Skillhouse, wanted: Wanted, environment: dict[str, str], *promp
 
 
 def test_a_line_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "BODY_MAX", 500_000)
+    monkeypatch.setattr(models, "BODY_MAX", 500_000)
 
     def endless(request: Request) -> None:
         request.stream()

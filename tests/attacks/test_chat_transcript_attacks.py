@@ -32,8 +32,9 @@ from skillhouse.frontends.chat.conversation import ChatConversation
 from skillhouse.frontends.chat.models import UsableModel, Wanted, choose_model, model_of
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.stored_messages import restored
-from skillhouse.frontends.chat.transcript import FILE_MAX, Transcripts
+from skillhouse.frontends.chat.transcript import FILE_MAX, Transcript, Transcripts
 from skillhouse.permission import Effect, Rule
+from skillhouse.runtime import Skillhouse
 from tests.frontends.adapters.houses import open_house, written
 from tests.frontends.chat.test_conversation import LOAD, Script, run
 from tests.frontends.conftest import Run, place
@@ -64,6 +65,19 @@ def messages(*found: Any) -> dict[str, Any]:
         "kind": "messages",
         "messages": ModelMessagesTypeAdapter.dump_python(list(found), mode="json"),
     }
+
+
+def conversation_of(
+    house: Skillhouse, script: Script, transcript: Transcript, *secrets: str
+) -> ChatConversation:
+    return ChatConversation(
+        house,
+        UsableModel(model=script.model),
+        Screen(io.StringIO(), io.StringIO()),
+        session_id="s1",
+        transcript=transcript,
+        known=KnownSecrets(secrets),
+    )
 
 
 @pytest.mark.parametrize("how", ["link", "pipe", "writable", "of another", "long"])
@@ -110,14 +124,7 @@ def test_a_forged_activation_grants_nothing(tmp_path: Path) -> None:
         kept, path = forged(tmp_path, {"kind": "activations", "activations": data})
         transcript, found = kept.resume(path)
         script = Script(LOAD, "waits")
-        conversation = ChatConversation(
-            house,
-            UsableModel(model=script.model),
-            Screen(io.StringIO(), io.StringIO()),
-            session_id="s1",
-            transcript=transcript,
-            known=KnownSecrets(),
-        )
+        conversation = conversation_of(house, script, transcript)
         conversation.restore(found)
         session = conversation.skills.session()
         assert [one.is_approved for one in session.activations.newest()] == [False]
@@ -151,14 +158,7 @@ def test_a_call_without_a_result_is_not_made_at_the_next_start(tmp_path: Path) -
         script = Script("ok", "ok")
         for _ in range(2):
             transcript, found = kept.resume(path)
-            conversation = ChatConversation(
-                house,
-                UsableModel(model=script.model),
-                Screen(io.StringIO(), io.StringIO()),
-                session_id="s1",
-                transcript=transcript,
-                known=KnownSecrets(),
-            )
+            conversation = conversation_of(house, script, transcript)
             conversation.restore(found)
             assert run(conversation, "go on").text == "ok"
             transcript.close()
@@ -256,14 +256,7 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     write = ("write", {"path": "a", "content": SECRET})
     with open_house(tmp_path) as house:
         script = Script(read, write, f"it is {SECRET}", "started")
-        conversation = ChatConversation(
-            house,
-            UsableModel(model=script.model),
-            Screen(io.StringIO(), io.StringIO()),
-            session_id="s1",
-            transcript=transcript,
-            known=KnownSecrets([SECRET]),
-        )
+        conversation = conversation_of(house, script, transcript, SECRET)
 
         async def typed() -> None:
             await conversation.ask(f"use {SECRET}")

@@ -18,7 +18,7 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import CLIENTS, ClientConfigs, Standing, fault_of
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
-from skillhouse.runtime.safe_path import safe_path
+from skillhouse.runtime.config.config_files import safe_path
 from tests.frontends.mcp_peer import PATIENCE_SECONDS
 from tests.runtime.places import make_places, write_skill
 

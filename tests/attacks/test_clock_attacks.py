@@ -47,16 +47,20 @@ class Hand:
         return SteadyClock(wall=lambda: self.wall, running=lambda: self.running)
 
 
-def effect(house: Skillhouse, clock: Callable[[], float]) -> Effect:
-    """Return what a new process decides about the granted command by its clock."""
-    policy = Policy(
+def policy_of(house: Skillhouse, clock: Callable[[], float]) -> Policy:
+    """Return the policy of a new process that has this clock."""
+    return Policy(
         house.config,
         house.policy.profile,
         house.services.trust_store,
         house.services.project,
         clock=clock,
     )
-    return policy.explain(WANTED, default=Effect.ASK).decision.effect
+
+
+def effect(house: Skillhouse, clock: Callable[[], float]) -> Effect:
+    """Return what a new process decides about the granted command by its clock."""
+    return policy_of(house, clock).explain(WANTED, default=Effect.ASK).decision.effect
 
 
 @pytest.fixture
@@ -82,14 +86,7 @@ def test_a_grant_that_has_ended_does_not_come_back(house: Skillhouse) -> None:
 
 def test_a_clock_that_is_set_back_again_and_again_extends_no_grant(house: Skillhouse) -> None:
     hand = Hand()
-    clock = hand.steady()
-    policy = Policy(
-        house.config,
-        house.policy.profile,
-        house.services.trust_store,
-        house.services.project,
-        clock=clock,
-    )
+    policy = policy_of(house, hand.steady())
     for day in range(40):
         found = policy.explain(WANTED, default=Effect.ASK).decision.effect
         assert found is (Effect.ALLOW if day < 30 else Effect.ASK), day

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.cells import scratch_cleanup
+from skillhouse.cells import confine
 from skillhouse.cells.cell_environment import make_room_for_descriptors
 from skillhouse.sandbox.guard import OPEN_FILES
 from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
@@ -22,7 +22,7 @@ from skillhouse.sandbox.seccomp import ARCHITECTURES, alone_program
 pytestmark = pytest.mark.slow
 
 MACHINE = platform.machine()
-INSIDE = Path(scratch_cleanup.__file__).with_name("confine.py")
+INSIDE = Path(confine.__file__)
 NEEDS_LINUX = pytest.mark.skipif(
     sys.platform != "linux" or MACHINE not in ARCHITECTURES, reason="no system call filter here"
 )
@@ -173,15 +173,15 @@ def test_what_is_deeper_than_a_path_is_removed(tmp_path: Path):
     dug(place, 5_000)
     with pytest.raises(OSError, match="too long"):
         os.stat(f"{place}/{'d/' * 5_000}file")
-    scratch_cleanup.remove(str(place))
+    confine.remove(str(place))
     assert not place.exists()
 
 
 @NEEDS_LINUX
 def test_what_is_deep_counts_as_too_many_files(tmp_path: Path):
-    dug(tmp_path, scratch_cleanup.DEPTH_MAX)
-    count, _ = scratch_cleanup.files_of(str(tmp_path))
-    assert count > scratch_cleanup.FILES_MAX
+    dug(tmp_path, confine.DEPTH_MAX)
+    count, _ = confine.files_of(str(tmp_path))
+    assert count > confine.FILES_MAX
 
 
 @NEEDS_LINUX
@@ -192,10 +192,10 @@ def test_removing_follows_no_link(tmp_path: Path):
     (place / "below").mkdir(parents=True)
     (place / "link").symlink_to(outside)
     (place / "below/link").symlink_to(outside)
-    assert scratch_cleanup.files_of(str(place))[0] == 3
-    scratch_cleanup.remove(str(place))
+    assert confine.files_of(str(place))[0] == 3
+    confine.remove(str(place))
     assert not place.exists()
     assert (outside / "kept").is_dir()
     (tmp_path / "place").symlink_to(outside)
-    scratch_cleanup.remove(str(place))
+    confine.remove(str(place))
     assert (outside / "kept").is_dir()

@@ -21,7 +21,7 @@ from skillhouse.permission import Layer, Rule
 from skillhouse.runtime import ExtensionSettings, Skillhouse
 from skillhouse.tools import Activations, Attachment
 from skillhouse.tools.activation import ACTIVATIONS_MAX
-from skillhouse.tools.session import SESSIONS_MAX
+from skillhouse.tools.tool import SESSIONS_MAX
 from tests.profiles.houses import house_under, rule
 from tests.remote.mcp_liar import Liar
 from tests.runtime.places import write_skill

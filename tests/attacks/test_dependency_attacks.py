@@ -40,6 +40,7 @@ def code_of(manifest: SkillManifest, skill: Path, tmp_path: Path, rules: Environ
     return caught.value.code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--find-links", "--extra-index-url"])
 def test_a_requirements_file_that_brings_its_own_packages(option: str, tmp_path: Path) -> None:
     skill = tmp_path / "skill"
@@ -63,6 +64,7 @@ def test_a_requirements_file_that_brings_its_own_packages(option: str, tmp_path:
     assert code_of(PYTHON, skill, tmp_path, rules) == "dependencies-line"
 
 
+@pytest.mark.slow
 def test_a_package_whose_building_runs_code_on_the_host(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     sha = source_package(tmp_path / "wheels", "greet", "1.0", f"open({str(ran)!r}, 'w').close()")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -11,10 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-import skillhouse
 from tests.frontends.mcp_peer import LEGACY, MODERN, Peer, environment_of, text_of
 
-FRONTENDS = Path(skillhouse.__file__).parent / "frontends"
 CLOSED = '[write_gate]\nenabled = true\n[[rules]]\neffect = "allow"\naction = "*"\npattern = "*"\n'
 CALL = {"path": "made.txt", "content": "x"}
 
@@ -59,24 +56,3 @@ def test_the_command_line_meets_the_write_gate(peer: Peer) -> None:
     assert done.returncode == 1
     assert "not_in_allowlist" in done.stdout + done.stderr
     assert not (peer.project / "made.txt").exists()
-
-
-@pytest.mark.req("S000-60")
-def test_no_frontend_reaches_a_tool_but_by_the_door() -> None:
-    """No file of a frontend names what could run without it: tools, launchers, the signer."""
-    forbidden = {
-        "ExecTool",
-        "WriteTool",
-        "EditTool",
-        "ReadTool",
-        "Gate",
-        "launcher_for",
-    }
-    seen = 0
-    for file in FRONTENDS.rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-        names |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-        assert not names & forbidden, file.name
-        seen += 1
-    assert seen > 30

@@ -28,9 +28,8 @@ from skillhouse.clients import (
     difference,
     export,
 )
-from skillhouse.clients.exports.folders import resolved
-from skillhouse.clients.exports.install import FolderHandle
-from skillhouse.clients.exports.trees import copy_tree
+from skillhouse.clients.folders import FolderHandle, resolved
+from skillhouse.clients.trees import copy_tree
 from skillhouse.floor import make_private
 from skillhouse.floor.digests import TREE_MAX_FILES
 from skillhouse.runtime import Skillhouse, configured, export_source

@@ -31,7 +31,7 @@ from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Rule
 from skillhouse.remote import McpCache, McpHost, McpServer, RemoteSource, skills_place
 from skillhouse.runtime import McpServerSettings, Skillhouse, configured
-from skillhouse.runtime.mcp_servers import McpServers
+from skillhouse.runtime.remotes import McpServers
 from tests.remote.mcp_liar import Liar, entry_of, skill_file
 from tests.remote.servers import BASE, Server, digest_of, text_of
 from tests.runtime.places import make_places, write_skill
@@ -246,6 +246,7 @@ anyio.run(work)
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_what_was_there_and_costs_no_other_server(
     tmp_path: Path, need: Callable[[object, str], None]
 ) -> None:
@@ -272,6 +273,7 @@ with Skillhouse(configured(make_places(Path(sys.argv[1]).parents[1]))) as house:
 """
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_costs_no_other_clients_export(
     tmp_path: Path, need: Callable[[object, str], None]
 ) -> None:

@@ -296,6 +296,7 @@ async def taken_by(client: Callable[[Server], object], answer: object) -> object
         return await in_thread(client, server)
 
 
+@pytest.mark.slow
 def test_a_gzip_bomb_is_not_unpacked():
     bomb = ok(gzip.compress(bytes(64 << 20)), "Content-Encoding: gzip")
     assert len(bomb) < 100_000

@@ -127,6 +127,7 @@ def test_a_body_that_hides_text_is_asked_about_and_shown_whatever_rules_allow(
     assert "hidden text" in dict(person.asked[0].facts)
 
 
+@pytest.mark.slow
 @hidden
 def test_another_file_of_a_skill_is_asked_about_and_shown(tmp_path: Path, text: str) -> None:
     place = write(tmp_path, "", more=text)
@@ -358,6 +359,7 @@ def test_a_program_and_a_rehearsal_are_told(tmp_path: Path) -> None:
         assert TAGGED not in definition.instructions
 
 
+@pytest.mark.slow
 def test_a_body_of_hidden_text_alone_stays_within_the_bound(tmp_path: Path) -> None:
     write(tmp_path, TAGGED * 4_000)
     house, _ = house_in(tmp_path, Answer.ONCE)

@@ -348,6 +348,7 @@ def asked_and_run(
                 network=lambda _, __: False,
                 way_out=no_way_out,
                 environment={},
+                decide=lambda need, _: (Decision(effect=need.default, layer="default"), need.why),
             )
 
         anyio.run(tool(planned).plan({"command": line}, session).run)

@@ -15,7 +15,7 @@ import jsonschema_rs
 import pytest
 
 from skillhouse.skill import find_manifests, has_manifest, read_manifest
-from skillhouse.skill.manifest_model import MANIFEST_MAX
+from skillhouse.skill.manifest import MANIFEST_MAX
 
 TOOL = {
     "name": "t",

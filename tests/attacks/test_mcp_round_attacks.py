@@ -26,9 +26,9 @@ from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
 from skillhouse.approval import ApprovalState
 from skillhouse.audit import read_records
 from skillhouse.floor import StateError, make_private
+from skillhouse.frontends.mcp.approval_bridge import KEY_FILE, read_or_create_key
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as Asked
 from skillhouse.frontends.mcp.elicitation import elicitation_for
-from skillhouse.frontends.mcp.input_required import KEY_FILE, read_or_create_key
 from skillhouse.frontends.mcp.server import NOTIFY_SECONDS, SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import CHECK_SECONDS
 from skillhouse.runtime import ExtensionSettings

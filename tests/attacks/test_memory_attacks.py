@@ -16,7 +16,7 @@ import pytest
 from skillhouse.approval import Answer, ApprovalRequest
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import load_config
-from skillhouse.tools.memory_files import (
+from skillhouse.tools.memory import (
     MEMORY_BYTES_MAX,
     MEMORY_FILE_MAX,
     MEMORY_FILES_MAX,
@@ -151,7 +151,7 @@ def test_a_flood_of_files_bytes_and_directories_is_bounded(tmp_path: Path) -> No
 def test_a_flood_of_names_that_are_no_notes_ends_the_search_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skillhouse.tools.memory_files.ENTRIES_MAX", 20)
+    monkeypatch.setattr("skillhouse.tools.memory.ENTRIES_MAX", 20)
     for number in range(30):
         note(tmp_path, f"memory/a/{number:02}.txt", "x")
         note(tmp_path, f"memory/b/{number:02}.md", "x")

@@ -18,7 +18,7 @@ from skillhouse.remote import McpCache, McpHost, RemoteError, RemoteSource, mcp_
 from skillhouse.remote.mcp_entry import read_entry
 from skillhouse.remote.source import read_listing
 from skillhouse.runtime import Skillhouse, configured, load_config
-from skillhouse.runtime.agent_file import agent_skills
+from skillhouse.runtime.conversation import agent_skills
 from skillhouse.skill import SKILL_FILE, load_profile
 from tests.remote.mcp_liar import Liar, entry_of, serving, skill_file
 from tests.runtime.places import make_places

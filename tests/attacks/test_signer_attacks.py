@@ -31,7 +31,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.frames import Named
+from skillhouse.signer.request import Named
 from skillhouse.tools import Session, SignTool
 from tests.signer.places import (
     ALICE,

@@ -87,6 +87,7 @@ def test_a_model_cannot_put_what_it_has_read_into_traces(tmp_path: Path, heard: 
     assert SECRET not in heard.all_text()
 
 
+@pytest.mark.slow
 def test_an_id_of_any_length_costs_a_trace_little(tmp_path: Path, heard: Listener):
     long = "x" * 10_000_000
     assert len(naively_told(heard, id=long)) > len(long)

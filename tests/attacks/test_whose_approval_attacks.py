@@ -24,7 +24,7 @@ from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingC
 from skillhouse.frontends.mcp.elicitation import elicitation_for
 from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.caller import CallerFields
+from skillhouse.runtime.services import CallerFields
 from skillhouse.tools import ToolResult
 from tests.answers import approve
 from tests.frontends.mcp_inside import Person, asked, retried

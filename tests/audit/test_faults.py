@@ -16,7 +16,7 @@ import pytest
 
 from skillhouse.audit import AuditError, AuditLog, verify_log
 from skillhouse.audit.log_end import LogHead, head_bytes, head_path, torn_facts
-from skillhouse.audit.log_keys import read_keys
+from skillhouse.audit.log_files import read_keys
 from skillhouse.floor import lock as locking
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
 

@@ -27,7 +27,7 @@ from skillhouse.audit import (
     read_records,
     verify_log,
 )
-from skillhouse.audit.log_keys import key_path
+from skillhouse.audit.log_files import key_path
 from skillhouse.audit.record import PUBLISHED
 from skillhouse.floor import canonical_json
 from tests.audit.logs import finished, in_process, intent, log_at, outcome, refusal, small_log
@@ -188,6 +188,7 @@ assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
 """
 
 
+@pytest.mark.slow
 def test_forked_children_lock_for_themselves(tmp_path: Path) -> None:
     finished(in_process(FORKING, tmp_path / "audit.jsonl"))
     found = verify_log(tmp_path / "audit.jsonl")
@@ -264,6 +265,7 @@ def test_whatever_a_call_holds_is_recorded_and_verifies(
     assert [entry.record for entry in read_records(log.path, newest_first=False)] == written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", ["x", "\x01", "é", "\U0001f600", '"', "\x9b"])
 def test_a_record_is_cut_to_fit_a_line(tmp_path: Path, filler: str) -> None:
     log = log_at(tmp_path / "audit.jsonl")

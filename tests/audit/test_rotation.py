@@ -26,8 +26,7 @@ from skillhouse.audit import (
     verify_log,
 )
 from skillhouse.audit.archives import archive_directory, archives_of, pack_archive
-from skillhouse.audit.log_files import open_lines
-from skillhouse.audit.log_keys import LogKeys, read_keys
+from skillhouse.audit.log_files import LogKeys, open_lines, read_keys
 from skillhouse.audit.retention import tidy
 from tests.audit.logs import START, finished, in_process, intent, outcome, refusal
 

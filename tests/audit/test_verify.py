@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skillhouse.audit import AuditError, AuditLog, LogProblem, Verification, verify_log
 from skillhouse.audit.log_end import head_path
-from skillhouse.audit.log_keys import key_path
+from skillhouse.audit.log_files import key_path
 from tests.audit.logs import Change, intent, log_at, outcome, refusal, small_log
 
 # Left out of the fast part: it starts processes or tries every byte.

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from skillhouse.cells import Executor, cell_process, python_cell, self_test
+from skillhouse.cells import Executor, cell_process, language_cells, self_test
 from skillhouse.cells.cell_probes import installed
 from skillhouse.sandbox import (
     Completed,
@@ -155,7 +155,7 @@ def test_a_hole_in_a_cell_is_found_and_leaves_no_level(
     if options:
         weaker(monkeypatch, *(word.replace("PLACE", str(tmp_path)) for word in options))
     else:
-        monkeypatch.setattr(python_cell, "writable", lambda limits: ())
+        monkeypatch.setattr(language_cells, "writable", lambda limits: ())
     status = anyio.run(self_test)
     assert status.level is SandboxLevel.NONE
     found = {probe.name for probe in status.probes if not probe.passed}

@@ -22,7 +22,6 @@ from skillhouse.cells.environments import (
     Ran,
     prepare,
     run_tool,
-    search_path,
 )
 from skillhouse.sandbox import SandboxError
 from skillhouse.skill import SkillManifest
@@ -62,6 +61,24 @@ def rules_for(tmp_path: Path, **variables: str) -> EnvironmentRules:
             **variables,
         },
     )
+
+
+def search_path(
+    manifest: SkillManifest,
+    directory: Path,
+    environment: Environment | None,
+    *,
+    rules: EnvironmentRules | None = None,
+) -> tuple[Path, ...]:
+    """Return where a dependency is looked for, nearest first (S002-63).
+
+    The skill's own, what was installed for it, the packages of its place, those of the host. Python
+    has them on `sys.path`; for Node each is a `node_modules` one level further up from the skill.
+    """
+    rules = rules or EnvironmentRules()
+    own = directory if manifest.language == "python" else directory / "node_modules"
+    places = (own, environment.path if environment else None, rules.shared, rules.host)
+    return tuple(place for place in places if place is not None and place.is_dir())
 
 
 def python_skill(tmp_path: Path, *lines: str, name: str = "skill") -> Path:

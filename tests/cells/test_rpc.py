@@ -40,11 +40,13 @@ VALUES_OF_JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(value=VALUES_OF_JSON)
 def test_what_is_packed_is_parsed_as_it_was(value: Any):
     assert parse(packed(value)) == value
 
 
+@pytest.mark.slow
 @given(values=st.lists(VALUES_OF_JSON, max_size=4), cut=st.integers(1, 9))
 def test_frames_come_whole_however_they_are_cut(values: list[Any], cut: int):
     data = b"".join(framed(value) for value in values)

@@ -24,7 +24,7 @@ from skillhouse.clients import (
     export,
 )
 from skillhouse.clients import LensState as Seen
-from skillhouse.clients.exports.export_state import Record, Records
+from skillhouse.clients.export_state import Record, Records
 from skillhouse.discovery import discover
 from skillhouse.floor import ConfigError, UnknownSkillError, tree_digest
 from skillhouse.runtime import Locations, Skillhouse, configured, export_source

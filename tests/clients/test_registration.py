@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.audit import AuditLog, read_records
-from skillhouse.clients import CLIENTS, ClientConfigs, Standing, register
-from skillhouse.clients.registration import jsonc, toml_text
-from skillhouse.clients.registration.jsonc import NotEditableError
+from skillhouse.clients import CLIENTS, ClientConfigs, Standing, jsonc, register, toml_text
+from skillhouse.clients.jsonc import NotEditableError
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import Locations
 from tests.runtime.places import make_places

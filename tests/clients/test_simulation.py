@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillhouse.clients import Cut, Lens, LensProblem, LensState, compare, problems
-from skillhouse.clients.simulation.client_view import ListedSkill, fit
+from skillhouse.clients.client_view import ListedSkill, fit
 from skillhouse.skill import CatalogRule, Profile, load_profile
 from tests.runtime.places import write_skill
 

@@ -298,6 +298,7 @@ def test_a_star_fits_a_link_only_if_that_stays_in_the_place(tmp_path: Path) -> N
     assert names(discover(plugins(tmp_path))) == ["pdf:read"]
 
 
+@pytest.mark.slow
 def test_what_a_star_leaves_out_beyond_its_bound_is_said(tmp_path: Path) -> None:
     for number in range(GLOB_MAX + 1):
         (tmp_path / "cache" / f"{number:04}").mkdir(parents=True)

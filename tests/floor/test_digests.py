@@ -79,6 +79,7 @@ def test_directories_do_not_count_empty_ones_neither(tmp_path: Path) -> None:
     assert outcome(tmp_path) == DIGEST_OF_SKILL_MD
 
 
+@pytest.mark.slow
 def test_a_thousand_files_have_a_digest_and_one_more_has_none(tmp_path: Path) -> None:
     for number in range(1_000):
         (tmp_path / f"f{number}").touch()
@@ -89,6 +90,7 @@ def test_a_thousand_files_have_a_digest_and_one_more_has_none(tmp_path: Path) ->
     assert outcome(tmp_path) == "tree-too-large"
 
 
+@pytest.mark.slow
 def test_fifty_megabytes_have_a_digest_and_one_byte_more_has_none(tmp_path: Path) -> None:
     for name, size in (("a", 20_000_000), ("b", 30_000_000)):
         (tmp_path / name).touch()

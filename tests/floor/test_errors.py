@@ -15,6 +15,7 @@ from skillhouse.floor import (
     Diagnostic,
     MissingExtraError,
     PathError,
+    PlaceError,
     Severity,
     SkillError,
     SkillhouseError,
@@ -91,7 +92,7 @@ def test_every_error_of_the_floor_is_in_the_table_and_under_one_root() -> None:
         for value in vars(floor).values()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert errors == {type(error) for error, *_ in CASES} | {SkillhouseError}
+    assert errors == {type(error) for error, *_ in CASES} | {SkillhouseError, PlaceError}
     assert all(issubclass(error, SkillhouseError) for error in errors)
 
 

@@ -1,4 +1,4 @@
-"""Tests of floor/threads.py and floor/once.py."""
+"""Tests of floor/threads.py and floor/lock.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import anyio
 import pytest
 
-from skillhouse.floor.once import once
+from skillhouse.floor.lock import once
 from skillhouse.floor.threads import in_thread
 
 

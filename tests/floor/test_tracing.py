@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from skillhouse.floor import SkillError, tracing
-from skillhouse.floor.conventions import CALLS, DURATION, SECONDS_BUCKETS
+from skillhouse.floor.tracing import CALLS, DURATION, SECONDS_BUCKETS
 from tests.listening import Listener
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

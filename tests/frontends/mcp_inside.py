@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 from mcp.client import Client
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    JSONRPCNotification,
+    JSONRPCRequest,
+)
 
 from skillhouse.approval import Answer, Approval
 from skillhouse.frontends.mcp.elicitation import ALLOW, DECISION, DENY
@@ -84,6 +93,28 @@ class Inside:
         [found] = broker.pending()
         nonce = found.request.nonce
         return broker.answer(found.id, answer, by="local", channel="cli", nonce=nonce)
+
+
+async def sdk_answers(server: SkillhouseServer, messages: Iterable[dict[str, Any]]) -> list[Any]:
+    """Return the SDK's answers to the requests among `messages`, as JSON; the rest only notify."""
+    answers = []
+    async with (
+        create_client_server_memory_streams() as ((read, write), served),
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(server.sdk.run, *served, server.options())
+        for message in messages:
+            if "id" not in message:
+                await write.send(SessionMessage(JSONRPCNotification.model_validate(message)))
+                continue
+            await write.send(SessionMessage(JSONRPCRequest.model_validate(message)))
+            answer = await read.receive()
+            assert isinstance(answer, SessionMessage)
+            answers.append(
+                answer.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            )
+        tasks.cancel_scope.cancel()
+    return answers
 
 
 async def asked(client: Client, tool: str, **arguments: Any) -> InputRequiredResult:

@@ -210,6 +210,7 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_fault(place: Path) -> None:
     for number in range(300):
         write_skill(place / f"home/.agents/skills/s{number:03}", description="word " * 150)
@@ -231,6 +232,7 @@ def test_help_and_version_need_no_house(place: Path) -> None:
         assert out
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_the_code_of_the_signal() -> None:
     code = (
         "import os, signal\n"

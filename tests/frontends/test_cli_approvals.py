@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, Reply, content_digest
+from skillhouse.frontends.cli.person import TerminalChannel, show_request
 from skillhouse.frontends.cli.terminal import Terminal
-from skillhouse.frontends.cli.terminal_channel import TerminalChannel, show_request
 from skillhouse.frontends.presentation.text import FACT_LINES
 from tests.approval.questions import question
 from tests.frontends.conftest import Run
@@ -30,9 +30,7 @@ WRITE = ("call", "write", "--args", '{"path": "notes/a.txt", "content": "text"}'
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the terminal of whoever runs the tests out of them."""
-    monkeypatch.setattr(
-        "skillhouse.frontends.cli.terminal_channel.TERMINAL", tmp_path / "no-terminal"
-    )
+    monkeypatch.setattr("skillhouse.frontends.cli.person.TERMINAL", tmp_path / "no-terminal")
 
 
 def asked(run: Run) -> str:
@@ -228,7 +226,9 @@ def test_what_signs_is_not_asked_at_a_terminal(capsys: pytest.CaptureFixture[str
             stdin, Terminal(sys.stdout, sys.stderr, {}), device=lambda: device
         )
         assert anyio.run(channel.ask, question(level="sign")) is None
-        assert b"decide it on the page" in os.read(ours, 4096)
+        said = b""
+        while b"decide it on the page" not in said:  # A terminal gives a line at a time.
+            said += os.read(ours, 4096)
     os.close(ours)
 
 

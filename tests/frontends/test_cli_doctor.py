@@ -70,6 +70,7 @@ def test_an_entry_that_starts_us_unsafely_is_a_problem(run: Run, place: Path) ->
 def test_a_log_that_cannot_be_written_is_a_problem(run: Run, place: Path) -> None:
     log = place / "home/.local/state/skillhouse/audit.jsonl"
     log.mkdir(parents=True)
+    log.parent.chmod(0o700)  # With another mode doctor names the directory.
     code, out, _ = run("doctor", "--client", "codex")
     assert code == 1
     assert "the audit log cannot be written (is a directory)" in out.replace("\n", " ")

@@ -30,9 +30,7 @@ VARIABLES = [name for agent in CODING_AGENTS for name in agent.variables]
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the terminal of whoever runs the tests out of them."""
-    monkeypatch.setattr(
-        "skillhouse.frontends.cli.terminal_channel.TERMINAL", tmp_path / "no-terminal"
-    )
+    monkeypatch.setattr("skillhouse.frontends.cli.person.TERMINAL", tmp_path / "no-terminal")
 
 
 def asked(run: Run) -> str:

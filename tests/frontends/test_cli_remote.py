@@ -1,4 +1,4 @@
-"""Tests of frontends/cli/remote.py, against a real web server on loopback."""
+"""Tests of `skillhouse remote`, against a real web server on loopback."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.frontends.cli.up import address, host_name
+from skillhouse.frontends.cli.serve import address, host_name
 
 Run = Callable[..., tuple[int, str, str]]
 SECRET = "a-token-that-is-never-shown"

@@ -103,13 +103,14 @@ def test_localhost_is_a_name_of_ours_and_port_80_may_be_left_out(house: Skillhou
     assert client.get("/api/status", headers={"origin": "http://localhost"}).status_code == 200
 
 
-def test_a_listener_may_answer_more_methods_behind_the_same_guard():
+def test_a_path_may_answer_more_methods_behind_the_same_guard():
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 202, "headers": []})
         await send({"type": "http.response.body"})
 
     keys = AccessKeys(token=TOKEN, session=SESSION, port=PORT)
-    guard = RequestGuard(app, keys=keys, port=PORT, unauthorized=app, methods=("GET", "POST"))
+    methods = {"/": ("GET", "POST")}
+    guard = RequestGuard(app, keys=keys, port=PORT, unauthorized=app, methods_at=methods)
     client = TestClient(guard, f"http://127.0.0.1:{PORT}", headers=BEARER)
     assert client.post("/").status_code == 202
     answer = client.delete("/")

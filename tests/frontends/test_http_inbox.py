@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from skillhouse.approval import Answer, ApprovalState, signed_headers
-from skillhouse.approval.signatures import secret_bytes
+from skillhouse.approval.webhook import secret_bytes
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.http.app import make_app
 from skillhouse.runtime import Skillhouse, configured

@@ -1,4 +1,4 @@
-"""Tests of frontends/http/stop_page.py: the stop button, and who can press it."""
+"""Tests of the stop page of frontends/http/inbox.py: the stop button, and who can press it."""
 
 from __future__ import annotations
 

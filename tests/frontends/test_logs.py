@@ -101,9 +101,10 @@ def test_no_room_formats_its_log_records():
     assert telling == {"floor/tracing.py"}
 
 
+@pytest.mark.slow
 def test_the_command_line_loads_neither():
     code = (
-        "import sys, skillhouse.frontends.cli.up, skillhouse; skillhouse.Skillhouse;"
+        "import sys, skillhouse.frontends.cli.serve, skillhouse; skillhouse.Skillhouse;"
         "print([n for n in sys.modules if n.startswith(('structlog', 'opentelemetry'))])"
     )
     done = subprocess.run(

@@ -17,17 +17,15 @@ import anyio
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest
+from mcp_types import INVALID_PARAMS
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from skillhouse.audit import read_records
-from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, FastHandshake
+from skillhouse.frontends.mcp.handshake import HANDSHAKE_VERSIONS, MESSAGE_MAX, FastHandshake, lines
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.frontends.mcp.wire import MESSAGE_MAX, lines
 from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import (
     LEGACY,
     MODERN,
@@ -282,7 +280,7 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
     fast_handshake = FastHandshake()
     fast_handshake.set_instructions(listing.instructions())
     fast_handshake.set_tools(listing.tools())
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"jsonrpc": "2.0", "id": "a", "method": "initialize", "params": handshake(version)},
         {
             "jsonrpc": "2.0",
@@ -292,28 +290,12 @@ def test_the_greeter_answers_what_the_sdk_would_have_answered(peer: Peer, versio
         },
     ]
 
-    async def main() -> list[Any]:
-        answers = []
-        async with (
-            create_client_server_memory_streams() as ((read, write), served),
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(server.sdk.run, *served, server.options())
-            for request in requests:
-                await write.send(SessionMessage(JSONRPCRequest.model_validate(request)))
-                answer = await read.receive()
-                assert isinstance(answer, SessionMessage)
-                answers.append(
-                    answer.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                )
-                await write.send(SessionMessage(JSONRPCNotification.model_validate(INITIALIZED)))
-            tasks.cancel_scope.cancel()
-        return answers
-
     found = [fast_handshake.answer(json.dumps(request).encode()) for request in requests[:1]]
     assert fast_handshake.answer(json.dumps(INITIALIZED).encode()) == b""
     found += [fast_handshake.answer(json.dumps(request).encode()) for request in requests[1:]]
-    assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
+    messages = [requests[0], INITIALIZED, *requests[1:]]
+    sdk = anyio.run(sdk_answers, server, messages)
+    assert [json.loads(answer or b"") for answer in found] == sdk
 
 
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}

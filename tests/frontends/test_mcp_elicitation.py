@@ -66,7 +66,7 @@ def talk(
 
 
 def write(client: Client) -> Awaitable[Any]:
-    """Make the one call that needs a yes."""
+    """Make the one call that needs approval."""
     return client.call_tool("write", WRITE)
 
 

@@ -8,15 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from skillhouse.frontends.mcp.handshake import MODERN_VERSIONS, FastHandshake
 from skillhouse.frontends.mcp.server import SkillhouseServer
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured
+from tests.frontends.mcp_inside import sdk_answers
 from tests.frontends.mcp_peer import Peer, Pipe
 
 # Left out of the fast part: it starts processes.
@@ -59,25 +57,10 @@ def test_the_greeter_discovers_and_lists_as_the_sdk_does(peer: Peer) -> None:
     fast_handshake.set_tools(listing.tools())
     requests = [request("server/discover", "a"), request("tools/list", 2, progressToken=0)]
 
-    async def main() -> list[Any]:
-        answers = []
-        async with (
-            create_client_server_memory_streams() as ((read, write), served),
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(server.sdk.run, *served, server.options())
-            for each in requests:
-                await write.send(SessionMessage(JSONRPCRequest.model_validate(each)))
-                answer = await read.receive()
-                assert isinstance(answer, SessionMessage)
-                answers.append(
-                    answer.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                )
-            tasks.cancel_scope.cancel()
-        return answers
-
     found = [fast_handshake.answer(json.dumps(each).encode()) for each in requests]
-    assert [json.loads(answer or b"") for answer in found] == anyio.run(main)
+    assert [json.loads(answer or b"") for answer in found] == anyio.run(
+        sdk_answers, server, requests
+    )
     assert fast_handshake.handshake == []
 
 

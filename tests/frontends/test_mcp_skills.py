@@ -22,9 +22,14 @@ from pydantic import TypeAdapter
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.floor import digest
-from skillhouse.frontends.mcp.manifest import FILES_MAX, Manifests
 from skillhouse.frontends.mcp.server import SkillhouseServer
-from skillhouse.frontends.mcp.skill_resources import PAGE_MAX, SkillResources, paged
+from skillhouse.frontends.mcp.skill_resources import (
+    FILES_MAX,
+    PAGE_MAX,
+    Manifests,
+    SkillResources,
+    paged,
+)
 from skillhouse.frontends.mcp.skills import EXTENSION, NOT_APPROVED
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.runtime import Skillhouse, configured

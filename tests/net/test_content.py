@@ -46,6 +46,7 @@ def test_one_byte_too_many_is_an_error(kind):
         assert caught.value.code == "too-large"
 
 
+@pytest.mark.slow
 def test_what_is_too_much_is_not_unpacked_first():
     bomb = gzip.compress(bytes(64 << 20))
     tracemalloc.start()

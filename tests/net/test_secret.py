@@ -91,6 +91,7 @@ def test_what_is_around_a_secret_stays(spelling):
     assert "[secret KEY]" in text
 
 
+@pytest.mark.slow
 def test_masking_takes_time_in_proportion_to_the_text():
     def steps(size: int) -> float:
         texts = ("\\" * size, "%25" * size, "&amp;" * size, "s" * size, "&#0" * size)

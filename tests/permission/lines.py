@@ -87,6 +87,8 @@ DENIED = [
     *("dd if=/dev/zero of=/dev/sda", "mkfs.ext4 /dev/sda1", ":(){ :|:& };:", "echo x > /dev/sda"),
     *("chmod -R 777 /", "chown -R me /", "mv / /x", "shutdown -h now", "reboot", "kill -9 -1"),
     *("echo x > ~/.ssh/authorized_keys", "echo x > .git/hooks/x", "cat x > /etc/passwd"),
+    *("rm -f /dev/null", "mv /dev/null x", "mv x /dev/null", "rm -f a //dev/../dev/zero"),
+    *("chmod 600 /dev/null", "ln -sf x /dev/null", "cp -sf x /dev/null"),
     *("echo x | tee .bashrc", "cp x .GIT/hooks/y", "eval 'rm -rf /'", "echo x > .//.git//config"),
     "sh -c \"sh -c 'rm -rf /'\"",
     "env env env env env ls",

@@ -1,4 +1,4 @@
-"""Tests of floor/wildcard.py: what designs mean by a pattern, where they differ."""
+"""Tests of floor/rules.py: what designs mean by a pattern, where they differ."""
 
 from __future__ import annotations
 

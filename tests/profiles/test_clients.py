@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from skillhouse.clients import CAUSES, Lens, LensSkill, LensState, Verdict, compare
-from skillhouse.clients.simulation.misplaced import TRAITS
+from skillhouse.clients.comparison import TRAITS
 from skillhouse.skill import Profile, load_profile, profile_names
 from tests.profiles.probes import START, build
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import itertools
-import re
 from pathlib import Path
 
 import pytest
 
-import skillhouse
 from skillhouse.discovery import discover
 from skillhouse.floor import UnknownSkillError
 from skillhouse.skill import RootRule, load
 from tests.discovery.trees import names, write_skill
 from tests.profiles.places import Place, codes, descriptions, place, write
-
-SOURCES = Path(skillhouse.__file__).parent
-PRODUCTS = re.compile(r"\.(claude|opencode|owliabot|codex|gemini|cursor)/")
 
 
 @pytest.fixture
@@ -160,37 +154,6 @@ def test_a_skill_without_a_field_is_not_there(code: Place, head: str) -> None:
     assert (index.skills, index.shadowed) == ((), ())
     with pytest.raises(UnknownSkillError):
         index.get("half")
-
-
-@pytest.mark.req("S001-77", "S001-75")
-def test_no_code_names_a_products_directory() -> None:
-    naming = {
-        file.relative_to(SOURCES).as_posix()
-        for file in SOURCES.rglob("*.py")
-        if any(PRODUCTS.search(text) for text in _texts(file))
-    }
-    # Roots are named in the values of the default profile alone; the other table says which files
-    # `mcp install` edits, and the third which files hold secrets.
-    assert naming == {
-        "skill/profile.py",
-        "clients/registration/clients.py",
-        "floor/secret_names.py",
-    }
-
-
-def _texts(file: Path) -> list[str]:
-    """Return the texts in a source file, but those that only describe."""
-    tree = ast.parse(file.read_bytes())
-    described = {
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    return [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in described
-    ]
 
 
 @pytest.mark.req("S001-77", "S001-75", "S001-10")

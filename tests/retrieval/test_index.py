@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from skillhouse.discovery import discover
 from skillhouse.floor import SkillhouseError
 from skillhouse.retrieval import FIELDS, Document, HeadIndex, Hit, SearchError, SearchIndex
-from skillhouse.retrieval.documents import BODY_CHARS_MAX
 from skillhouse.retrieval.index import CANDIDATES_MAX
-from skillhouse.retrieval.stems import stems_of
-from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, tokens
+from skillhouse.retrieval.segment_store import BODY_CHARS_MAX
+from skillhouse.retrieval.tokens import STOP_WORDS, query_terms, stems_of, tokens
 from skillhouse.skill import Skill, SkillIndex
 from tests.retrieval.fts import WordTable
 

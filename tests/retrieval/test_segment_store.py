@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from skillhouse.discovery import discover
 from skillhouse.retrieval import Hit, SearchIndex, segment_store
-from skillhouse.retrieval.documents import Keyed, add_documents
 from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
+from skillhouse.retrieval.segment_store import Keyed, add_documents
 from skillhouse.skill import Skill, SkillIndex, load
 
 WORDS = "pdf merge merging chart 数据 天气 kite the useEffect data".split()
@@ -98,6 +98,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(STEPS, st.sets(st.sampled_from(NAMES)), st.booleans())
 def test_what_is_kept_and_updated_is_as_an_index_made_anew(steps, hidden, small):

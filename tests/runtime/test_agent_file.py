@@ -8,7 +8,7 @@ import pytest
 
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import agent_skills
-from skillhouse.runtime.agent_file import AGENT_FILE_MAX
+from skillhouse.runtime.conversation import AGENT_FILE_MAX
 
 HEAD = "---\nname: reviewer\ndescription: Reviews.\n"
 

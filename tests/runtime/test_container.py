@@ -12,7 +12,7 @@ import pytest
 from skillhouse.cells import CellResult, CellSpec, RpcError, RpcServer
 from skillhouse.floor import ConfigError
 from skillhouse.runtime import SkillCodeSettings, load_config
-from skillhouse.runtime.code.container import ContainerExecutor, token_at
+from skillhouse.runtime.container import ContainerExecutor, token_at
 from tests.cells.lab import Core
 from tests.runtime.places import make_places
 

@@ -9,7 +9,7 @@ import pytest
 from skillhouse.audit import AuditError, AuditLog, read_records
 from skillhouse.net import EgressDecision, NetError
 from skillhouse.permission import Decision, Effect
-from skillhouse.runtime.egress import REQUESTS_MAX, EgressReport
+from skillhouse.runtime.network import REQUESTS_MAX, EgressReport
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import PermissionRequest, Session
 

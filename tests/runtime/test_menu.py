@@ -13,7 +13,7 @@ from skillhouse.audit import read_records
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Layer
 from skillhouse.runtime import ExtensionSettings, Invocable, Skillhouse
-from skillhouse.runtime.caller import CallerFields
+from skillhouse.runtime.services import CallerFields
 from skillhouse.tools import ToolResult
 from tests.profiles.houses import house_under, rule
 from tests.tools.houses import Person

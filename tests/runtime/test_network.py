@@ -231,6 +231,7 @@ def test_a_webhook_without_its_secret_is_an_error_that_names_the_variable(tmp_pa
             _ = house.approvals
 
 
+@pytest.mark.slow
 def test_a_house_that_reaches_nothing_loads_no_network(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from skillhouse.runtime import Skillhouse\n"

@@ -13,7 +13,7 @@ from skillhouse.frontends.adapters.framework_bridge import (
     description_chars,
 )
 from skillhouse.frontends.adapters.openai import skillhouse_tools
-from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report
 from skillhouse.runtime import Skillhouse, configured
 from tests.runtime.places import make_places, write_skill
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from skillhouse.runtime import Skillhouse, configured
-from skillhouse.runtime.recent import FILE_MAX, READ_BYTES, RECENT_FILE, RecentSkills
+from skillhouse.runtime.usage import FILE_MAX, READ_BYTES, RECENT_FILE, RecentSkills
 from tests.runtime.places import make_places, write_skill
 
 

@@ -13,8 +13,8 @@ import pytest
 from skillhouse.cells import Executor
 from skillhouse.floor import encode, tree_digest
 from skillhouse.runtime import SkillCodeSettings, Skillhouse, configured
-from skillhouse.runtime.code.reloads import RELOADS_FILE, Lacking, Reloads
 from skillhouse.runtime.code_reload import load_code, reload_code
+from skillhouse.runtime.reloads import RELOADS_FILE, Lacking, Reloads
 from skillhouse.sandbox import SandboxStatus
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 from tests.runtime.coded import (

@@ -16,7 +16,7 @@ from skillhouse.floor import ConfigError
 from skillhouse.net import Route
 from skillhouse.remote import RemoteSource, skills_place
 from skillhouse.runtime import Config, Network, Skillhouse, configured
-from skillhouse.runtime.remotes import with_remotes
+from skillhouse.runtime.house_snapshot import with_remotes
 from skillhouse.skill import DEFAULT_PROFILE
 from tests.remote.servers import BASE, Server, entry, synced, text_of
 from tests.runtime.places import make_places, write_skill

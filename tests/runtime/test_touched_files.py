@@ -1,4 +1,4 @@
-"""Tests of runtime/touched_files.py."""
+"""Tests of runtime/usage.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.runtime.touched_files import FILES_MAX, TouchedFiles
+from skillhouse.runtime.usage import FILES_MAX, TouchedFiles
 from skillhouse.tools import ToolCall, ToolResult
 
 

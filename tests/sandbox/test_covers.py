@@ -1,14 +1,18 @@
-"""Tests of sandbox/covers.py: what is found below the top, and where looking ends."""
+"""Tests of sandbox/covers.py: what is found, where looking ends, and what is read again."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from skillhouse.floor import PROTECTED_NAMES
-from skillhouse.sandbox import survey
-from skillhouse.sandbox.covers import PATHS_MAX, covered_paths
+from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
+from skillhouse.sandbox import covers
+from skillhouse.sandbox.covers import PATHS_MAX, Survey, covered_paths
+from skillhouse.sandbox.persistence import Census
+from skillhouse.sandbox.profile import Opened, SurveyEntry, SurveyHit
 
 
 def make(base: Path, *paths: str) -> None:
@@ -45,7 +49,7 @@ def test_the_nearest_are_found_where_there_are_too_many(tmp_path: Path) -> None:
 
 
 def test_looking_ends_in_a_large_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "DIRECTORIES_MAX", 20)
+    monkeypatch.setattr(covers, "DIRECTORIES_MAX", 20)
     make(tmp_path, *(f"d{n:04}" for n in range(25)), "d0001/.git", "d0024/.git")
     found = covered_paths(str(tmp_path), PROTECTED_NAMES)
     assert found.left == 6
@@ -57,3 +61,106 @@ def test_looking_ends_in_a_large_workspace(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_workspace_that_is_closed_or_gone_has_nothing(tmp_path: Path) -> None:
     assert covered_paths(str(tmp_path / "gone"), PROTECTED_NAMES).paths == []
+
+
+def wanted(place: str, entry: SurveyEntry) -> SurveyHit | None:
+    return SurveyHit(entry.name, ("wanted",), is_closed=False) if entry.name == "x" else None
+
+
+def found(survey: Survey, root: Path) -> list[str]:
+    return [place for place, _ in survey.walk(str(root), wanted, "wanted")]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the directories that are read, as they are read; every clock is far ahead."""
+    seen: list[str] = []
+    scandir = os.scandir
+
+    def noted(path: str) -> Any:
+        seen.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    monkeypatch.setattr(covers, "SETTLED_NS", -(10**18))
+    return seen
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "y").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == []
+    assert len(reads) == 3
+    reads.clear()
+    assert found(survey, tmp_path) == []
+    assert reads == []
+    (tmp_path / "a/x").touch()
+    assert found(survey, tmp_path) == ["a"]
+    assert reads == [f"{tmp_path}/a"]
+
+
+def test_a_directory_that_was_replaced_is_read_again(tmp_path: Path, reads: list[str]) -> None:
+    for name in ("a", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "other/x").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == ["other"]
+    (tmp_path / "a").rmdir()
+    (tmp_path / "other").rename(tmp_path / "a")
+    # A time can be set back, the inode and the change time cannot.
+    os.utime(tmp_path / "a", ns=(0, 0))
+    assert found(survey, tmp_path) == ["a"]
+
+
+def test_what_may_change_within_the_same_tick_is_not_kept(tmp_path: Path) -> None:
+    survey = Survey()
+    for _ in range(20):
+        assert found(survey, tmp_path) == []
+        (tmp_path / "x").touch()
+        assert found(survey, tmp_path) == [""]
+        (tmp_path / "x").unlink()
+
+
+def test_another_question_is_asked_of_every_directory(tmp_path: Path, reads: list[str]) -> None:
+    (tmp_path / "x").touch()
+    survey = Survey()
+    assert found(survey, tmp_path) == [""]
+    assert survey.walk(str(tmp_path), lambda place, entry: None, "nothing") == []
+    assert len(reads) == 1
+
+
+def test_other_names_of_a_file_are_known(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "x").touch()
+    os.link(tmp_path / "x", tmp_path / "a/y")
+    survey = Survey()
+    found(survey, tmp_path)
+    inode = (tmp_path / "x").stat().st_ino
+    assert list(survey.names_of(frozenset({inode}))) == ["x", "a/y"]
+
+
+def census_of(root: Path, survey: Survey) -> Census:
+    known = covered_paths(str(root), PROTECTED_NAMES, survey=survey).directories
+    census = Census(str(root), PersistentPaths(), Opened(), known)
+    census.take()
+    return census
+
+
+def test_what_acts_later_is_looked_for_in_the_same_walk(tmp_path: Path, reads: list[str]) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/AGENTS.md").touch()
+    survey = Survey()
+    assert census_of(tmp_path, survey).covered == [f"{tmp_path}/a/AGENTS.md"]
+    assert len(reads) == 3
+    reads.clear()
+    again = census_of(tmp_path, survey)
+    assert (again.covered, reads) == ([f"{tmp_path}/a/AGENTS.md"], [])
+    (tmp_path / "a/b/CLAUDE.md").touch()
+    again.check()
+    assert not (tmp_path / "a/b/CLAUDE.md").exists()
+    assert (tmp_path / "a/b/CLAUDE.md.withheld").exists()
+    assert reads == [f"{tmp_path}/a/b"]
+    (tmp_path / "a/b/CLAUDE.md").touch()
+    assert f"{tmp_path}/a/b/CLAUDE.md" in census_of(tmp_path, survey).covered

@@ -1,9 +1,10 @@
-"""Tests of runs: what a program gets, what it says, and what ends it; at each level."""
+"""Tests of sandbox/launcher.py: one run, what it leaves, and killing those of other processes."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,7 @@ from skillhouse.sandbox import (
     SandboxProfile,
     SandboxStatus,
     SandboxUnavailableError,
+    kill_sandboxes,
     launcher_for,
 )
 from tests.sandbox.places import launcher, listing, own, run, sh, still_running, workspace
@@ -296,3 +298,14 @@ def test_the_network_is_granted_on_request_only(launcher: Launcher, workspace: P
     interfaces = len(Path("/proc/net/dev").read_text().splitlines())
     assert closed.stdout == b"3\n"  # Two lines of headings, and the loopback.
     assert granted.stdout.splitlines()[0] == str(interfaces).encode()
+
+
+def test_nothing_is_killed_of_a_process_that_shows_no_file_or_has_no_sandbox(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert kill_sandboxes(os.getpid(), tmp_path) == 0
+        with (tmp_path / f"{os.getpid()}-shown").open("w"):
+            assert kill_sandboxes(os.getpid(), tmp_path) == 0
+        assert child.poll() is None
+        child.kill()

@@ -14,7 +14,7 @@ import pytest
 
 from skillhouse.sandbox import Launcher, SandboxError, SandboxProfile
 from tests.sandbox.places import launcher, workspace
-from tests.sandbox.test_bridge import outside, run
+from tests.sandbox.test_bridge_inside import outside, run
 
 # Left out of the fast part: it starts processes.
 pytestmark = pytest.mark.slow

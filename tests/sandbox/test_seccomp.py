@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skillhouse.sandbox.cgroup import find_place
+from skillhouse.sandbox.guard import find_place
 from skillhouse.sandbox.seccomp import ARCHITECTURES, program
 
 ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061

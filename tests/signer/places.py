@@ -24,7 +24,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.frames import NewKey, Opening
+from skillhouse.signer.request import NewKey, Opening
 from skillhouse.signer.service import Descriptors, Service
 
 PASSWORD = "correct horse battery"

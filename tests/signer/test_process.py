@@ -31,7 +31,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.frames import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
+from skillhouse.signer.request import FRAME_MAX, LENGTH, Ask, SignerReply, framed, packed, unpacked
 from skillhouse.store import STATE, Store
 from tests.signer.places import PASSWORD, process
 

@@ -24,7 +24,7 @@ from skillhouse.signer import (
     terms_from,
     with_approval,
 )
-from skillhouse.signer.frames import Named, NewKey
+from skillhouse.signer.request import Named, NewKey
 from skillhouse.signer.service import Service
 from tests.signer.places import (
     ALICE,

@@ -1,4 +1,4 @@
-"""Tests of signer/transaction.py and signer/rlp.py, compared with eth-account."""
+"""Tests of signer/transaction.py, compared with eth-account."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from skillhouse.signer import SignerError, Transaction, build_transaction, decode_transaction
 from skillhouse.signer.crypto import sign_transaction
-from skillhouse.signer.rlp import DEPTH_MAX, decode_rlp, encode_rlp, integer, minimal
-from skillhouse.signer.transaction import TRANSACTION_MAX
+from skillhouse.signer.transaction import (
+    DEPTH_MAX,
+    TRANSACTION_MAX,
+    decode_rlp,
+    encode_rlp,
+    integer,
+    minimal,
+)
 from tests.signer.places import ALICE, GWEI, payment
 
 SECRET = bytes.fromhex("11" * 32)

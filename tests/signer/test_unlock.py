@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from skillhouse.signer import KeyKind, SignerError, unlock
-from skillhouse.signer.frames import NewKey, Opening
 from skillhouse.signer.keys import Terms
+from skillhouse.signer.request import NewKey, Opening
 from skillhouse.signer.service import Service
 from skillhouse.signer.unlock import PASSWORD_MAX, checked_keyring, read_descriptor
 from tests.signer.places import COST, FakeClock, filled

@@ -203,6 +203,7 @@ def test_the_listing_has_the_readable_files_and_each_can_be_read(skill: Skill) -
         assert read_asset(skill, relative, OPENSEED)
 
 
+@pytest.mark.slow
 def test_the_listing_has_a_bound(skill: Skill) -> None:
     for number in range(ASSETS_LISTED_MAX + 5):
         (skill.directory / f"assets/{number:04}.md").write_text("")

@@ -15,7 +15,7 @@ import pytest
 
 from skillhouse.approval import Answer, ApprovalRequest, ApprovalSettings, Reply
 from skillhouse.audit import AuditEntry, read_records, verify_log
-from skillhouse.audit.reports import write_gate_lines
+from skillhouse.audit.entries import write_gate_lines
 from skillhouse.floor import make_private
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse

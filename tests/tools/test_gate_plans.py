@@ -101,6 +101,7 @@ class Desk:
             network=lambda *_: self.network,
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},
+            decide=decided,
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(

@@ -13,7 +13,7 @@ from skillhouse.audit import read_records
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import MemorySettings, Skillhouse
 from skillhouse.tools import ToolResult, WriteGate
-from skillhouse.tools.memory_files import PASSAGE_CHARS, Passage, passages
+from skillhouse.tools.memory import PASSAGE_CHARS, Passage, passages
 from tests.profiles.houses import house_under
 from tests.tools.houses import Person
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from skillhouse.approval import Answer, ApprovalError
-from skillhouse.cells.python_cell import CPU_SLACK_SECONDS
+from skillhouse.cells.language_cells import CPU_SLACK_SECONDS
 from skillhouse.floor import tree_digest
 from skillhouse.runtime import Skillhouse
 from skillhouse.runtime.config import SignerSettings

@@ -15,11 +15,11 @@ from opentelemetry import trace
 from skillhouse.approval import Answer
 from skillhouse.audit import read_records
 from skillhouse.cells import CellResult
-from skillhouse.floor import conventions as words
+from skillhouse.floor import tracing as words
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.config import NetSettings
-from skillhouse.runtime.sandbox_provider import SandboxProvider
+from skillhouse.runtime.gates import SandboxProvider
 from skillhouse.sandbox import Completed, SandboxError, SandboxLevel, SandboxProfile
 from skillhouse.skill import SKILL_FILE
 from skillhouse.tools.telemetry import code_inside

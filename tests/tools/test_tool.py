@@ -1,4 +1,4 @@
-"""Tests of tools/tool.py: the members of a tool that have defaults."""
+"""Tests of tools/tool.py: a tool's defaults, and conversations that are kept apart and bounded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ from typing import Any
 
 import pytest
 
+from skillhouse.permission import Effect, Permission
 from skillhouse.runtime import Skillhouse
-from skillhouse.tools import Gate, Plan, RefusedError, Session, Tool, ToolResult
+from skillhouse.skill import Skill, SkillIndex
+from skillhouse.tools import (
+    Gate,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    Session,
+    Sessions,
+    Tool,
+    ToolResult,
+)
 from skillhouse.tools.call import object_schema
+from skillhouse.tools.tool import SESSIONS_MAX
 from tests.tools.houses import house_at
 
 
@@ -64,3 +76,50 @@ def test_an_object_that_only_looks_like_a_tool_is_refused_when_the_gate_is_made(
 def test_a_tool_without_a_plan_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
         type("Planless", (Tool,), {"name": "x"})()
+
+
+NOTHING = SkillIndex((), shadowed=(), diagnostics=())
+
+
+def sessions() -> Sessions:
+    def no_need(_: Skill) -> PermissionRequest:
+        raise AssertionError
+
+    return Sessions(no_need)
+
+
+def test_each_id_has_a_conversation_of_its_own() -> None:
+    kept = sessions()
+    one = kept.get("default", "local", "mcp", NOTHING, session_id="1")
+    two = kept.get("default", "local", "mcp", NOTHING, session_id="2")
+    assert one is not two
+    assert kept.get("default", "local", "mcp", NOTHING, session_id="1") is one
+    assert kept.get("default", "local", "mcp", NOTHING).id == ""
+
+
+def test_the_conversation_that_was_used_longest_ago_goes_first() -> None:
+    kept = sessions()
+
+    def get(number: int) -> object:
+        return kept.get("default", "local", "mcp", NOTHING, session_id=str(number))
+
+    first, second = get(0), get(1)
+    for number in range(2, SESSIONS_MAX):
+        get(number)
+    assert get(0) is first
+    get(SESSIONS_MAX)
+    assert get(0) is first
+    assert get(1) is not second
+
+
+def test_a_conversation_with_a_skill_of_another_server_stays_longest() -> None:
+    """Its commands need a yes for that skill; a conversation that began anew would not ask."""
+    kept = sessions()
+    acting = kept.get("default", "local", "mcp", NOTHING, session_id="acting")
+    wanted = Permission(action="skill_code", resource="docs:a")
+    acting.active_remote_requests["f"] = PermissionRequest(
+        permission=wanted, default=Effect.ASK, why="w", level="write"
+    )
+    for number in range(SESSIONS_MAX + 5):
+        kept.get("default", "local", "mcp", NOTHING, session_id=str(number))
+    assert kept.get("default", "local", "mcp", NOTHING, session_id="acting") is acting

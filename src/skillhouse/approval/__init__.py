@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from skillhouse.approval.connections import Connections as Connections
     from skillhouse.approval.connections import new_connection as new_connection
     from skillhouse.approval.devices import Device as Device
-    from skillhouse.approval.devices import DeviceAnswer as DeviceAnswer
     from skillhouse.approval.devices import Devices as Devices
-    from skillhouse.approval.devices import Unpaired as Unpaired
+    from skillhouse.approval.devices import Issuer as Issuer
+    from skillhouse.approval.devices import Tokens as Tokens
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
     from skillhouse.approval.grants import grant_patterns as grant_patterns
@@ -35,14 +35,12 @@ if TYPE_CHECKING:
     from skillhouse.approval.request import canonical as canonical
     from skillhouse.approval.request import content_digest as content_digest
     from skillhouse.approval.request import session_key as session_key
-    from skillhouse.approval.signatures import SignatureError as SignatureError
-    from skillhouse.approval.signatures import signed_headers as signed_headers
-    from skillhouse.approval.signatures import verified_id as verified_id
-    from skillhouse.approval.tokens import Issuer as Issuer
-    from skillhouse.approval.tokens import Tokens as Tokens
     from skillhouse.approval.wait import ApprovalOutcome as ApprovalOutcome
+    from skillhouse.approval.webhook import SignatureError as SignatureError
     from skillhouse.approval.webhook import WebhookChannel as WebhookChannel
     from skillhouse.approval.webhook import checked_url as checked_url
+    from skillhouse.approval.webhook import signed_headers as signed_headers
+    from skillhouse.approval.webhook import verified_id as verified_id
 else:
     from skillhouse.lazy_exports import lazy_exports
 

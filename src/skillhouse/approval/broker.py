@@ -43,8 +43,6 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalEvent:
-    """An event for subscribers."""
-
     kind: Literal["asked", "answered"]
     approval: Approval
 
@@ -61,20 +59,14 @@ class ApprovalBroker:
         settings: ApprovalSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Nothing is opened before the first question.
-
-        Args:
-            matches: Whether the pattern of a standing approval covers a resource.
-            channels: Asked all at once; the first valid answer counts.
-            clock: Seconds since 1970.
-        """
+        """`matches` says whether the pattern of a standing approval covers a resource. All channels
+        are asked at once; the first valid answer counts. `clock` gives seconds since 1970. Nothing
+        is opened before the first question."""
         self.settings = settings or ApprovalSettings()
         self.channels = list(channels)
         self.page = self.settings.page_url
-        """Address of the page where questions are decided, if this process knows it."""
         self.grant_store = GrantStore(state_directory)
         self.connections = Connections(state_directory)
-        """The clients' connections that have asked in this process."""
         self._ledger = Ledger(state_directory, self.settings, clock)
         self._matches = matches
         self._subscribers: list[Callable[[ApprovalEvent], None]] = []
@@ -86,9 +78,7 @@ class ApprovalBroker:
 
     def subscribe(self, listener: Callable[[ApprovalEvent], None]) -> Callable[[], None]:
         """Report each question and answer of this process until the returned function is called.
-
-        While there is a subscriber, a call waits for an answer before it is refused.
-        """
+        While there is a subscriber, a call waits for an answer before it is refused."""
         with self._lock:
             self._subscribers.append(listener)
 
@@ -100,12 +90,8 @@ class ApprovalBroker:
         return unsubscribe
 
     def open(self, request: ApprovalRequest) -> Approval:
-        """Keep a question until it is answered or expires, and notify the subscribers.
-
-        Raises:
-            ApprovalError: too many are open, or this user's calls ask too often.
-            OSError: the client's connection cannot be tracked.
-        """
+        """Keep a question until it is answered or expires, and notify the subscribers. Raises
+        ApprovalError if too many are open or asked, OSError if the connection cannot be tracked."""
         approval = self._opened(request)
         self._notify("asked", approval)
         return approval
@@ -116,18 +102,14 @@ class ApprovalBroker:
         return self._ledger.open(request)
 
     def get(self, prefix: str) -> Approval:
-        """Return the question whose id is or begins with `prefix`.
-
-        Raises:
-            ApprovalError: there is none, or there are several.
-        """
-        found = self._ledger.beginning(prefix) if prefix else ()
-        exact = [approval for approval in found if approval.id == prefix]
-        if not found:
+        """Return the question whose id begins with `prefix`; ApprovalError for none or several."""
+        beginning = self._ledger.beginning(prefix) if prefix else ()
+        exact = [approval for approval in beginning if approval.id == prefix]
+        if not beginning:
             raise ApprovalError("unknown", f"no approval begins with `{prefix}`")
-        if len(found) > 1 and not exact:
-            raise ApprovalError("ambiguous", f"{len(found)} approvals begin with `{prefix}`")
-        return (exact or list(found))[0]
+        if len(beginning) > 1 and not exact:
+            raise ApprovalError("ambiguous", f"{len(beginning)} approvals begin with `{prefix}`")
+        return (exact or list(beginning))[0]
 
     def pending(self) -> tuple[Approval, ...]:
         return self._ledger.open_ones()
@@ -147,24 +129,15 @@ class ApprovalBroker:
         device: str = "",
         device_name: str = "",
     ) -> Approval:
-        """Answer a question; the first valid answer counts.
-
-        Args:
-            by: The user who answered, as the channel knows them.
-            channel: Where they answered.
-            nonce: That of the question, which proves that it was shown.
-            message: What the person wants instead.
-            device: Id of the paired device that answered, if any.
-
-        Raises:
-            ApprovalError: the answer does not count; nothing was changed.
-        """
-        found = self._ledger.get(approval_id)
-        if found is None:
+        """Answer a question; ApprovalError for an answer that does not count and changes nothing.
+        `by` is the user as the channel knows them, `nonce` that of the question, which proves that
+        it was shown, `message` what the person wants instead, `device` the id of a paired one."""
+        question = self._ledger.get(approval_id)
+        if question is None:
             raise ApprovalError("unknown", f"no approval `{approval_id}`")
-        if not hmac.compare_digest(found.request.nonce.encode(), _bytes(nonce)):
+        if not hmac.compare_digest(question.request.nonce.encode(), _bytes(nonce)):
             raise ApprovalError(
-                "wrong-nonce", f"the answer is to another question than `{found.id}`"
+                "wrong-nonce", f"the answer is to another question than `{question.id}`"
             )
         reply = Reply(
             answer=answer,
@@ -174,20 +147,31 @@ class ApprovalBroker:
             device=device,
             device_name=device_name,
         )
-        why_not = rejection(found.request, reply)
+        why_not = rejection(question.request, reply)
         if why_not:
             raise ApprovalError("not-allowed", f"the answer does not count: {why_not}")
-        if answer not in allowed_answers(found.request):
+        if answer not in allowed_answers(question.request):
             raise ApprovalError("not-offered", f"`{answer.value}` is not possible for this call")
-        if not self._ledger.answer(found, reply, self._lasting(found.request, reply)):
-            now = self._ledger.get(approval_id) or found
+        if not self._ledger.answer(question, reply, self._lasting(question.request, reply)):
+            now = self._ledger.get(approval_id) or question
             if now.state is ApprovalState.OPEN and device:
                 raise ApprovalError("not-allowed", "the device is not paired any more")
             raise ApprovalError(*closed(now))
-        answered = self._ledger.get(approval_id) or found
+        answered = self._ledger.get(approval_id) or question
         self._notify("answered", answered)
         self._answer_others(answered, reply)
         return answered
+
+    def _take(self, question: Approval, reply: Reply) -> None:
+        """Take the answer of a channel, which no device signed."""
+        self.answer(
+            question.id,
+            reply.answer,
+            by=reply.by,
+            channel=reply.channel,
+            nonce=question.request.nonce,
+            message=reply.message,
+        )
 
     def redeem(
         self,
@@ -197,17 +181,9 @@ class ApprovalBroker:
         client: str = "",
         connection: str = "",
     ) -> Approval:
-        """Use an approval for its call, once.
-
-        Args:
-            content_digest: Digest of the call as it is at the moment of use.
-            session: The caller's `session_key`, which must be that of the question.
-            client: Name of the client that calls.
-            connection: Its connection: the one that asked, or the successor of one that ended.
-
-        Raises:
-            ApprovalError: it is open, denied, ended, used, about another call or another client's.
-        """
+        """Use an approval once, for the call as it is now. `session` is the caller's `session_key`;
+        the connection must be the one that asked, or the successor of one that ended. Otherwise, or
+        if it is open, denied, ended, used or about another call, raises ApprovalError."""
         is_owner = partial(self.connections.own, client=client, connection=connection)
         if self._ledger.redeem(approval_id, content_digest, session, is_owner):
             used = self._ledger.get(approval_id)
@@ -215,69 +191,60 @@ class ApprovalBroker:
                 if used.answer == Answer.SESSION.value:
                     self._allow_session(used, client, connection)
                 return used
-        found = self._ledger.get(approval_id)
-        if found is None:
+        approval = self._ledger.get(approval_id)
+        if approval is None:
             raise ApprovalError("unknown", f"no approval `{approval_id}`")
-        same = (found.request.content_digest, found.request.session)
+        same = (approval.request.content_digest, approval.request.session)
         if same != (content_digest, session):
             raise ApprovalError(
                 "another-call",
                 "the call is not the one that was approved, or what it is about has changed since",
             )
-        if not is_owner(found.request):
-            raise another_client(found)
-        if found.state is ApprovalState.APPROVED:
+        if not is_owner(approval.request):
+            raise another_client(approval)
+        if approval.state is ApprovalState.APPROVED:
             raise ApprovalError("clock", "the clock went back since the question was asked")
-        raise ApprovalError(*closed(found))
+        raise ApprovalError(*closed(approval))
 
     async def request_approval(self, request: ApprovalRequest, given: str = "") -> ApprovalOutcome:
-        """Return the outcome of a question: answered before, answered now, or still open.
-
-        Calls of one conversation are asked about one after the other.
-
-        Args:
-            request: The exact call.
-            given: Id of the approval that the caller says it has.
-        """
+        """Return the outcome of a question: answered before, answered now, or still open. Calls of
+        one conversation are asked about one after the other. `given` is the id of the approval that
+        the caller says it has."""
         async with self._session_locks.of(f"{request.connection_key}{request.session_id}"):
             try:
-                found, is_new = await in_thread(lambda: self._question(request, given))
+                approval, is_new = await in_thread(lambda: self._question(request, given))
                 if is_new:
-                    self._notify("asked", found)
-                if found.state is ApprovalState.OPEN and not given:
-                    found = await wait_for_answer(
-                        found,
+                    self._notify("asked", approval)
+                if approval.state is ApprovalState.OPEN and not given:
+                    approval = await wait_for_answer(
+                        approval,
                         self.channels,
-                        self.answer,
+                        self._take,
                         self._ledger,
                         wait_seconds=request.wait_seconds or self.settings.wait_seconds,
                         waits=bool(self._subscribers) or self.settings.unattended == "deny",
                     )
             except ApprovalError as error:
                 return ApprovalOutcome(status="denied", reason=str(error))
-            if found.state is ApprovalState.DENIED:
-                await in_thread(lambda: self._ledger.delivered(found.id))
-            return outcome_of(found)
+            if approval.state is ApprovalState.DENIED:
+                await in_thread(lambda: self._ledger.delivered(approval.id))
+            return outcome_of(approval)
 
     def _question(self, request: ApprovalRequest, given: str) -> tuple[Approval, bool]:
-        """Return the question about a call, and whether it was not there before."""
         own, client, connection = self.connections.own, request.client, request.connection
         is_owner = partial(own, client=client, connection=connection)
-        found = self._ledger.get(given) if given else self._ledger.repeated(request, is_owner)
-        if given and found is None:
+        question = self._ledger.get(given) if given else self._ledger.repeated(request, is_owner)
+        if given and question is None:
             raise ApprovalError("unknown", f"no approval `{given}`")
-        if found is not None and not is_owner(found.request):
-            raise another_client(found)
-        if found is not None:
-            return found, False
+        if question is not None and not is_owner(question.request):
+            raise another_client(question)
+        if question is not None:
+            return question, False
         self._refuse_in_cooldown(request)
         return self._opened(request), True
 
     def revoke(self, grant_id: str) -> bool:
-        """Revoke a standing approval, with every unused approval of that user.
-
-        Such an approval may stem from the standing one, which it must not outlive.
-        """
+        """Revoke a standing approval, and all unused ones of its user, which may stem from it."""
         revoked = self.grant_store.revoke(grant_id)
         if revoked is None:
             return False
@@ -288,19 +255,16 @@ class ApprovalBroker:
         self._ledger.withdraw_all()
 
     def session_grants(self, session: str) -> tuple[Grant, ...]:
-        """Return the grants for the rest of a connection, without those of unpaired devices.
-
-        Args:
-            session: The caller's `session_key` with the client's connection.
-        """
-        found = self._session_grants.get(session, ())
-        if not any(grant.device for grant in found):
-            return found
+        """Return the grants for the rest of a connection but those of unpaired devices. `session`
+        is the caller's `session_key` with the client's connection."""
+        grants = self._session_grants.get(session, ())
+        if not any(grant.device for grant in grants):
+            return grants
         # Another process may have unpaired the device.
         stamp = self._ledger.stamp()
         if stamp != self._paired[0]:
             self._paired = (stamp, self._ledger.paired())
-        return tuple(g for g in found if not g.device or g.device in self._paired[1])
+        return tuple(g for g in grants if not g.device or g.device in self._paired[1])
 
     def _lasting(self, request: ApprovalRequest, reply: Reply) -> tuple[Grant, ...]:
         if reply.answer not in (Answer.PROJECT, Answer.ALWAYS):
@@ -336,7 +300,6 @@ class ApprovalBroker:
             self._session_grants[key] = (*before, *fresh)
 
     def _answer_others(self, answered: Approval, reply: Reply) -> None:
-        """Answer other open questions that this answer covers."""
         request = answered.request
         if reply.answer is Answer.NO:
             if not self.settings.reject_all:

@@ -20,17 +20,12 @@ from skillhouse.floor import make_private
 from skillhouse.floor.lock import try_lock
 
 DIRECTORY = "connections"
-"""Name of the directory of the files, in the state directory."""
 STALE_SECONDS = 86_400
 """Age from which the file of a dead process is looked for and removed."""
 
 
 def new_connection(now_ms: int | None = None) -> str:
-    """Return the id of a connection that begins now: its time and random digits.
-
-    Args:
-        now_ms: Milliseconds since 1970; the machine's clock when None.
-    """
+    """Return the id of a connection that begins `now_ms` after 1970, or now."""
     began_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return f"{began_ms:013d}-{secrets.token_hex(8)}"
 
@@ -56,11 +51,7 @@ class Connections:
         self._finalizer = weakref.finalize(self, _end_all, self._held, self._directory)
 
     def hold(self, connection: str) -> None:
-        """Keep a connection alive until `end`, `close` or the end of this process.
-
-        Raises:
-            OSError: its file cannot be made or locked.
-        """
+        """Keep a connection alive until it ends here; OSError if its file cannot be made."""
         with self._lock:
             if not connection or connection in self._held:
                 return
@@ -74,7 +65,6 @@ class Connections:
             self._held[connection] = handle
 
     def end(self, connection: str) -> None:
-        """End a connection; one that this process does not hold is ignored."""
         with self._lock:
             handle = self._held.pop(connection, None)
         if handle is not None:
@@ -85,19 +75,13 @@ class Connections:
             _end_all(self._held, self._directory)
 
     def is_live(self, connection: str) -> bool:
-        """Whether a connection of any process has not ended; also true if that is unknown.
-
-        Raises:
-            OSError: the file system has no locks.
-        """
+        """Whether a connection has not ended, or may not have; OSError without locks of files."""
         return bool(connection) and _is_locked(self._directory / _name(connection))
 
     def own(self, asked: ApprovalRequest, client: str, connection: str) -> bool:
-        """Whether a connection is the one that asked, or the next one of that client.
-
-        The next one began after the question and has the same name. A client gives its name
-        itself, so one that was there before is another client, whatever it is called.
-        """
+        """Whether a connection is the one that asked, or the next one of that client: begun after
+        the question, and of the same name. A client gives its name itself, so one that was there
+        before is another client, whatever it is called."""
         if asked.client != client:
             return False
         if asked.connection == connection:
@@ -105,7 +89,6 @@ class Connections:
         return began_ms(connection) >= asked.opened_ms and not self.is_live(asked.connection)
 
     def _sweep(self) -> None:
-        """Remove the files that dead processes left long ago."""
         oldest = time.time() - STALE_SECONDS
         for file in self._directory.iterdir():
             with contextlib.suppress(FileNotFoundError):

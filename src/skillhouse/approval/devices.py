@@ -1,4 +1,4 @@
-"""Paired devices, such as a companion app: who may answer by a signed message."""
+"""Paired devices, such as a companion app, which answer by signed messages, and one-time tokens."""
 
 from __future__ import annotations
 
@@ -14,16 +14,106 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.approval.broker import ApprovalBroker
-from skillhouse.approval.request import OWNER, Answer, Approval, ApprovalError
-from skillhouse.approval.signatures import (
+from skillhouse.approval.request import (
+    CLOCK_BACK_SECONDS,
+    OWNER,
+    Answer,
+    Approval,
+    ApprovalError,
+    ApprovalState,
+)
+from skillhouse.approval.webhook import (
     WINDOW_SECONDS,
     SignatureError,
     secret_bytes,
     verified_id,
 )
-from skillhouse.approval.tokens import Issuer, Tokens
 from skillhouse.floor import DecodeError, StateError, shaped
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
+
+TOKEN_SECONDS = 600
+"""How long a token holds: long enough to carry it to another window (NIST SP 800-63B, 5.1.3.2)."""
+TOKEN_TRIES = 5
+"""Wrong tokens for one question, after which the right one is gone as well."""
+TOKEN_BYTES = 24
+"""Randomness of a token: more than can be guessed (RFC 6749, 10.10)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
+    """Who had a token made, and so gives the answer."""
+
+    user: str
+    device: str = ""
+    """Id of a paired device; empty for the page."""
+    device_name: str = ""
+
+
+class Tokens:
+    """The state holds only a digest of each, and no listing shows one."""
+
+    def __init__(self, state_directory: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = state_directory / STATE_FILE
+        self._clock = clock
+
+    def issue(self, question: Approval, issuer: Issuer) -> str:
+        """Return a new token that approves this question once; an earlier one ends. Raises
+        ApprovalError if it is closed, or decided on the page or a device only."""
+        if question.state is not ApprovalState.OPEN:
+            raise ApprovalError("answered", f"approval `{question.id}` is not open")
+        if question.request.out_of_band_only:
+            raise ApprovalError("not-offered", "such a call is decided on the page itself")
+        token = secrets.token_hex(TOKEN_BYTES)
+        now = int(self._clock() * 1000)
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute("DELETE FROM approval_token WHERE expires_ms <= ?", (now,))
+            connection.execute(
+                "INSERT OR REPLACE INTO approval_token (approval, digest, user, device, "
+                "device_name, expires_ms) VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    question.id,
+                    _digest(question, token),
+                    issuer.user,
+                    issuer.device,
+                    issuer.device_name,
+                    now + TOKEN_SECONDS * 1000,
+                ),
+            )
+        return token
+
+    def take(self, question: Approval, token: str) -> Issuer:
+        """Use up a token; ApprovalError for another question's, a used or an ended one."""
+        issuer: Issuer | None = None
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            row = connection.execute(
+                "SELECT digest, user, device, device_name, expires_ms, tries FROM approval_token "
+                "WHERE approval = ?",
+                (question.id,),
+            ).fetchone()
+            if row is not None:
+                digest, user, device, device_name, expires_ms, tries = row
+                is_right = hmac.compare_digest(digest, _digest(question, token))
+                left_ms = expires_ms - self._clock() * 1000
+                # More than it was issued for: the clock was set back.
+                if is_right and 0 < left_ms <= (TOKEN_SECONDS + CLOCK_BACK_SECONDS) * 1000:
+                    issuer = Issuer(user=user, device=device, device_name=device_name)
+                # INVARIANT: a token is deleted in the transaction that finds it right, so that it
+                # is used once, whatever comes of the answer.
+                query = "UPDATE approval_token SET tries = tries + 1 WHERE approval = ?"
+                if is_right or tries + 1 >= TOKEN_TRIES:
+                    query = "DELETE FROM approval_token WHERE approval = ?"
+                connection.execute(query, (question.id,))
+        if issuer is None:
+            raise ApprovalError("wrong-token", "the token is wrong, has ended or was used already")
+        return issuer
+
+
+def _digest(question: Approval, token: str) -> str:
+    """It is bound to the question and its exact content."""
+    request = question.request
+    bound = f"{question.id}\n{request.nonce}\n{request.content_digest}".encode()
+    return hmac.digest(bound, token.encode("utf-8", "replace"), "sha256").hex()
+
 
 BODY_MAX = 16_384
 """Bytes of an answer."""
@@ -37,8 +127,6 @@ Record = Callable[[str, "Device | None", str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One paired device."""
-
     id: str
     name: str
     user: str
@@ -61,8 +149,6 @@ class Unpaired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """The message of a device."""
-
     device: str
     approval: str
     nonce: str
@@ -74,8 +160,6 @@ class DeviceAnswer:
 
 
 class Devices:
-    """The paired devices and their answers."""
-
     def __init__(
         self,
         state_directory: Path,
@@ -83,7 +167,6 @@ class Devices:
         clock: Callable[[], float] = time.time,
         record: Record = lambda *_: None,
     ) -> None:
-        """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._clock = clock
         self._record = record
@@ -134,11 +217,8 @@ class Devices:
 
     def unpair(self, device_id: str) -> Unpaired | None:
         """Forget a device with every approval of it that could still be used; None for no device.
-
-        What it allowed for the rest of a conversation ends as well, in every process
-        (`ApprovalBroker.session_grants`).
-        """
-        device = next((found for found in self.all() if found.id == device_id), None)
+        What it allowed for the rest of a conversation ends in every process (`session_grants`)."""
+        device = next((device for device in self.all() if device.id == device_id), None)
         if device is None:
             return None
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -160,17 +240,9 @@ class Devices:
         return Unpaired(device=device, approvals=approvals, grants=grants)
 
     def answer(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> Approval:
-        """Take one signed answer.
-
-        Args:
-            broker: Whose question is answered.
-            headers: With lower-case names.
-            body: JSON of a `DeviceAnswer`, as it came.
-
-        Raises:
-            SignatureError: the message is not that of a paired device, is old, or came before.
-            ApprovalError: the answer does not count.
-        """
+        """Take one signed answer: JSON of a `DeviceAnswer`, with lower-case header names. Raises
+        SignatureError if it is not a paired device's, old, or came before; ApprovalError if it does
+        not count."""
         device, given, question = self._proved(broker, headers, body)
         answered = broker.answer(
             question.id,
@@ -186,12 +258,7 @@ class Devices:
         return answered
 
     def token(self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes) -> str:
-        """Return a one-time token for a question, to a device that answers it with `once`.
-
-        Raises:
-            SignatureError: as `answer`.
-            ApprovalError: as `answer`; or the answer is another one.
-        """
+        """Return a one-time token to a device that answers with `once`; raises as `answer` does."""
         device, given, question = self._proved(broker, headers, body)
         if given.answer is not Answer.ONCE:
             raise ApprovalError("not-offered", "a token approves once, and nothing else")
@@ -207,7 +274,6 @@ class Devices:
     def _proved(
         self, broker: ApprovalBroker, headers: Mapping[str, str], body: bytes
     ) -> tuple[Device, DeviceAnswer, Approval]:
-        """Return who sent a message, what it says, and the question that it is about."""
         given: DeviceAnswer | None = None
         try:
             given = _decoded(body)
@@ -233,7 +299,7 @@ class Devices:
         return device
 
     def _note_refused(self, device_id: str, error: SignatureError) -> None:
-        """Record that messages were refused; the first at once, the others by their number."""
+        """Record the first refused message at once, the others by their number."""
         with self._lock:
             self._refused += 1
             now = self._clock()

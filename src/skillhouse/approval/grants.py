@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from skillhouse.approval.request import CLOCK_BACK_SECONDS, OWNER
@@ -31,25 +31,24 @@ class Grant:
     action: str
     pattern: str
     place: str
-    """Real path of the workspace it holds in; empty for every place of the user."""
+    """Real path of the workspace it holds in; empty is every place of the user."""
     skill_digest: str = ""
-    """Tree digest of the skill it is about; empty when no skill is."""
+    """Tree digest of the skill it is about, if any."""
     user: str = OWNER
     agent: str = "default"
     device: str = ""
-    """Id of the paired device that granted it; empty when none did. Unpairing ends it."""
+    """Id of the paired device that granted it; unpairing ends it."""
     device_name: str = field(default="", compare=False)
     id: str = field(default="", compare=False)
     granted_ms: int = field(default=0, compare=False)
     expires_ms: int = field(default=0, compare=False)
-    """Milliseconds since 1970; from then on it does not hold."""
+    """From then on it does not hold."""
 
     def is_current(self, now_ms: float) -> bool:
         """Whether it holds at a time; before the grant only within `CLOCK_BACK_SECONDS`."""
         return self.granted_ms - CLOCK_BACK_SECONDS * 1000 <= now_ms < self.expires_ms
 
     def is_for(self, *, user: str, agent: str, place: str, skill_digest: str) -> bool:
-        """Whether it holds for calls of this user and agent, here, about this state of a skill."""
         return (
             (self.user, self.agent) == (user, agent)
             and self.place in ("", place)
@@ -107,8 +106,6 @@ def _has_subcommand(argv: Sequence[str]) -> bool:
 
 
 class GrantStore:
-    """The standing approvals in the state database."""
-
     def __init__(self, state_directory: Path) -> None:
         self._path = state_directory / STATE_FILE
 
@@ -116,11 +113,8 @@ class GrantStore:
         return commit_stamp(self._path)
 
     def all(self) -> tuple[Grant, ...]:
-        """Return every grant, oldest first, also those that have ended.
-
-        Raises:
-            StateError: the state cannot be read; nothing is granted then.
-        """
+        """Return every grant, oldest first, also ended ones; StateError if the state cannot be
+        read."""
         if not self._path.exists():
             return ()
         with pooled(self._path, STATE) as store:
@@ -128,12 +122,12 @@ class GrantStore:
             return tuple(_grant(row) for row in store.rows(query))
 
     def add(self, grants: Sequence[Grant]) -> None:
-        """Keep grants; one that is there already gets the new end."""
+        """Keep grants; one that is there gets the new end."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             insert_grants(connection, grants)
 
     def end(self, now_ms: int) -> None:
-        """Note which grants have ended, so that they hold no more when the clock is set back."""
+        """End grants for good, so that they hold no more when the clock is set back."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             connection.execute(
                 "UPDATE lasting_grant SET expires_ms = granted_ms "
@@ -142,15 +136,13 @@ class GrantStore:
             )
 
     def revoke(self, grant_id: str) -> Grant | None:
-        """Forget the grant of this id and return it; None when there is none."""
-        found = next((grant for grant in self.all() if grant.id == grant_id), None)
-        if found is not None:
+        revoked = next((grant for grant in self.all() if grant.id == grant_id), None)
+        if revoked is not None:
             with pooled(self._path, STATE) as store, store.transaction() as connection:
                 connection.execute("DELETE FROM lasting_grant WHERE id = ?", (grant_id,))
-        return found
+        return revoked
 
     def clear(self) -> int:
-        """Forget every grant and return how many there were."""
         count = len(self.all())
         if count:
             with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -159,27 +151,12 @@ class GrantStore:
 
 
 def insert_grants(connection: sqlite3.Connection, grants: Sequence[Grant]) -> None:
-    """Keep grants inside a transaction of the caller's."""
+    values = ", ".join(f":{name}" for name in _COLUMNS.split(", "))
     connection.executemany(
-        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608
+        f"INSERT INTO lasting_grant ({_COLUMNS}) VALUES ({values}) "  # noqa: S608 - constants.
         "ON CONFLICT (action, pattern, place, skill_digest, user, agent, device) DO UPDATE "
         "SET granted_ms = excluded.granted_ms, expires_ms = excluded.expires_ms",
-        [
-            (
-                g.id or secrets.token_hex(8),
-                g.action,
-                g.pattern,
-                g.place,
-                g.skill_digest,
-                g.user,
-                g.agent,
-                g.granted_ms,
-                g.expires_ms,
-                g.device,
-                g.device_name,
-            )
-            for g in grants
-        ],
+        [asdict(replace(grant, id=grant.id or secrets.token_hex(8))) for grant in grants],
     )
 
 

@@ -30,18 +30,17 @@ from skillhouse.floor import shaped
 from skillhouse.store import STATE, STATE_FILE, commit_stamp, pooled
 
 _COLUMNS = (
-    "request, state, answer, answered_by, answered_channel, message, closed_ms, expires_ms, "
+    "request, state, expires_ms, answer, answered_by, answered_channel, message, closed_ms, "
     "device, device_name"
 )
+_FIELDS = ("answer", "by", "channel", "message", "closed_ms", "device", "device_name")
+"""The fields of an `Approval` that the columns from `answer` on are."""
 
 
 class Ledger:
-    """Keeps questions; several processes may use one at the same time."""
-
     def __init__(
         self, state_directory: Path, settings: ApprovalSettings, clock: Callable[[], float]
     ) -> None:
-        """`clock` returns seconds since 1970."""
         self._path = state_directory / STATE_FILE
         self._settings = settings
         self._clock = clock
@@ -54,11 +53,7 @@ class Ledger:
         return commit_stamp(self._path)
 
     def open(self, request: ApprovalRequest) -> Approval:
-        """Keep a question, with an id, a nonce and an end.
-
-        Raises:
-            ApprovalError: too many are open, or this user's calls ask too often.
-        """
+        """Add an id, a nonce and an end; ApprovalError if too many are open or asked."""
         now = self.now_ms()
         request = dataclasses.replace(
             request,
@@ -87,8 +82,8 @@ class Ledger:
             )
         return Approval(request=request, state=ApprovalState.OPEN)
 
-    def answer(self, found: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
-        """Write an answer and its grants if the question is still open; return whether it was."""
+    def answer(self, question: Approval, reply: Reply, grants: Sequence[Grant]) -> bool:
+        """Write an answer and its grants; return whether the question was still open."""
         now = self.now_ms()
         state = ApprovalState.DENIED if reply.answer is Answer.NO else ApprovalState.APPROVED
         with pooled(self._path, STATE) as store, store.transaction() as connection:
@@ -112,8 +107,8 @@ class Ledger:
                     now + YES_SECONDS * 1000,
                     reply.device,
                     reply.device_name,
-                    found.id,
-                    found.request.nonce,
+                    question.id,
+                    question.request.nonce,
                     now,
                     reply.device,
                     reply.device,
@@ -130,12 +125,7 @@ class Ledger:
         session: str,
         is_owner: Callable[[ApprovalRequest], bool],
     ) -> bool:
-        """Use an approval for its call, once; return whether that was possible.
-
-        Args:
-            session: The caller's `session_key`.
-            is_owner: Whether the caller's connection is the one that asked, or its successor.
-        """
+        """Use an approval for its call, once; return whether that was possible."""
         now = self.now_ms()
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             _end(connection, now)
@@ -159,36 +149,34 @@ class Ledger:
 
     def expire(self, approval_id: str, message: str) -> bool:
         """Close an unanswered question; return whether it was open."""
-        with pooled(self._path, STATE) as store, store.transaction() as connection:
-            changed = connection.execute(
-                "UPDATE approval SET state = 'expired', message = ?, closed_ms = ?, "
-                "is_delivered = 1 WHERE id = ? AND state = 'open'",
-                (message, self.now_ms(), approval_id),
-            ).rowcount
+        changed = self._update(
+            "state = 'expired', message = ?, closed_ms = ?, is_delivered = 1 "
+            "WHERE id = ? AND state = 'open'",
+            message,
+            self.now_ms(),
+            approval_id,
+        )
         return changed == 1
 
     def withdraw(self, user: str) -> None:
-        """End every unused approval of a user's calls."""
-        with pooled(self._path, STATE) as store, store.transaction() as connection:
-            connection.execute(
-                "UPDATE approval SET state = 'expired', message = 'withdrawn' "
-                "WHERE state = 'approved' AND user = ?",
-                (user,),
-            )
+        self._update(
+            "state = 'expired', message = 'withdrawn' WHERE state = 'approved' AND user = ?", user
+        )
 
     def withdraw_all(self) -> None:
-        """End every open question and unused approval."""
-        with pooled(self._path, STATE) as store, store.transaction() as connection:
-            connection.execute(
-                "UPDATE approval SET state = 'expired', message = 'everything was stopped', "
-                "closed_ms = ? WHERE state IN ('open', 'approved')",
-                (self.now_ms(),),
-            )
+        self._update(
+            "state = 'expired', message = 'everything was stopped', closed_ms = ? "
+            "WHERE state IN ('open', 'approved')",
+            self.now_ms(),
+        )
 
     def delivered(self, approval_id: str) -> None:
-        """Note that the caller has received the denial."""
+        self._update("is_delivered = 1 WHERE id = ?", approval_id)
+
+    def _update(self, change: str, *values: object) -> int:
         with pooled(self._path, STATE) as store, store.transaction() as connection:
-            connection.execute("UPDATE approval SET is_delivered = 1 WHERE id = ?", (approval_id,))
+            query = f"UPDATE approval SET {change}"  # noqa: S608 - changes are ours.
+            return connection.execute(query, values).rowcount
 
     def get(self, approval_id: str) -> Approval | None:
         return next(iter(self._select("WHERE id = ?", approval_id)), None)
@@ -200,41 +188,35 @@ class Ledger:
         self, request: ApprovalRequest, is_owner: Callable[[ApprovalRequest], bool]
     ) -> Approval | None:
         """Return the caller's question about this call whose outcome is open or not delivered."""
-        found = self._select(
+        asked = self._select(
             "WHERE content_digest = ? AND session = ? AND (state IN ('open', 'approved') OR "
             "state = 'denied' AND is_delivered = 0) ORDER BY rowid DESC",
             request.content_digest,
             request.session,
         )
+        own = [a for a in asked if a.state is not ApprovalState.EXPIRED and is_owner(a.request)]
         # An unused approval has precedence over a later question.
-        found = tuple(
-            f for f in found if f.state is not ApprovalState.EXPIRED and is_owner(f.request)
-        )
-        return next(
-            (f for f in found if f.state is ApprovalState.APPROVED), next(iter(found), None)
-        )
+        return next((a for a in own if a.state is ApprovalState.APPROVED), next(iter(own), None))
 
     def open_ones(self) -> tuple[Approval, ...]:
-        """Return the open questions, oldest first."""
-        found = self._select("WHERE state = 'open' ORDER BY rowid")
-        return tuple(approval for approval in found if approval.state is ApprovalState.OPEN)
+        kept = self._select("WHERE state = 'open' ORDER BY rowid")
+        return tuple(approval for approval in kept if approval.state is ApprovalState.OPEN)
 
     def latest(self, limit: int) -> tuple[Approval, ...]:
-        """Return questions of any state, newest first."""
         return self._select("ORDER BY rowid DESC LIMIT ?", limit)
 
     def repeated_denial_ms(self, session: str, tool: str) -> int:
         """Return the time of the last of `DENIAL_COOLDOWN_AFTER` consecutive denials, or 0."""
-        found = self._select(
+        answered = self._select(
             "WHERE session = ? AND tool = ? AND answer <> '' AND answered_by <> '' "
             "ORDER BY closed_ms DESC, rowid DESC LIMIT ?",
             session,
             tool,
             DENIAL_COOLDOWN_AFTER,
         )
-        if len(found) < DENIAL_COOLDOWN_AFTER or any(f.answer != Answer.NO.value for f in found):
-            return 0
-        return found[0].closed_ms
+        is_full = len(answered) == DENIAL_COOLDOWN_AFTER
+        is_denied = all(approval.answer == Answer.NO.value for approval in answered)
+        return answered[0].closed_ms if is_full and is_denied else 0
 
     def paired(self) -> frozenset[str]:
         if not self._path.exists():
@@ -288,7 +270,6 @@ def _end(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _sweep(connection: sqlite3.Connection, now: int) -> None:
-    """Close expired questions, and delete old closed ones."""
     _end(connection, now)
     connection.execute(
         "UPDATE approval SET request = json_set(request, '$.content', '{}', '$.facts', json('[]')) "
@@ -304,20 +285,11 @@ def _sweep(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _approval(row: Sequence[object], now: int) -> Approval:
-    text, state, answer, by, channel, message, closed_ms, expires_ms, device, device_name = row
+    text, state, expires_ms, *answered = row
     request = shaped(json.loads(str(text)), ApprovalRequest)
     kept = ApprovalState(str(state))
     # A row that was not swept yet has expired all the same.
     if kept in (ApprovalState.OPEN, ApprovalState.APPROVED) and int(str(expires_ms)) <= now:
         kept = ApprovalState.EXPIRED
-    return Approval(
-        request=request,
-        state=kept,
-        answer=str(answer),
-        by=str(by),
-        channel=str(channel),
-        message=str(message),
-        closed_ms=int(str(closed_ms)),
-        device=str(device),
-        device_name=str(device_name),
-    )
+    values = dict(zip(_FIELDS, answered, strict=True))
+    return Approval(request=request, state=kept, **values)  # type: ignore[arg-type]

@@ -20,8 +20,8 @@ class ApprovalSettings:
     expires_seconds: int = 3_600
     """How long after it was asked a question can be answered and its approval be used."""
     unattended: Literal["pending", "deny"] = "pending"
-    """What happens when no channel can ask: the question stays open for the inbox and the
-    command line, or the call waits `wait_seconds` and is refused."""
+    """When no channel can ask, the question stays open, or the call waits `wait_seconds` and is
+    refused."""
     reject_all: bool = False
     """Whether a denial also answers the other open questions of that conversation (opencode)."""
     grant_days: int = 30
@@ -29,7 +29,6 @@ class ApprovalSettings:
     open_max: int = 100
     """Open questions in all; further ones are refused (security.md section 6, item 69)."""
     user_open_max: int = 25
-    """Open questions of one user."""
     user_rate: int = 60
     """Questions that one user's calls may ask in `RATE_SECONDS`."""
     webhook_url: str = ""
@@ -48,7 +47,6 @@ DENIAL_COOLDOWN_AFTER = 3
 DENIAL_COOLDOWN_SECONDS = 300
 """How long that lasts from the latest denial; then the person is asked again."""
 KEPT_SECONDS = 30 * 86_400
-"""How long closed questions are kept."""
 CONTENT_SECONDS = 86_400
 """How long a closed question keeps the text of its call, which may hold secrets."""
 KEPT_MAX = 5_000
@@ -104,7 +102,6 @@ class ApprovalRequest:
     """One call that needs approval, described by skillhouse and never by a skill."""
 
     id: str = ""
-    """Given by the broker, like the nonce and the times."""
     tool: str
     agent: str
     user: str
@@ -113,7 +110,6 @@ class ApprovalRequest:
     facts: tuple[tuple[str, str], ...]
     """Labels and values that a person should see; all values are untrusted text."""
     reasons: tuple[str, ...]
-    """Why a person is asked."""
     content_digest: Digest
     """Digest of `content`, to which an approval is bound."""
     content: str = ""
@@ -123,14 +119,14 @@ class ApprovalRequest:
     channel: str = "library"
     """Where the call came from."""
     client: str = ""
-    """Name of the client that asks, as reported by itself."""
+    """The client's name for itself."""
     connection: str = ""
     """Which connection of that client; only it, or its successor, can use an approval."""
     place: str = ""
     """Real path of the workspace."""
     level: Level = "write"
     on_page: bool = False
-    """Whether it is decided on the transaction page or a paired device only, whatever its level."""
+    """Whether only the transaction page or a paired device decides it, whatever its level."""
     wait_seconds: float = 0
     """How long the call waits for an answer; 0 is `ApprovalSettings.wait_seconds`."""
     asked: tuple[Asked, ...] = ()
@@ -142,8 +138,7 @@ class ApprovalRequest:
     """Milliseconds since 1970, as all times of this package."""
     expires_ms: int = 0
     session_id: str = ""
-    """The caller's ids of the conversation, the message and the call (S004-48); they bind
-    nothing."""
+    """The caller's ids (S004-48); they bind nothing."""
     message_id: str = ""
     call_id: str = ""
 
@@ -193,11 +188,8 @@ class Channel(Protocol):
     """A way to reach a person."""
 
     async def ask(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Return the person's answer.
-
-        A bare `Answer` is one of the request's user on the request's own channel. None means that
-        no answer is possible here: the question stays open for another channel.
-        """
+        """Return an answer; a bare `Answer` is one of the request's user on the request's channel.
+        None leaves the question open for another channel."""
         ...
 
 
@@ -255,12 +247,10 @@ class ApprovalState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One question and its answer."""
-
     request: ApprovalRequest
     state: ApprovalState
     answer: str = ""
-    """once, session, project, always or no; empty before."""
+    """An `Answer`; empty before."""
     by: str = ""
     channel: str = ""
     """Where it was answered."""
@@ -276,41 +266,37 @@ class Approval:
         return self.request.id
 
 
-def closed(found: Approval) -> tuple[str, str]:
-    """Return the error code of a question that is closed, and its outcome in words."""
-    said = f": {found.message}" if found.message else ""
-    if found.state is ApprovalState.EXPIRED:
-        return "expired", found.message or "no answer came in time, or the approval was not used"
-    if found.state is ApprovalState.USED:
-        return "used", f"approval `{found.id}` was used already"
-    if found.state is ApprovalState.DENIED:
-        return ("answered", f"refused{said}") if found.by else ("denied", found.message)
-    if found.state is ApprovalState.OPEN:
-        return "open", f"approval `{found.id}` waits for an answer"
-    return "answered", f"approval `{found.id}` was answered already"
+def closed(approval: Approval) -> tuple[str, str]:
+    said = f": {approval.message}" if approval.message else ""
+    if approval.state is ApprovalState.EXPIRED:
+        return "expired", approval.message or "no answer came in time, or the approval was not used"
+    if approval.state is ApprovalState.USED:
+        return "used", f"approval `{approval.id}` was used already"
+    if approval.state is ApprovalState.DENIED:
+        return ("answered", f"refused{said}") if approval.by else ("denied", approval.message)
+    if approval.state is ApprovalState.OPEN:
+        return "open", f"approval `{approval.id}` waits for an answer"
+    return "answered", f"approval `{approval.id}` was answered already"
 
 
-def another_client(found: Approval) -> ApprovalError:
-    return ApprovalError("another-client", f"approval `{found.id}` belongs to another client")
+def another_client(approval: Approval) -> ApprovalError:
+    return ApprovalError("another-client", f"approval `{approval.id}` belongs to another client")
 
 
 OWNER = "local"
 """The user who owns the state directory, who could change it in any case."""
 
 OWNER_CHANNELS = frozenset({"terminal", "cli", "page", "device"})
-"""Ways to answer that have access control of their own: the terminal of the process, the command
-line over its state, the page with its token, and a paired device."""
+"""Ways to answer that have access control of their own, such as the page with its token."""
 
 SIGN_CHANNELS = frozenset({"page", "device"})
 """Channels that decide a call that signs or is of tier 1."""
 
 
 def rejection(request: ApprovalRequest, reply: Reply) -> str:
-    """Return why this answer does not count, or nothing when it does.
-
-    On a channel of the owner, the owner and the user whom the call is for may answer; on any other,
-    such as a chat, only that user on that very channel (S000-78, S000-79).
-    """
+    """Return why an answer does not count, or "". On a channel of the owner, the owner and the user
+    whom the call is for may answer; on any other, such as a chat, only that user on that very
+    channel (S000-78, S000-79)."""
     if reply.channel == NOBODY:
         return "" if reply.answer is Answer.NO else "only a person can approve"
     if request.out_of_band_only and reply.channel not in SIGN_CHANNELS:
@@ -327,7 +313,7 @@ def rejection(request: ApprovalRequest, reply: Reply) -> str:
 
 
 def allowed_answers(request: ApprovalRequest) -> tuple[Answer, ...]:
-    """Return the possible answers; a question for the page gets no lasting ones."""
+    """A question for the page gets no lasting ones."""
     if request.patterns and not request.out_of_band_only:
         return tuple(Answer)
     return tuple(answer for answer in Answer if answer not in LASTING)

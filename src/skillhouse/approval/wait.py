@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -35,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalOutcome:
-    """The outcome of a question."""
-
     status: Literal["approved", "denied", "pending"]
     reason: str
     approval: Approval | None = None
@@ -67,19 +65,8 @@ class SessionLocks:
                 del locks[session]
 
 
-class TakeAnswer(Protocol):
-    """Records an answer to a question; raises `ApprovalError` for one that does not count."""
-
-    def __call__(
-        self,
-        approval_id: str,
-        answer: Answer,
-        *,
-        by: str,
-        channel: str,
-        nonce: str,
-        message: str = "",
-    ) -> object: ...
+TakeAnswer = Callable[[Approval, Reply], None]
+"""Takes an answer to a question; raises `ApprovalError` for one that does not count."""
 
 
 async def wait_for_answer(
@@ -91,18 +78,10 @@ async def wait_for_answer(
     wait_seconds: float,
     waits: bool,
 ) -> Approval:
-    """Ask all channels at once and return the question with the first valid answer.
-
-    Without a channel that can ask, it is returned open; without an answer in time, it is closed.
-
-    Args:
-        question: An open question.
-        channels: The ways to reach a person.
-        take: Receives the answers of these channels.
-        ledger: Shows the answers of other processes.
-        wait_seconds: Time in which an answer must come.
-        waits: Whether an answer may come in another way than by these channels.
-    """
+    """Ask all channels at once and return the question with the first valid answer. Without a
+    channel that can ask, it is returned open; without an answer in time, it is closed. `take` gets
+    the answers of these channels, `ledger` shows those of other processes; `waits` says that an
+    answer may come in another way."""
     asking = len(channels)
     moved = anyio.Event()
 
@@ -132,8 +111,8 @@ async def wait_for_answer(
                 stamp = ledger.stamp()
                 if stamp != seen:
                     try:
-                        found = await in_thread(lambda: ledger.get(question.id))
-                        seen, current = stamp, found or question
+                        kept = await in_thread(lambda: ledger.get(question.id))
+                        seen, current = stamp, kept or question
                     except StateError as error:
                         # Raised below: a task group would wrap it.
                         failed = error
@@ -148,28 +127,16 @@ async def wait_for_answer(
 
 
 async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> bool:
-    """Ask one channel; return whether the question is answered."""
     request = question.request
     reply = await channel.ask(request)
     if reply is None:
         return False
     if isinstance(reply, Answer):
         reply = Reply(answer=reply, by=request.user, channel=request.channel)
-    answer = reply.answer
-    if answer in LASTING and answer not in allowed_answers(request):
-        answer = Answer.ONCE
+    if reply.answer in LASTING and reply.answer not in allowed_answers(request):
+        reply = replace(reply, answer=Answer.ONCE)
     try:
-        await in_thread(
-            partial(
-                take,
-                question.id,
-                answer,
-                by=reply.by,
-                channel=reply.channel,
-                nonce=request.nonce,
-                message=reply.message,
-            )
-        )
+        await in_thread(partial(take, question, reply))
     except ApprovalError as error:
         logger.info("an answer did not count: %s", error)
         # Another answer was faster, which counts as well.
@@ -177,9 +144,9 @@ async def _answered(take: TakeAnswer, channel: Channel, question: Approval) -> b
     return True
 
 
-def outcome_of(found: Approval) -> ApprovalOutcome:
-    if found.state is ApprovalState.APPROVED:
-        return ApprovalOutcome(status="approved", reason="", approval=found)
-    if found.state is ApprovalState.OPEN:
-        return ApprovalOutcome(status="pending", reason="waits for an answer", approval=found)
-    return ApprovalOutcome(status="denied", reason=closed(found)[1], approval=found)
+def outcome_of(approval: Approval) -> ApprovalOutcome:
+    if approval.state is ApprovalState.APPROVED:
+        return ApprovalOutcome(status="approved", reason="", approval=approval)
+    if approval.state is ApprovalState.OPEN:
+        return ApprovalOutcome(status="pending", reason="waits for an answer", approval=approval)
+    return ApprovalOutcome(status="denied", reason=closed(approval)[1], approval=approval)

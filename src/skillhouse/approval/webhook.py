@@ -1,7 +1,15 @@
-"""Sends each question, signed, to the one address that the operator set."""
+"""Signed messages: their form (HMAC, time, and once), and the webhook that gets each question.
+
+The form is that of Standard Webhooks (standardwebhooks.com): the headers `webhook-id`,
+`webhook-timestamp` and `webhook-signature`, the last being `v1,` and the base64 of the HMAC-SHA256
+of `id.timestamp.body`.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import ipaddress
 import json
 import logging
@@ -10,8 +18,71 @@ from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from skillhouse.approval.request import ApprovalRequest, allowed_answers
-from skillhouse.approval.signatures import secret_bytes, signed_headers
 from skillhouse.floor import ConfigError, SkillhouseError
+
+WINDOW_SECONDS = 300
+"""How old a message may be, and how far in the future (Standard Webhooks, "Verifying")."""
+ID_MAX = 128
+"""Characters of a message's id."""
+
+
+class SignatureError(SkillhouseError):
+    """A message is not taken; `code` is missing, old, wrong or repeated."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def signed_headers(
+    body: bytes, *, secret: bytes, message_id: str, now_seconds: float
+) -> dict[str, str]:
+    timestamp = str(int(now_seconds))
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{_signature(body, secret, message_id, timestamp)}",
+    }
+
+
+def verified_id(
+    headers: Mapping[str, str], body: bytes, *, secret: bytes, now_seconds: float
+) -> str:
+    """Return the id of a message that is signed and recent (seconds since 1970); the caller takes
+    it once. Header names are in lower case. Raises SignatureError."""
+    message_id = headers.get("webhook-id", "")
+    timestamp = headers.get("webhook-timestamp", "")
+    if not message_id or len(message_id) > ID_MAX or not timestamp.isascii():
+        raise SignatureError("missing", "expected the headers of a signed message")
+    if not timestamp.isdigit() or len(timestamp) > 12:
+        raise SignatureError("missing", "expected a time in seconds since 1970")
+    wanted = _signature(body, secret, message_id, timestamp).encode()
+    given = headers.get("webhook-signature", "").encode().split()
+    signatures = [part.removeprefix(b"v1,") for part in given if part.startswith(b"v1,")]
+    if not any(hmac.compare_digest(wanted, signature) for signature in signatures):
+        raise SignatureError("wrong", "the signature is not right")
+    if abs(now_seconds - int(timestamp)) > WINDOW_SECONDS:
+        raise SignatureError("old", f"the message is more than {WINDOW_SECONDS} seconds off")
+    return message_id
+
+
+def secret_bytes(text: str) -> bytes:
+    """Return a secret, with or without the `whsec_` of Standard Webhooks; SignatureError if it is
+    no base64, or shorter than 24 bytes."""
+    try:
+        secret = base64.b64decode(text.strip().removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise SignatureError("missing", "expected a secret in base64") from error
+    if len(secret) < 24:
+        raise SignatureError("missing", "expected a secret of 24 bytes or more")
+    return secret
+
+
+def _signature(body: bytes, secret: bytes, message_id: str, timestamp: str) -> str:
+    signed = b".".join((message_id.encode(), timestamp.encode(), body))
+    return base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()
+
 
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
 """Sends a body to an address and returns the status; raises SkillhouseError or OSError."""
@@ -23,8 +94,6 @@ logger = logging.getLogger(__name__)
 
 
 class WebhookChannel:
-    """Sends each question to a service or device; the answer comes back signed or another way."""
-
     def __init__(
         self,
         url: str,
@@ -34,19 +103,9 @@ class WebhookChannel:
         page: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Check the address and the secret.
-
-        Args:
-            url: https, or http on this machine.
-            secret: Base64, of 24 bytes or more; known to the receiver.
-            post: Sends one body.
-            page: Address of the transaction page, for a link; it opens with the person's own key.
-            clock: Seconds since 1970.
-
-        Raises:
-            ConfigError: the address is of another kind.
-            SignatureError: the secret is none.
-        """
+        """`url` and `secret` are as `checked_url` and `secret_bytes` take them, also in their
+        errors. `page` is the address of the transaction page, for a link; it opens with the
+        person's own key."""
         self._url = checked_url(url)
         self._secret = secret_bytes(secret)
         self._post = post
@@ -54,7 +113,6 @@ class WebhookChannel:
         self._clock = clock
 
     async def ask(self, request: ApprovalRequest) -> None:
-        """Send the question; the answer comes another way."""
         body = json.dumps(question_value(request, self._page)).encode()
         headers = signed_headers(
             body, secret=self._secret, message_id=request.id, now_seconds=self._clock()
@@ -69,7 +127,7 @@ class WebhookChannel:
 
 
 def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object]:
-    """Return a question as plain values, from the same bytes to which an approval is bound."""
+    """Return plain values, from the same bytes to which an approval is bound."""
     return {
         "type": "approval.asked",
         "approval": request.id,
@@ -90,10 +148,7 @@ def question_value(request: ApprovalRequest, page: str = "") -> dict[str, object
 
 
 def chat_text(request: ApprovalRequest) -> str:
-    """Return a question as a chat shows it: the tool, what it is about, and how each text begins.
-
-    All of each text is among the facts, and on the page.
-    """
+    """Return the beginning of each text; all of it is among the facts, and on the page."""
     begun = (
         f"{label}: {text if len(text) <= PREVIEW_MAX else f'{text[:PREVIEW_MAX]}…'}"
         for label, text in request.facts
@@ -102,11 +157,8 @@ def chat_text(request: ApprovalRequest) -> str:
 
 
 def checked_url(url: str) -> str:
-    """Return an address to which questions may be sent.
-
-    Raises:
-        ConfigError: it is neither https nor on this machine, or holds a password.
-    """
+    """Return the address; ConfigError if it is neither https nor on this machine, or has a
+    password."""
     try:
         parts = urlsplit(url)
         host, user = parts.hostname or "", parts.username

@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skillhouse.audit.entries import AuditEntry as AuditEntry
     from skillhouse.audit.entries import Query as Query
+    from skillhouse.audit.entries import Stats as Stats
+    from skillhouse.audit.entries import csv_lines as csv_lines
     from skillhouse.audit.entries import entries_of as entries_of
     from skillhouse.audit.entries import find_record as find_record
+    from skillhouse.audit.entries import json_lines as json_lines
     from skillhouse.audit.entries import read_records as read_records
+    from skillhouse.audit.entries import stats_of as stats_of
+    from skillhouse.audit.entries import write_gate_lines as write_gate_lines
     from skillhouse.audit.health import Degraded as Degraded
     from skillhouse.audit.health import Trouble as Trouble
     from skillhouse.audit.health import stuck as stuck
     from skillhouse.audit.health import troubles as troubles
     from skillhouse.audit.log import AuditLog as AuditLog
-    from skillhouse.audit.log_keys import checkpoint_key as checkpoint_key
+    from skillhouse.audit.log_files import checkpoint_key as checkpoint_key
     from skillhouse.audit.record import AuditDraft as AuditDraft
     from skillhouse.audit.record import AuditError as AuditError
     from skillhouse.audit.record import AuditRecord as AuditRecord
@@ -25,11 +30,6 @@ if TYPE_CHECKING:
     from skillhouse.audit.redaction import is_secret_name as is_secret_name
     from skillhouse.audit.redaction import redacted as redacted
     from skillhouse.audit.redaction import without_secrets as without_secrets
-    from skillhouse.audit.reports import Stats as Stats
-    from skillhouse.audit.reports import csv_lines as csv_lines
-    from skillhouse.audit.reports import json_lines as json_lines
-    from skillhouse.audit.reports import stats_of as stats_of
-    from skillhouse.audit.reports import write_gate_lines as write_gate_lines
     from skillhouse.audit.retention import Retention as Retention
     from skillhouse.audit.verify import LogProblem as LogProblem
     from skillhouse.audit.verify import Verification as Verification

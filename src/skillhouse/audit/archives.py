@@ -13,6 +13,7 @@ from pathlib import Path
 
 from skillhouse.audit.log_end import HEAD_BYTES, head_path
 from skillhouse.audit.log_files import (
+    LogKeys,
     identity,
     lines_of,
     open_file,
@@ -20,18 +21,14 @@ from skillhouse.audit.log_files import (
     pack,
     read_at,
     stat_at,
-    sync_directory,
 )
-from skillhouse.audit.log_keys import LogKeys
 from skillhouse.audit.record import AuditError
-from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor import DecodeError, descriptor, shaped, sync_directory
 from skillhouse.floor.lock import lock, try_lock, unlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A closed file of the log."""
-
     log: Path
     """The active file."""
     path: Path
@@ -48,22 +45,12 @@ class Archive:
 
 
 def archive_directory(log: Path) -> Path:
-    """Return the directory of the closed files of a log.
-
-    >>> archive_directory(Path("audit.jsonl")).name
-    'audit-archive'
-    """
+    """Return the directory of closed files: `audit-archive` for `audit.jsonl`."""
     return log.with_name(f"{log.stem}-archive")
 
 
 def archives_of(log: Path) -> tuple[Archive, ...]:
-    """Return the closed files of a log, the oldest first.
-
-    If a crash left one twice, the older file is returned.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
+    """Return the closed files of a log, the oldest first; of one left twice, the older file."""
     pattern = re.compile(
         re.escape(log.stem)
         + r"-([0-9]{4}-[0-9]{2}-[0-9]{2})-([0-9]{6,12})(?:\.(summary|kept))?\.jsonl(\.gz)?"
@@ -97,12 +84,7 @@ def _age(archive: Archive) -> tuple[int, bool, str]:
 
 
 def next_archive(log: Path, day: str) -> Path:
-    """Return the path of the archive that comes next.
-
-    Raises:
-        OSError: the directory cannot be made or read.
-        AuditError: `log-link`, its path is a symbolic link.
-    """
+    """Return the path of the archive that comes next; makes its directory."""
     directory = archive_directory(log)
     directory.mkdir(exist_ok=True, mode=0o700)
     if directory.is_symlink():
@@ -113,12 +95,7 @@ def next_archive(log: Path, day: str) -> Path:
 
 
 def open_archive(archive: Archive) -> tuple[Archive, int]:
-    """Return a descriptor of an archive, and the archive as it is now.
-
-    Raises:
-        OSError: it cannot be opened, or is gone.
-        AuditError: its path is a symbolic link.
-    """
+    """Return a descriptor of an archive, and the archive as it is now."""
     for _ in range(_TRIES):
         try:
             return archive, open_file(archive.path, os.O_RDONLY)
@@ -138,22 +115,14 @@ def size_of(archive: Archive) -> int:
 
 
 def last_lines(archive: Archive) -> list[bytes]:
-    """Return the last lines of an archive, without their newlines.
-
-    Raises:
-        OSError, AuditError: it cannot be read.
-    """
+    """Return the last lines of an archive, without their newlines."""
     archive, handle = open_archive(archive)
     lines = deque(lines_of(handle, archive.path), maxlen=2)
     return [line.rstrip(b"\n") for line in lines]
 
 
 def pack_archive(archive: Archive) -> Archive:
-    """Compress an archive; a complete file exists at every moment.
-
-    Raises:
-        OSError: it cannot be read or written.
-    """
+    """Compress an archive; a complete file exists at every moment."""
     packed = archive.path.with_name(archive.path.name + ".gz")
     replace_packed(packed, open_lines(archive.path))
     archive.path.unlink()
@@ -161,11 +130,9 @@ def pack_archive(archive: Archive) -> Archive:
 
 
 def replace_packed(path: Path, lines: Iterator[bytes]) -> None:
-    """Write lines to a packed file and put it in place of an existing one.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write lines to a packed file and put it in place of an existing one."""
+    # Not `write_atomically`: under the lock one name is enough, and what a crash left goes at the
+    # next try.
     made = path.with_name(path.name + ".new")
     made.unlink(missing_ok=True)
     pack(lines, made)
@@ -175,16 +142,9 @@ def replace_packed(path: Path, lines: Iterator[bytes]) -> None:
 
 @contextmanager
 def tidying(log: Path) -> Iterator[bool]:
-    """Hold the lock for work on the archives; yield False if another process has it.
-
-    Raises:
-        OSError: the lock file cannot be opened.
-    """
-    handle = open_file(archive_directory(log) / "lock", os.O_RDWR | os.O_CREAT)
-    try:
+    """Hold the lock for work on the archives; yield False if another process has it."""
+    with descriptor(open_file(archive_directory(log) / "lock", os.O_RDWR | os.O_CREAT)) as handle:
         yield try_lock(handle)
-    finally:
-        os.close(handle)
 
 
 _REMOVED = b'{"removed":'
@@ -206,9 +166,7 @@ class Gap:
 def archive_lines(archive: Archive, keys: LogKeys | None) -> tuple[Archive, Iterator[bytes]]:
     """Return an archive as it is now, and its lines but the seal of one that was shortened.
 
-    Raises:
-        AuditError: `archive-changed`, after the lines, or `key-missing`.
-        OSError: it cannot be opened.
+    `AuditError` is `archive-changed`, after the lines, or `key-missing`.
     """
     archive, handle = open_archive(archive)
     lines = lines_of(handle, archive.path)
@@ -257,12 +215,7 @@ class LogSnapshot:
 
 
 def take_snapshot(path: Path) -> LogSnapshot:
-    """Return the files of a log; a rotation meanwhile neither hides nor repeats one.
-
-    Raises:
-        AuditError: a file is a link; `log-replaced`.
-        OSError: a file cannot be opened, locked or read.
-    """
+    """Return the files of a log; a rotation meanwhile neither hides nor repeats one."""
     for _ in range(_SNAPSHOT_TRIES):
         try:
             handle = open_file(path, os.O_RDONLY)
@@ -296,7 +249,5 @@ def _head(path: Path) -> bytes | None:
         handle = open_file(head_path(path), os.O_RDONLY)
     except FileNotFoundError:
         return None
-    try:
+    with descriptor(handle):
         return read_at(handle, 0, HEAD_BYTES + 1)
-    finally:
-        os.close(handle)

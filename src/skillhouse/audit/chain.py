@@ -10,20 +10,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.audit.archives import archives_of, last_lines, next_archive
-from skillhouse.audit.checkpoints import CHECKPOINT_EVERY, CheckpointFile
 from skillhouse.audit.line import EncodedRecord, LineError, encode_record, opened, sealed
-from skillhouse.audit.log_end import HeadFile, LogHead, Tail, head_of, read_tail
+from skillhouse.audit.log_end import (
+    CHECKPOINT_EVERY,
+    CheckpointFile,
+    HeadFile,
+    LogHead,
+    Tail,
+    head_of,
+    read_tail,
+)
 from skillhouse.audit.log_files import (
+    KEY_BYTES,
+    LogKeys,
     chunks,
     identity,
+    make_keys,
     open_file,
     read_at,
+    read_keys,
     split,
     stat_at,
-    sync_directory,
     write_all,
 )
-from skillhouse.audit.log_keys import KEY_BYTES, LogKeys, make_keys, read_keys
 from skillhouse.audit.record import (
     DAY_MILLISECONDS,
     AuditDraft,
@@ -34,7 +43,7 @@ from skillhouse.audit.record import (
     ulid,
 )
 from skillhouse.audit.redaction import KnownSecrets
-from skillhouse.floor import make_private, opened_problem
+from skillhouse.floor import make_private, opened_problem, sync_directory
 from skillhouse.floor.lock import try_lock, unlock
 
 MAX_FILE_BYTES = 50_000_000
@@ -61,7 +70,6 @@ class ChainFile:
         max_bytes: int,
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        """Nothing is opened before `begin`."""
         self.path = path
         self.checkpoint_error = ""
         """Why no checkpoint could be written; empty when it could."""
@@ -96,12 +104,9 @@ class ChainFile:
         return self._durable
 
     def begin(self) -> Tail:
-        """Lock the file at the path and return its end.
+        """Lock the file at the path and return its end, or raise `LockHeldError`.
 
-        Raises:
-            LockHeldError: another process holds it at this moment.
-            AuditError: its end is not one that appends and a power cut leave, or its key is gone.
-            OSError: it cannot be opened, locked or read.
+        `AuditError`: its end is not one that appends and a power cut leave, or its key is gone.
         """
         for _ in range(_OPEN_TRIES):
             if self._handle == -1:
@@ -127,11 +132,7 @@ class ChainFile:
     def append(
         self, encoded: EncodedRecord, milliseconds: int, *, record_id: str = "", durable: bool
     ) -> bytes:
-        """Write a record, between `begin` and `end`; return its line.
-
-        Raises:
-            OSError: it cannot be written, and the file is as it was.
-        """
+        """Write a record, between `begin` and `end`; after `OSError` the file is as it was."""
         tail = self._known_tail()
         seq = tail.seq + 1
         record_id = record_id or self.new_id(milliseconds, after=tail.id)
@@ -182,9 +183,6 @@ class ChainFile:
 
         After a crash at any moment the log continues: `begin` sees that the side file describes the
         end of the newest archive. A file that cannot be moved stays the active one.
-
-        Raises:
-            AuditError, OSError: the record cannot be written.
         """
         day = day_of(self._day_end - 1 if self._day_end != _NEVER else milliseconds)
         try:
@@ -210,11 +208,7 @@ class ChainFile:
         self._close_log()
 
     def open_next(self, milliseconds: int) -> None:
-        """Write the first record of a file that follows an archive, between `begin` and `end`.
-
-        Raises:
-            AuditError, OSError: it cannot be written.
-        """
+        """Write the first record of a file that follows an archive, between `begin` and `end`."""
         tail = self._known_tail()
         before = archives_of(self.path)
         detail: dict[str, object] = {
@@ -348,11 +342,7 @@ class ChainFile:
         return False
 
     def _compare(self, tail: Tail) -> None:
-        """Compare the log with the newest checkpoint, once for each process.
-
-        Raises:
-            AuditError: `log-truncated`, or the checkpoints were changed.
-        """
+        """Compare the log with the newest checkpoint (`log-truncated`), once for each process."""
         try:
             last = self._checkpoints.last(self.keys)
         except OSError as error:

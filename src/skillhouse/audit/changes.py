@@ -14,11 +14,7 @@ from skillhouse.floor.threads import in_thread
 
 @contextmanager
 def recorded(audit: AuditLog, action: str, arguments: Mapping[str, object]) -> Iterator[None]:
-    """Record a change before and after it; without a log nothing is changed.
-
-    Raises:
-        AuditError: the intent could not be written; the block does not run.
-    """
+    """Record a change before and after it; after `AuditError` the block does not run."""
     intent = _begin(audit, action, arguments)
     failed = True
     try:

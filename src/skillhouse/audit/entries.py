@@ -1,19 +1,25 @@
-"""Finds records, each outcome joined to its intent, in the active file and the archives."""
+"""Finds the calls in a log, and gives them as CSV, as JSON and as counts."""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skillhouse.audit.archives import LogSnapshot, archive_lines, take_snapshot
 from skillhouse.audit.line import LineError, opened
-from skillhouse.audit.log_files import backwards
-from skillhouse.audit.log_keys import LogKeys, read_keys
+from skillhouse.audit.log_files import LogKeys, backwards, read_keys
 from skillhouse.audit.record import PUBLISHED, AuditError, AuditRecord
 
+_EQUAL = ("tool", "agent", "user", "kind")
+"""Fields of a query that a record has likewise."""
 _PUBLISHED_AS = {ours: published for published, ours in PUBLISHED.items()}
 
 
@@ -35,8 +41,6 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which entries are wanted: those that fit every field that is given."""
-
     tool: str | None = None
     status: str | None = None
     """One of our statuses, a published result, or "unknown"."""
@@ -56,14 +60,11 @@ class Query:
         record = entry.record
         tier = record.effective_tier or record.tier
         return (
-            (self.tool is None or record.tool == self.tool)
+            all(getattr(self, name) in (None, getattr(record, name)) for name in _EQUAL)
             and (self.status is None or self.status in (entry.status, entry.result))
             and (self.since is None or record.ts >= self.since)
             and (self.until is None or record.ts[: len(self.until)] <= self.until)
-            and (self.agent is None or record.agent == self.agent)
-            and (self.user is None or record.user == self.user)
             and (self.tier is None or tier == self.tier)
-            and (self.kind is None or record.kind == self.kind)
             and (not self.judged or bool(record.gate_verdict))
         )
 
@@ -82,19 +83,10 @@ def read_records(
     newest_first: bool = True,
     key: bytes | None = None,
 ) -> tuple[AuditEntry, ...]:
-    """Return the entries that fit every filter; lines that are no records are passed over.
+    """Return the entries that fit every filter of `Query`; a missing log has none.
 
-    Args:
-        path: The log; one that is missing has no entries.
-        status: One of the statuses, a published result, or "unknown".
-        since: UTC time or its beginning ("2026-01-31"); earlier records are left out.
-        until: UTC time or its beginning; later records are left out.
-        tier: none, 3, 2 or 1, after escalation.
-        newest_first: False gives them as they stand in the log.
-        key: The log's secret where an operator gave one.
-
-    Raises:
-        AuditError: the log cannot be read, or its key is gone.
+    `newest_first=False` gives them in the order of the log. An operator who gave the log's secret
+    passes it as `key`. `AuditError` if the log cannot be read, or its key is gone.
     """
     query = Query(
         tool=tool, status=status, since=since, until=until, agent=agent, user=user, tier=tier
@@ -107,20 +99,12 @@ def read_records(
 
 
 def entries_of(path: Path, query: Query, *, key: bytes | None = None) -> Iterator[AuditEntry]:
-    """Yield the entries that a query wants, newest first, without holding them all.
-
-    Raises:
-        AuditError: the log cannot be read, or its key is gone.
-    """
+    """Yield the entries that a query wants, newest first, without holding them all."""
     return (entry for entry in _entries(path, key, since=query.since) if query.fits(entry))
 
 
 def find_record(path: Path, id_prefix: str, *, key: bytes | None = None) -> AuditEntry | None:
-    """Return the entry whose record, or whose outcome, has an id that begins so, or None.
-
-    Raises:
-        AuditError: `record-ambiguous`, or the log cannot be read.
-    """
+    """Return the one entry whose record, or whose outcome, has an id that begins so, or None."""
     prefix = id_prefix.upper()
     if not prefix.isalnum() or not prefix.isascii():
         return None
@@ -189,10 +173,7 @@ def _taken(path: Path, key: bytes | None) -> tuple[LogSnapshot, LogKeys | None]:
 def _lines_backwards(
     path: Path, taken: LogSnapshot, keys: LogKeys | None, since: str | None
 ) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a log without their newlines, the last one first.
-
-    With each comes whether previews may have been taken out of its file.
-    """
+    """Yield each line without its newline, the last first, and whether its previews may be gone."""
     try:
         if taken.handle != -1:
             try:
@@ -221,3 +202,198 @@ def _lines_backwards(
 def _unreadable(path: Path, error: OSError) -> AuditError:
     message = f"the audit log cannot be read ({error.strerror or error})"
     return AuditError("log-unreadable", message, path)
+
+
+COLUMNS = (
+    "id seq ts kind tool result tier effective_tier security_level agent user channel device "
+    "session trace request skill skill_version skill_digest permissions decision reason error "
+    "duration_ms arguments detail amount_usd tx_hash chain_id block_number gas_used gas_price "
+    "session_key signer_tier confirmation_required confirmation_channel confirmation_requested_at "
+    "confirmation_responded_at confirmation_approved confirmation_latency_ms approval "
+    "argument_digest outcome_id finalized_at gate_verdict hash"
+).split()
+
+_OF_RECORD = ("id", "seq", "ts", "kind", "hash", "argument_digest")
+"""Columns that the outcome of a call does not change."""
+_OF_TRANSACTION = ("tx_hash", "chain_id", "block_number", "gas_used", "gas_price")
+_OF_CONFIRMATION = "required channel requested_at responded_at approved latency_ms".split()
+
+_PATHS = frozenset(("path", "file", "filename", "directory"))
+_WAITED = frozenset(("approved", "denied", "timeout"))
+"""Verdicts of the write gate that a person's answer, or the wait for one, decides."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""First characters by which a spreadsheet takes a cell for a formula, wide forms included."""
+
+
+def csv_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield CSV with a heading, CR LF at the ends of lines, and no cell that a spreadsheet runs."""
+    yield _csv_line(COLUMNS)
+    for entry in entries:
+        row = row_of(entry)
+        yield _csv_line([_cell(row[name]) for name in COLUMNS])
+
+
+def json_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield a JSON array of entries, one on each line, all of it ASCII."""
+    before = "[\n"
+    for entry in entries:
+        value = dataclasses.asdict(entry) | {"status": entry.status, "result": entry.result}
+        yield before + json.dumps(value, ensure_ascii=True, sort_keys=True)
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def write_gate_lines(entries: Iterable[AuditEntry]) -> Iterator[str]:
+    """Yield JSON lines as the published WriteGate design has them (S000-83, S000-84).
+
+    Only calls that the write gate judged have one, under its own verdict and with how long its
+    confirmation was waited for. Of the arguments only those that name a path are left.
+    """
+    for entry in entries:
+        record, asked = entry.record, entry.record.confirmation
+        if not record.gate_verdict:
+            continue
+        line = {
+            "ts": record.ts,
+            "tool": record.tool,
+            "user": record.user,
+            "session": record.session,
+            "params": {name: value for name, value in record.arguments.items() if name in _PATHS},
+            "result": record.gate_verdict,
+            "durationMs": asked.latency_ms if asked and record.gate_verdict in _WAITED else 0,
+        }
+        yield json.dumps(line, ensure_ascii=True) + "\n"
+
+
+def row_of(entry: AuditEntry) -> dict[str, object]:
+    """Return an entry as one flat row; what came later fills in what came before."""
+    record = entry.record
+    after = entry.outcome or record
+    asked = after.confirmation or record.confirmation
+    sent = after.transaction or record.transaction
+    row: dict[str, object] = {
+        name: getattr(after, name, "") or getattr(record, name, "") for name in COLUMNS
+    }
+    return row | {
+        **{name: getattr(record, name) for name in _OF_RECORD},
+        **{name: getattr(sent, name, "") for name in _OF_TRANSACTION},
+        **{f"confirmation_{name}": _word(getattr(asked, name, "")) for name in _OF_CONFIRMATION},
+        "arguments": _json(record.arguments),
+        "detail": _json(dict(record.detail) | dict(after.detail)),
+        "result": entry.result,
+        "duration_ms": after.duration_ms,
+        "permissions": "; ".join(f"{each.action} {each.resource}" for each in record.permissions),
+        "decision": "; ".join(f"{each.effect} ({each.layer})" for each in record.permissions),
+        "approval": asked.approval if asked else "",
+        "outcome_id": entry.outcome.id if entry.outcome else "",
+        "finalized_at": entry.outcome.ts if entry.outcome else "",
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _word(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else value
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    # OWASP, "CSV Injection": such a cell is text once it begins with an apostrophe.
+    return f"'{value}" if value.lstrip(" ").startswith(_FORMULA) else value
+
+
+def _csv_line(values: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(values)
+    return line.getvalue()
+
+
+MAX_NAMES = 1_000
+"""Different names that are counted one by one; the rest goes under `OTHERS`."""
+OTHERS = "(others)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Calls by what they were; the largest counts first, days in their order."""
+
+    total: int
+    first: str
+    """Time of the oldest entry, empty when there is none."""
+    last: str
+    by_status: Mapping[str, int]
+    by_tool: Mapping[str, int]
+    by_user: Mapping[str, int]
+    by_agent: Mapping[str, int]
+    by_tier: Mapping[str, int]
+    by_day: Mapping[str, int]
+    denied_by_tool: Mapping[str, int]
+    outages: int
+    """Times that the log could not be written, as it says itself."""
+    refused: int
+    """Effects that were refused meanwhile."""
+    dropped: int
+    """Records that found no room meanwhile."""
+
+
+def stats_of(entries: Iterable[AuditEntry]) -> Stats:
+    """Return the counts of entries, in any order; the log's notes about itself are no calls."""
+    counters: dict[str, Counter[str]] = {
+        name: Counter() for name in ("status", "tool", "user", "agent", "tier", "day", "denied")
+    }
+    total, first, last = 0, "", ""
+    gaps: list[tuple[int, int]] = []
+    for entry in entries:
+        record = entry.record
+        if record.kind in ("repair", "rotation"):
+            lost = [record.detail.get(name) for name in ("refused_effects", "dropped_records")]
+            if any(lost):
+                gaps.append((_number(lost[0]), _number(lost[1])))
+            continue
+        total += 1
+        first = min(first or record.ts, record.ts)
+        last = max(last, record.ts)
+        values = {
+            "status": entry.status,
+            "tool": record.tool,
+            "user": record.user,
+            "agent": record.agent,
+            "tier": record.effective_tier or record.tier,
+            "day": record.ts[:10],
+        }
+        for name, value in values.items():
+            _count(counters[name], value)
+        if entry.status == "denied":
+            _count(counters["denied"], record.tool)
+    most = {
+        name: dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
+        for name, counter in counters.items()
+    }
+    return Stats(
+        total=total,
+        first=first,
+        last=last,
+        by_status=most["status"],
+        by_tool=most["tool"],
+        by_user=most["user"],
+        by_agent=most["agent"],
+        by_tier=most["tier"],
+        by_day=dict(sorted(counters["day"].items())),
+        denied_by_tool=most["denied"],
+        outages=len(gaps),
+        refused=sum(refused for refused, _ in gaps),
+        dropped=sum(dropped for _, dropped in gaps),
+    )
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _count(counter: Counter[str], value: str) -> None:
+    counter[value if value in counter or len(counter) < MAX_NAMES else OTHERS] += 1

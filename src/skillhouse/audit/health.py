@@ -53,12 +53,7 @@ def troubles(log: WatchedLog) -> tuple[Trouble, ...]:
 
 
 def stuck(path: Path, checkpoints: Path) -> tuple[Trouble, ...]:
-    """Return what would stop the next record or checkpoint, as far as it shows without writing.
-
-    Args:
-        path: The log; it need not be there yet.
-        checkpoints: Its second place.
-    """
+    """Return what would stop the next record or checkpoint, as far as it shows without writing."""
     why = _why_not(path)
     if why:
         message = f"the audit log cannot be written ({why}): effects are refused until it is"

@@ -11,14 +11,14 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from skillhouse.audit.log_keys import LogKeys, seal
+from skillhouse.audit.log_files import LogKeys, seal
 from skillhouse.audit.record import (
     GATE_VERDICTS,
     LEVELS,
@@ -154,13 +154,8 @@ def id_of(line: bytes) -> str:
 def opened(line: bytes, keys: LogKeys | None, *, summaries: bool = False) -> AuditRecord:
     """Return the record of a line (without its newline) after checking its hash.
 
-    Args:
-        line: The bytes.
-        keys: The keys of the log, or None where they are missing.
-        summaries: Whether a preview may have been taken out. Elsewhere, that is a change.
-
-    Raises:
-        LineError: `record-unreadable`; `record-changed` where the hash does not fit; `key-missing`.
+    A preview may have been taken out with `summaries`; elsewhere, that is a change. `LineError` is
+    `record-unreadable`, `record-changed`, or `key-missing` where `keys` is None.
     """
     if len(line) >= MAX_LINE:
         raise LineError("record-unreadable", f"expected at most {MAX_LINE} bytes")
@@ -262,13 +257,7 @@ def _first(permissions: list[DecidedPermission]) -> list[DecidedPermission]:
         action=CUT, resource=f"{len(permissions)} in all", effect="", layer="", rule_index=None
     )
     first = [
-        DecidedPermission(
-            action=each.action,
-            resource=each.resource[: MAX_REASON // 5],
-            effect=each.effect,
-            layer=each.layer,
-            rule_index=each.rule_index,
-        )
+        replace(each, resource=each.resource[: MAX_REASON // 5])
         for each in permissions[: MAX_FEW // 2]
     ]
     return [*first, more]
@@ -277,24 +266,11 @@ def _first(permissions: list[DecidedPermission]) -> list[DecidedPermission]:
 def _permission(permission: DecidedPermission, known: KnownSecrets) -> DecidedPermission:
     if not (permission.rule_index is None or type(permission.rule_index) is int):
         raise TypeError("the place of a rule is a number")
-    resource = clean_text(permission.resource, limit=MAX_REASON, kept=MAX_REASON, known=known)
-    action, effect, layer = (
-        clean_word(permission.action, known),
-        clean_word(permission.effect, known),
-        clean_word(permission.layer, known),
-    )
-    if (action, resource, effect, layer) == (
-        permission.action,
-        permission.resource,
-        permission.effect,
-        permission.layer,
-    ):
-        return permission
     return DecidedPermission(
-        action=action,
-        resource=resource,
-        effect=effect,
-        layer=layer,
+        action=clean_word(permission.action, known),
+        resource=clean_text(permission.resource, limit=MAX_REASON, kept=MAX_REASON, known=known),
+        effect=clean_word(permission.effect, known),
+        layer=clean_word(permission.layer, known),
         rule_index=permission.rule_index,
     )
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from skillhouse.audit.chain import MAX_FILE_BYTES, ChainFile, LockHeldError
-from skillhouse.audit.checkpoints import default_directory
 from skillhouse.audit.health import Degraded, Pending, boot_id, gap_note, repair_note, to_stderr
 from skillhouse.audit.line import encode_record, id_of, record_of, unsealed
-from skillhouse.audit.log_end import torn_facts
+from skillhouse.audit.log_end import default_directory, torn_facts
 from skillhouse.audit.record import (
     KINDS,
     STATUSES,
@@ -142,12 +141,8 @@ class AuditLog:
     def append(self, draft: AuditDraft, *, durable: bool) -> AuditRecord:
         """Write a record, after those waiting in memory.
 
-        Args:
-            draft: The fields of the record.
-            durable: Whether it must be on the disk (fsync) when this returns.
-
-        Raises:
-            AuditError: nothing was recorded, and what needs the record must not happen.
+        With `durable`, it is on the disk (fsync) when this returns. After `AuditError` nothing was
+        recorded, and what needs the record must not happen.
         """
         return record_of(self._append(draft, durable=durable))
 
@@ -169,11 +164,8 @@ class AuditLog:
 
         For reads inside the allowed places, and for the outcome of an effect that has happened.
         A record that was kept has its id, and 0 as `seq` until it is written. An intent with a
-        tier is never kept: its effect must not happen (S000-117).
-
-        Raises:
-            AuditError: `record-invalid`, the draft cannot be recorded by any log; or any other
-                for an intent with a tier.
+        tier is never kept: its effect must not happen (S000-117), so any `AuditError` is raised.
+        Else only `record-invalid` is: no log can record the draft.
         """
         if draft.kind == "intent" and "none" not in (draft.tier or "none", draft.effective_tier):
             return self.append(draft, durable=True)
@@ -190,11 +182,7 @@ class AuditLog:
                 return self._keep(pending)
 
     def flush(self) -> None:
-        """Write the records that wait.
-
-        Raises:
-            AuditError: the log is still down.
-        """
+        """Write the records that wait; `AuditError` if the log is still down."""
         self._write_waiting(seconds=locks.LOCK_SECONDS)
 
     def verify(self, *, progress: Progress | None = None) -> Verification:

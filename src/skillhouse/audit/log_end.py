@@ -1,4 +1,4 @@
-"""The end of a log: the side file that remembers it, and the end as it is found."""
+"""The end of a log: the side file and the checkpoints that remember it, and the end as found."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pathlib import Path
 
 from skillhouse.audit.line import LineError, opened
 from skillhouse.audit.log_files import (
+    LogKeys,
     identity,
     open_file,
     read_at,
+    seal,
     stat_at,
-    sync_directory,
+    write_all,
     write_at_start,
 )
-from skillhouse.audit.log_keys import LogKeys, seal
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
-from skillhouse.floor import DecodeError, shaped
+from skillhouse.floor import DecodeError, descriptor, make_private, shaped, sync_directory
 
 HEAD_BYTES = 256
 """Always this many, written in place: less than a sector, which a disk writes whole."""
@@ -43,11 +44,7 @@ class LogHead:
 
 
 def head_path(log: Path) -> Path:
-    """Return the side file of a log.
-
-    >>> head_path(Path("audit.jsonl")).name
-    'audit.jsonl.head'
-    """
+    """Return the side file of a log: `audit.jsonl.head` for `audit.jsonl`."""
     return log.with_name(log.name + ".head")
 
 
@@ -95,12 +92,7 @@ class HeadFile:
         return self._known[1]
 
     def data(self, *, new_log: bool) -> bytes:
-        """Return the bytes of the file, which is made where the log is new.
-
-        Raises:
-            AuditError: the file is missing, or a link.
-            OSError: it cannot be opened or made.
-        """
+        """Return the bytes of the file, which is made where the log is new, else `head-missing`."""
         self.close()
         try:
             self._handle = open_file(self.path, os.O_RDWR)
@@ -116,22 +108,14 @@ class HeadFile:
         return read_at(self._handle, 0, HEAD_BYTES + 1)
 
     def begin(self, keys: LogKeys) -> LogHead:
-        """Write the head of a new log, so that a power cut does not take the file.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the head of a new log, so that a power cut does not take the file."""
         self.write(LogHead(), keys)
         self.sync()
         sync_directory(self.path.parent)
         return LogHead()
 
     def write(self, head: LogHead, keys: LogKeys) -> None:
-        """Write the head in place.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the head in place."""
         data = head_bytes(head, keys)
         write_at_start(self._handle, data)
         self._known = (data, head)
@@ -174,8 +158,7 @@ class Tail:
 def read_tail(handle: int, head: LogHead, path: Path, keys: LogKeys) -> Tail:
     """Return the end of the file, compared with the side file.
 
-    Raises:
-        AuditError: the end is not one that appends and a power cut leave.
+    `AuditError` if the end is not one that appends and a power cut leave.
     """
     size = os.fstat(handle).st_size
     if size == 0 and head.seq == 0:
@@ -256,3 +239,118 @@ def chained(line: bytes, seq: int, last_hash: str, keys: LogKeys) -> AuditRecord
 def torn_facts(torn: bytes) -> dict[str, object]:
     """Return the facts about torn bytes in a repair record, by which `verify_log` accepts them."""
     return {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
+
+
+CHECKPOINT_EVERY = 1_000
+"""Records from one checkpoint to the next; one more is made at the end of a process."""
+_MAX_CHECKPOINT = 512
+"""Bytes of a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A position of the chain."""
+
+    seq: int
+    hash: str
+    """Hash of the record `seq`, which was on the disk."""
+    ts: str
+    prev: str
+    """`mac` of the checkpoint before, zeros for the first."""
+    mac: str = ""
+
+
+def checkpoint_path(directory: Path, keys: LogKeys) -> Path:
+    """Return the file of a log's checkpoints: logs with other keys may use the same directory."""
+    return directory / f"audit-{keys.name}.checkpoints"
+
+
+def default_directory(log: Path) -> Path:
+    """Return where the checkpoints of `audit.jsonl` are by default: `audit-checkpoints`."""
+    return log.with_name(f"{log.stem}-checkpoints")
+
+
+def checkpoint_line(checkpoint: Checkpoint, keys: LogKeys) -> bytes:
+    body = (
+        f'{{"seq":{checkpoint.seq},"hash":"{checkpoint.hash}","ts":"{checkpoint.ts}",'
+        f'"prev":"{checkpoint.prev}"'
+    )
+    return f'{body},"mac":"{seal(keys.checkpoints, body.encode())}"}}\n'.encode()
+
+
+def checkpoint_of(line: bytes, keys: LogKeys) -> Checkpoint | None:
+    """Return the checkpoint of a line with its newline, or None where it was changed."""
+    try:
+        found = shaped(json.loads(line), Checkpoint)
+    except (ValueError, RecursionError, DecodeError):
+        return None
+    return found if checkpoint_line(found, keys) == line else None
+
+
+def read_checkpoints(path: Path, keys: LogKeys) -> list[Checkpoint | None]:
+    """Return the checkpoints of a file, None for each line that was changed."""
+    try:
+        handle = open_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    with descriptor(handle):
+        data = read_at(handle, 0, os.fstat(handle).st_size)
+    found: list[Checkpoint | None] = []
+    before = ZEROS
+    for line in data.splitlines(keepends=True):
+        one = checkpoint_of(line, keys)
+        found.append(one if one is not None and one.prev == before else None)
+        before = one.mac if one is not None else ""
+    return found
+
+
+class CheckpointFile:
+    """Signed positions of the chain, kept in a second place and used under the log's lock.
+
+    They reveal what the log and its side file cannot: that both were put back to an earlier
+    state, or rewritten by a person who has the key of the records but cannot write in this place.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def last(self, keys: LogKeys) -> Checkpoint | None:
+        """Return the newest checkpoint, or raise `checkpoint-changed`.
+
+        An unfinished last line, left by a power cut, is ignored.
+        """
+        path = checkpoint_path(self._directory, keys)
+        try:
+            handle = open_file(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        with descriptor(handle):
+            return self._last(handle, path, keys)[0]
+
+    def write(self, seq: int, record_hash: str, ts: str, keys: LogKeys) -> None:
+        """Add a checkpoint durably, unless the last one was changed."""
+        path = checkpoint_path(self._directory, keys)
+        make_private(self._directory)
+        with descriptor(open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)) as handle:
+            last, end = self._last(handle, path, keys)
+            if os.fstat(handle).st_size > end:
+                os.ftruncate(handle, end)
+            made = Checkpoint(seq=seq, hash=record_hash, ts=ts, prev=last.mac if last else ZEROS)
+            write_all(handle, checkpoint_line(made, keys))
+            os.fsync(handle)
+        if last is None:
+            sync_directory(self._directory)
+
+    def _last(self, handle: int, path: Path, keys: LogKeys) -> tuple[Checkpoint | None, int]:
+        size = os.fstat(handle).st_size
+        start = max(0, size - 2 * _MAX_CHECKPOINT)
+        data = read_at(handle, start, size - start)
+        whole = data.rfind(b"\n") + 1
+        if not whole and not start:
+            return None, 0
+        line = data[data.rfind(b"\n", 0, whole - 1) + 1 : whole]
+        found = checkpoint_of(line, keys)
+        if found is None:
+            message = "the checkpoints were changed; look at them, then move them aside"
+            raise AuditError("checkpoint-changed", message, path)
+        return found, start + whole

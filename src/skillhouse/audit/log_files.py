@@ -1,16 +1,20 @@
-"""The files of a log: opened without following links, read by lines, packed."""
+"""The files of a log: opened without following links, read by lines, packed; and its key."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import hmac
+import json
 import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from skillhouse.audit.record import MAX_LINE, AuditError
+from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError
+from skillhouse.floor import DecodeError, descriptor, opened_problem, shaped, sync_directory
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
@@ -18,9 +22,7 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NON
 def open_file(path: Path, flags: int) -> int:
     """Return a descriptor of the regular file at `path`, private when it is made.
 
-    Raises:
-        AuditError: `log-link` for a link, `log-not-a-file` for what is no regular file.
-        OSError: it cannot be opened.
+    `AuditError` is `log-link` for a link, `log-not-a-file` for what is no regular file.
     """
     try:
         handle = os.open(path, flags | _FLAGS, 0o600)
@@ -73,11 +75,7 @@ else:  # pragma: no cover - Windows
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write `data`, by one call unless the system takes only a part of it.
-
-    Raises:
-        OSError: the rest cannot be written; a part may be.
-    """
+    """Write `data`, by one call unless the system takes only a part of it."""
     written = os.write(handle, data)
     while written < len(data):
         # The next call says why the one before stopped, or goes on after a signal.
@@ -85,26 +83,11 @@ def write_all(handle: int, data: bytes) -> None:
 
 
 def write_at_start(handle: int, data: bytes) -> None:
-    """Replace the first bytes of a file that is not appended to.
-
-    Raises:
-        OSError: they cannot all be written.
-    """
+    """Replace the first bytes of a file that is not appended to."""
     if hasattr(os, "pwrite") and os.pwrite(handle, data, 0) == len(data):
         return
     os.lseek(handle, 0, os.SEEK_SET)
     write_all(handle, data)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names of a directory durable, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):  # pragma: no cover - Windows
-        return
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 _CHUNK = 1 << 20
@@ -120,28 +103,20 @@ _START = len(_HEADER) + _DIGEST
 
 
 def open_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of an archive with their newlines; overlong ones in pieces.
-
-    Raises:
-        AuditError: `archive-changed`, the file is not as it was packed.
-        OSError: it cannot be opened.
-    """
+    """Yield the lines of an archive as `lines_of` does."""
     return lines_of(open_file(path, os.O_RDONLY), path)
 
 
 def lines_of(handle: int, path: Path) -> Iterator[bytes]:
-    """Yield the lines of an open archive, and close it.
+    """Yield the lines of an open archive with their newlines, overlong ones in pieces; close it.
 
-    Raises:
-        AuditError: `archive-changed`, the file is not as it was packed.
+    `AuditError` (`archive-changed`): the file is not as it was packed.
     """
-    try:
+    with descriptor(handle):
         if path.suffix == ".gz":
             yield from split(_unpacked(handle, path))
         else:
             yield from split(chunks(handle, os.fstat(handle).st_size))
-    finally:
-        os.close(handle)
 
 
 def chunks(handle: int, size: int) -> Iterator[bytes]:
@@ -167,11 +142,7 @@ def split(data: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def pack(lines: Iterable[bytes], target: Path) -> None:
-    """Write lines as a gzip file, on the disk when this returns.
-
-    Raises:
-        OSError: the file is there already, or cannot be written.
-    """
+    """Write lines as a new gzip file, on the disk when this returns."""
     squeezing = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     digest, check, size = hashlib.sha256(), 0, 0
     handle = open_file(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -180,7 +151,7 @@ def pack(lines: Iterable[bytes], target: Path) -> None:
         digest.update(data)
         write_all(handle, data)
 
-    try:
+    with descriptor(handle):
         write_all(handle, _HEADER + bytes(_DIGEST))
         for data in _grouped(lines):
             check, size = zlib.crc32(data, check), size + len(data)
@@ -190,8 +161,6 @@ def pack(lines: Iterable[bytes], target: Path) -> None:
         os.lseek(handle, len(_HEADER), os.SEEK_SET)
         write_all(handle, digest.digest())
         os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _grouped(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -244,3 +213,107 @@ def backwards(handle: int, end: int) -> Iterator[bytes]:
         rest = first if len(first) <= 2 * MAX_LINE else b"?"
         end = start
     yield rest
+
+
+KEY_BYTES = 32
+MIN_KEY_BYTES = 16
+"""Bytes of a key that an operator gives; a shorter one could be guessed."""
+_MAX_FILE = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogKeys:
+    """The keys that seal a log, one for each use, so that one can be disclosed alone."""
+
+    records: hmac.HMAC
+    archives: hmac.HMAC
+    heads: hmac.HMAC
+    checkpoints: hmac.HMAC
+    name: str
+    """Identifies the key in file names without revealing it."""
+
+
+def seal(mac: hmac.HMAC, data: bytes) -> str:
+    mac = mac.copy()
+    mac.update(data)
+    return mac.hexdigest()
+
+
+def keys_of(key: bytes, path: Path) -> LogKeys:
+    """Return the keys derived from one secret, or raise `key-weak`."""
+    if len(key) < MIN_KEY_BYTES:
+        message = f"expected a key of at least {MIN_KEY_BYTES} bytes, got {len(key)}"
+        raise AuditError("key-weak", message, path)
+
+    def derived(use: str) -> bytes:
+        return hmac.digest(key, b"skillhouse audit " + use.encode(), "sha256")
+
+    return LogKeys(
+        records=hmac.new(derived("records"), digestmod=hashlib.sha256),
+        archives=hmac.new(derived("archives"), digestmod=hashlib.sha256),
+        heads=hmac.new(derived("heads"), digestmod=hashlib.sha256),
+        checkpoints=hmac.new(checkpoint_key(key), digestmod=hashlib.sha256),
+        name=derived("name").hex()[:12],
+    )
+
+
+def checkpoint_key(key: bytes) -> bytes:
+    """Return the key of the checkpoints, which verifies them and cannot forge a record."""
+    return hmac.digest(key, b"skillhouse audit checkpoints", "sha256")
+
+
+def key_path(log: Path) -> Path:
+    """Return the key file of a log, `audit.jsonl.key`, unused if the operator gives the key."""
+    return log.with_name(log.name + ".key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KeyFile:
+    key: str
+    since: int = 0
+    """This and `hash` belong to the form of the file; every release wrote these values."""
+    hash: str = ZEROS
+    version: int = 1
+
+
+def read_keys(log: Path, given: bytes | None) -> LogKeys | None:
+    """Return the keys of a log, or None where it has none yet.
+
+    `AuditError` is `key-exposed`, `key-unreadable` or `key-weak`.
+    """
+    path = key_path(log)
+    if given is not None:
+        return keys_of(given, path)
+    try:
+        handle = open_file(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with descriptor(handle):
+        found = os.fstat(handle)
+        if problem := opened_problem(found, path, secret=True):
+            raise AuditError("key-exposed", f"the key of the log is not used: {problem}", path)
+        data = read_at(handle, 0, _MAX_FILE)
+    try:
+        fields = shaped(json.loads(data), _KeyFile)
+        key = bytes.fromhex(fields.key)
+        if fields.version != 1 or len(key) != KEY_BYTES or len(bytes.fromhex(fields.hash)) != 32:
+            raise ValueError("not a key")
+    except (ValueError, RecursionError, DecodeError) as error:
+        raise AuditError("key-unreadable", "the key of the log was changed", path) from error
+    return keys_of(key, path)
+
+
+def make_keys(log: Path, random: bytes) -> LogKeys:
+    """Make the key file of a log from `KEY_BYTES` random bytes, while its lock is held."""
+    path = key_path(log)
+    fields = asdict(_KeyFile(key=random.hex()))
+    # Renamed into place: a key file that a crash left half would look like a changed one. Under a
+    # fixed name, unlike `write_atomically`: the next try removes what a crash left.
+    made = path.with_name(path.name + ".new")
+    made.unlink(missing_ok=True)
+    with descriptor(open_file(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL)) as handle:
+        write_all(handle, json.dumps(fields, sort_keys=True).encode() + b"\n")
+        os.fsync(handle)
+    os.replace(made, path)
+    sync_directory(path.parent)
+    return keys_of(random, path)

@@ -58,8 +58,6 @@ class AuditError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedPermission:
-    """A permission of the call, with its decision."""
-
     action: str
     resource: str
     effect: str
@@ -72,8 +70,6 @@ class DecidedPermission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """How the call was confirmed."""
-
     required: bool = True
     channel: str = ""
     """inline, companion-app, notification, or the name of a channel."""
@@ -221,9 +217,7 @@ def ulid(milliseconds: int, random: bytes, *, after: str = "") -> str:
 
     If the clock did not advance, it is the one that follows `after`, as the ULID
     specification says under "Monotonicity", so that ids sort as the lines of the log do.
-
-    Raises:
-        ValueError: a moment before 1970 or after 9999.
+    `ValueError` for a moment before 1970 or after 9999.
 
     >>> ulid(1469918176385, bytes(10))
     '01ARYZ6S410000000000000000'
@@ -258,10 +252,7 @@ def _encoded(value: int) -> str:
 
 
 def timestamp(milliseconds: int) -> str:
-    """Return milliseconds since 1970 as UTC text.
-
-    Raises:
-        ValueError: a moment before 1970 or after 9999.
+    """Return milliseconds since 1970 as UTC text; `ValueError` before 1970 or after 9999.
 
     >>> timestamp(1469918176385)
     '2016-07-30T22:36:16.385Z'
@@ -270,19 +261,11 @@ def timestamp(milliseconds: int) -> str:
 
 
 def day_of(milliseconds: int) -> str:
-    """Return the UTC day of a moment.
-
-    >>> day_of(1469918176385)
-    '2016-07-30'
-    """
     return timestamp(milliseconds)[:10]
 
 
 def day_number(day: str) -> int:
-    """Return the days from 1970 to a day.
-
-    Raises:
-        ValueError: the text is no day.
+    """Return the days from 1970 to a day, or raise `ValueError`.
 
     >>> day_number("1970-02-01")
     31

@@ -230,11 +230,7 @@ def without_secrets(text: str, known: KnownSecrets = NO_SECRETS) -> str:
 
 
 def clean_word(text: str, known: KnownSecrets) -> str:
-    """Return a short text as `clean_text` does; names come again and again, so it is remembered.
-
-    >>> clean_word("exec", KnownSecrets())
-    'exec'
-    """
+    """Return a short text as `clean_text` does; names come again and again, so it is remembered."""
     found = known.words.get(text)
     if found is None:
         found = clean_text(text, known=known)

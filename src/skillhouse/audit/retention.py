@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from skillhouse.audit.archives import (
@@ -22,7 +22,7 @@ from skillhouse.audit.archives import (
     tidying,
 )
 from skillhouse.audit.line import LineError, opened, summary_of
-from skillhouse.audit.log_keys import LogKeys
+from skillhouse.audit.log_files import LogKeys
 from skillhouse.audit.record import AuditDraft, AuditError, AuditRecord, day_number, day_of
 from skillhouse.audit.verify import archive_problem
 
@@ -38,23 +38,12 @@ class Retention:
 
 
 def tidy(log: Path, keys: LogKeys, retention: Retention, *, now: int) -> tuple[AuditDraft, ...]:
-    """Pack the archives of a log and shorten those whose time has come.
+    """Pack the archives of a log and shorten those whose time has come; return a record of each.
 
     At each moment, crash or not, each record is in one file that verifies. Where the day is
     further from the newest archive than `Retention.summary_days`, nothing is shortened this time:
-    a clock that was set must not cost the log.
-
-    Args:
-        log: The log.
-        keys: Its keys.
-        now: Milliseconds since 1970.
-
-    Returns:
-        A record of each change.
-
-    Raises:
-        AuditError: `archive-changed`, an archive does not verify, and is left as it is.
-        OSError: something cannot be read or written.
+    a clock that was set must not cost the log. `now` is milliseconds since 1970. An archive that
+    does not verify (`archive-changed`) is left as it is.
     """
     with tidying(log) as mine:
         if not mine:
@@ -152,7 +141,6 @@ class ArchiveCompactor:
             self._thread.start()
 
     def wait(self) -> None:
-        """Wait for the thread, at most `WAIT_SECONDS`."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(WAIT_SECONDS)
 
@@ -171,11 +159,7 @@ def reduced_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of an archive without the parts that its stage removes, and a seal.
 
-    Args:
-        lines: Those of the archive before, which were verified.
-        stage: summary or kept.
-        keys: The keys of the log.
-        kept_ids: Ids of permanent records and of their intents.
+    The lines were verified. `kept_ids` are of permanent records and of their intents.
     """
     if stage not in STAGES[1:]:
         raise ValueError(f"expected summary or kept, got {stage}")
@@ -200,7 +184,7 @@ def _reduced(
             if record is not None and stage == "kept" and not _is_kept(record, kept_ids):
                 found = Gap(first=record.seq, last=record.seq, prev=record.prev, hash=record.hash)
         if found is not None:
-            gap = found if gap is None else _joined(gap, found)
+            gap = found if gap is None else replace(gap, last=found.last, hash=found.hash)
             continue
         if gap is not None:
             yield _gap_line(gap)
@@ -237,10 +221,5 @@ def is_permanent(record: AuditRecord) -> bool:
     )
 
 
-def _joined(first: Gap, second: Gap) -> Gap:
-    return Gap(first=first.first, last=second.last, prev=first.prev, hash=second.hash)
-
-
 def _gap_line(gap: Gap) -> bytes:
-    ends = {"first": gap.first, "last": gap.last, "prev": gap.prev, "hash": gap.hash}
-    return json.dumps({"removed": ends}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({"removed": asdict(gap)}, separators=(",", ":")).encode() + b"\n"

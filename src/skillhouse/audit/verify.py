@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skillhouse.audit.archives import Archive, Gap, archive_lines, gap_of, size_of, take_snapshot
-from skillhouse.audit.checkpoints import checkpoint_path, default_directory, read_checkpoints
 from skillhouse.audit.line import LineError, opened
-from skillhouse.audit.log_end import LogHead, head_of, torn_facts
-from skillhouse.audit.log_files import chunks, split
-from skillhouse.audit.log_keys import LogKeys, read_keys
+from skillhouse.audit.log_end import (
+    LogHead,
+    checkpoint_path,
+    default_directory,
+    head_of,
+    read_checkpoints,
+    torn_facts,
+)
+from skillhouse.audit.log_files import LogKeys, chunks, read_keys, split
 from skillhouse.audit.record import MAX_LINE, ZEROS, AuditError, AuditRecord
 
 MAX_PROBLEMS = 1_000
@@ -107,7 +112,6 @@ class LogWalk:
     def problem(
         self, code: str, message: str, *, line: int = 0, file: str = "", at_line: bool = True
     ) -> None:
-        """Add a problem of this file."""
         name = file or (self._file if at_line else "")
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(LogProblem(line=line, code=code, message=message, file=name))
@@ -228,7 +232,8 @@ def verify_log(
         AuditError: a file cannot be opened, or is a link.
     """
     try:
-        return _Verifier(path, key, checkpoints or default_directory(path), progress).run()
+        report = progress or (lambda done, of: None)
+        return _verified(path, key, checkpoints or default_directory(path), report)
     except OSError as error:
         raise AuditError(
             "log-unreadable", f"the audit log cannot be read ({error.strerror})", path
@@ -236,11 +241,6 @@ def verify_log(
 
 
 def archive_problem(archive: Archive, keys: LogKeys) -> LogProblem | None:
-    """Return what is wrong within one archive, or None.
-
-    Raises:
-        OSError: it cannot be read.
-    """
     walk = LogWalk(keys=keys, is_middle=True)
     _walk_archive(walk, archive, keys)
     return walk.problems[0] if walk.problems else None
@@ -258,69 +258,58 @@ def _walk_archive(walk: LogWalk, archive: Archive, keys: LogKeys | None) -> None
     walk.finish()
 
 
-class _Verifier:
-    def __init__(
-        self, path: Path, key: bytes | None, checkpoints: Path, progress: Progress | None
-    ) -> None:
-        self._path = path
-        self._key = key
-        self._directory = checkpoints
-        self._progress = progress or (lambda done, of: None)
+def _verified(path: Path, key: bytes | None, checkpoints: Path, progress: Progress) -> Verification:
+    with ExitStack() as stack:
+        taken = take_snapshot(path)
+        if taken.handle != -1:
+            stack.callback(os.close, taken.handle)
+        size, head_data, archives = taken.size, taken.head, taken.archives
+        keys = read_keys(path, key)
+        head = head_of(head_data or b"", keys)
+        walk = LogWalk(keys=keys)
+        if keys is not None:
+            _expect_checkpoints(walk, checkpoint_path(checkpoints, keys), keys)
+        elif head is not None and head.mac:
+            walk.problem("key-missing", "the log was written with a key, which is gone")
+        total = size + sum(size_of(each) for each in archives)
+        done = 0
+        for archive in archives:
+            _walk_archive(walk, archive, keys)
+            done += size_of(archive)
+            progress(done, total)
+        if head is not None and (head.seq, head.hash) == (walk.seq, walk.hash):
+            # A crash stopped a rotation: the side file describes the newest archive.
+            walk.head_seen = (walk.seq, walk.hash)
+            head = LogHead(seq=head.seq, hash=head.hash, size=0) if archives else head
+        walk.begin_file("", head_size=-1 if head is None else head.size)
+        for number, raw in enumerate(split(chunks(taken.handle, size)) if size else ()):
+            walk.add(raw)
+            if number % _REPORT_EVERY == 0:
+                progress(done + walk.size, total)
+        walk.finish()
+        progress(total, total)
+    _compare(walk, head_data, head, size)
+    met = walk.compare_checkpoints()
+    return Verification(
+        records=walk.records,
+        problems=tuple(walk.problems),
+        notes=tuple(walk.notes),
+        unknown=tuple(walk.intents.values()),
+        head=walk.hash,
+        removed=walk.removed,
+        summaries=walk.summaries,
+        archives=len(archives),
+        checkpoints=met,
+    )
 
-    def run(self) -> Verification:
-        with ExitStack() as stack:
-            taken = take_snapshot(self._path)
-            if taken.handle != -1:
-                stack.callback(os.close, taken.handle)
-            size, head_data, archives = taken.size, taken.head, taken.archives
-            keys = read_keys(self._path, self._key)
-            head = head_of(head_data or b"", keys)
-            walk = LogWalk(keys=keys)
-            self._checkpoints(walk, keys)
-            if keys is None and head is not None and head.mac:
-                walk.problem("key-missing", "the log was written with a key, which is gone")
-            total = size + sum(size_of(each) for each in archives)
-            done = 0
-            for archive in archives:
-                _walk_archive(walk, archive, keys)
-                done += size_of(archive)
-                self._progress(done, total)
-            if head is not None and (head.seq, head.hash) == (walk.seq, walk.hash):
-                # A crash stopped a rotation: the side file describes the newest archive.
-                walk.head_seen = (walk.seq, walk.hash)
-                head = LogHead(seq=head.seq, hash=head.hash, size=0) if archives else head
-            walk.begin_file("", head_size=-1 if head is None else head.size)
-            for number, raw in enumerate(split(chunks(taken.handle, size)) if size else ()):
-                walk.add(raw)
-                if number % _REPORT_EVERY == 0:
-                    self._progress(done + walk.size, total)
-            walk.finish()
-            self._progress(total, total)
-        _compare(walk, head_data, head, size)
-        met = walk.compare_checkpoints()
-        return Verification(
-            records=walk.records,
-            problems=tuple(walk.problems),
-            notes=tuple(walk.notes),
-            unknown=tuple(walk.intents.values()),
-            head=walk.hash,
-            removed=walk.removed,
-            summaries=walk.summaries,
-            archives=len(archives),
-            checkpoints=met,
-        )
 
-    def _checkpoints(self, walk: LogWalk, keys: LogKeys | None) -> None:
-        """Load the hashes of the checkpoints into the walk."""
-        if keys is None:
-            return
-        path = checkpoint_path(self._directory, keys)
-        for line, one in enumerate(read_checkpoints(path, keys), start=1):
-            if one is None:
-                message = "a checkpoint was changed"
-                walk.problem("checkpoint-changed", message, file=path.name, line=line)
-            else:
-                walk.expected[one.seq] = one.hash
+def _expect_checkpoints(walk: LogWalk, path: Path, keys: LogKeys) -> None:
+    for line, one in enumerate(read_checkpoints(path, keys), start=1):
+        if one is None:
+            message = "a checkpoint was changed"
+            walk.problem("checkpoint-changed", message, file=path.name, line=line)
+        else:
+            walk.expected[one.seq] = one.hash
 
 
 def _compare(walk: LogWalk, data: bytes | None, head: LogHead | None, size: int) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from skillhouse.cells.cell import wrap_result as wrap_result
     from skillhouse.cells.cell_probes import contained_test as contained_test
     from skillhouse.cells.cell_probes import self_test as self_test
-    from skillhouse.cells.directory_source import DirectorySource as DirectorySource
     from skillhouse.cells.environments import Environment as Environment
     from skillhouse.cells.environments import EnvironmentRules as EnvironmentRules
     from skillhouse.cells.environments import installer_variables as installer_variables
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from skillhouse.cells.rpc_http import RpcServer as RpcServer
     from skillhouse.cells.rpc_http import check_token as check_token
     from skillhouse.cells.rpc_http import is_loopback as is_loopback
+    from skillhouse.cells.service import DirectorySource as DirectorySource
     from skillhouse.cells.service import RemoteExecutor as RemoteExecutor
     from skillhouse.cells.service import RemoteHost as RemoteHost
     from skillhouse.cells.service import ServedCall as ServedCall

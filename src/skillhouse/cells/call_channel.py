@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,7 @@ class CallChannel:
     def __init__(
         self, link: socket.socket, *, capabilities: Capabilities, token: str, number: str
     ) -> None:
-        """Use `link`, a non-blocking socket that the caller closes.
-
-        Args:
-            number: The id of our request, unique among all calls.
-        """
+        """Use `link`, a non-blocking socket that the caller closes, for the request `number`."""
         self._link = link
         self._capabilities = capabilities
         self._token = token
@@ -75,11 +71,7 @@ class CallChannel:
         self._rest = b""
 
     def begin(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send as much of our request as the socket takes without waiting.
-
-        Raises:
-            RpcError: INTERNAL_ERROR, the parameters are not JSON or too long.
-        """
+        """Send as much of our request as the socket takes without waiting."""
         data = framed(request_value(method, params, id=self._number))
         sent = 0
         with contextlib.suppress(OSError):
@@ -184,11 +176,7 @@ class CallChannel:
 
 
 async def answered(host: HostCalls, asked: RpcRequest) -> Any:
-    """Return the core's answer to a request of a skill.
-
-    Raises:
-        RpcError: the method is unknown, or its parameters are invalid.
-    """
+    """Return the core's answer to a request of a skill; a bad one is an `RpcError`."""
     params = {name: value for name, value in asked.params.items() if name != "capability"}
     if asked.method == "core.fetch":
         return dict(await host.fetch(_fetch_params(params)))
@@ -236,14 +224,14 @@ def tell(host: HostCalls, notification: RpcRequest) -> None:
 
 
 class CellOutput:
-    """The end of a call's output, read from a pipe; too much of it closes the connection."""
+    """The end of an output, read from a pipe; `exceeded` is called when there is too much of it."""
 
     def __init__(
-        self, descriptor: int, link: socket.socket, *, max_bytes: int = OUTPUT_BYTES
+        self, descriptor: int, exceeded: Callable[[], None], *, max_bytes: int = OUTPUT_BYTES
     ) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
-        self._link = link
+        self._exceeded = exceeded
         self._left = max_bytes
         self._kept = bytearray()
         self._loop = asyncio.get_running_loop()
@@ -254,6 +242,8 @@ class CellOutput:
         return self._left <= 0
 
     def _read(self) -> None:
+        if self._descriptor < 0:
+            return
         chunk = b""
         with contextlib.suppress(BlockingIOError):
             chunk = os.read(self._descriptor, CHUNK)
@@ -263,22 +253,21 @@ class CellOutput:
         self._kept += chunk
         if self.is_over:
             self._loop.remove_reader(self._descriptor)
-            with contextlib.suppress(OSError):
-                self._link.shutdown(socket.SHUT_RDWR)
+            self._exceeded()
 
-    def tail(self, max_bytes: int) -> str:
+    def tail(self, max_bytes: int) -> bytes:
         self._read()
-        return bytes(self._kept[-max_bytes:]).decode("utf-8", "replace")
+        return bytes(self._kept[-max_bytes:])
 
     def close(self) -> None:
-        self._loop.remove_reader(self._descriptor)
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """How a call ended, as far as its messages show."""
-
     kind: Kind
     value: Any = None
     error: str = ""

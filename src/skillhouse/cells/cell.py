@@ -7,7 +7,6 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -30,7 +29,6 @@ SHARED_MAX = 2
 """Directories of packages besides the skill's own (S002-63: skills-level and host)."""
 
 EXECUTE = "tool.execute"
-"""The method that calls a tool; any other only loads the code."""
 
 Kind = Literal["ok", "error", "timeout", "crashed", "resource-limit", "protocol"]
 
@@ -99,8 +97,7 @@ class NoHost:
     async def fetch(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise _no_call()
 
-    async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise _no_call()
+    sign = fetch
 
     async def read_file(self, path: str) -> str:
         raise _no_call()
@@ -140,10 +137,7 @@ class Capabilities:
         """Yield what the token's call may request, and cancel the request when that call ends.
 
         A request from another process could otherwise take effect, or wait for a person, after
-        its call has ended.
-
-        Raises:
-            RpcError: STALE_CAPABILITY, the call has ended, before or during the request.
+        its call has ended: then it is STALE_CAPABILITY.
         """
         host = self.host(token)
         scope = anyio.CancelScope()
@@ -158,13 +152,10 @@ class Capabilities:
         raise _stale()
 
     def host(self, token: object, *, expected: str | None = None) -> HostCalls:
-        """Return what the token's call may request.
+        """Return what the token's call may request; "stale" for another or an ended one.
 
         Args:
             expected: The token of the requesting call, where its channel identifies it.
-
-        Raises:
-            RpcError: STALE_CAPABILITY, the call has ended, or is another one.
         """
         host_calls = self._tokens.get(token) if isinstance(token, str) else None
         mine = expected is None or hmac.compare_digest(str(token).encode(), expected.encode())
@@ -194,7 +185,6 @@ def wrap_result(value: Any) -> dict[str, Any]:
 
 
 def wrap_failure(result: CellResult) -> dict[str, Any]:
-    """Return a failed call as a ToolResult (S002-75, 78)."""
     return {"success": False, "error": result.error}
 
 
@@ -215,17 +205,12 @@ class CallQueue:
     """Bounds the waiting and running calls of each cell."""
 
     def __init__(self, *, most: int = QUEUE_MAX) -> None:
-        """Let at most `most` calls wait, besides those that run."""
         self._most = most
         self._calls: Counter[Hashable] = Counter()
 
-    @contextmanager
+    @contextlib.contextmanager
     def place(self, key: Hashable, skill: str) -> Iterator[None]:
-        """Hold a place for one call.
-
-        Raises:
-            RpcError: UNAVAILABLE, the queue is full.
-        """
+        """Hold a place for one call; UNAVAILABLE when the queue is full."""
         if self._calls[key] >= CALLS_PER_CELL + self._most:
             message = (
                 f"{self._most} calls of `{skill}` wait already: repeat it when some have ended"

@@ -1,24 +1,24 @@
-"""What cells are built from on this machine: programs, limits and filters."""
+"""What cells are built from on this machine: programs, limits, filters and copies of code."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import os
+import re
 import resource
 import shutil
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
-
 from skillhouse.cells.cell import SHARED_MAX, CellSpec
-from skillhouse.sandbox import bubblewrap
+from skillhouse.floor import TreeError, make_private, tree_digest
 from skillhouse.sandbox.bubblewrap import SKILL_PLACE
-from skillhouse.sandbox.cgroup import CgroupPlace
-from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, ProcessGuard, RlimitGuard
-from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.profile import MIB, Limits
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.guard import OPEN_FILES, CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
+from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
+from skillhouse.sandbox.profile import MIB, Limits, SandboxError
 from skillhouse.sandbox.seccomp import alone_program
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of, surroundings
@@ -28,7 +28,6 @@ NODE_CELL = Path(__file__).with_name("cell_node.cjs")
 NODE_FLAGS = ("--disable-proto=delete", "--no-addons", "--no-warnings")
 """Not --max-old-space-size: with it Node cannot use its own code cache, which takes 5 ms."""
 SCRIPT_PLACE = "/cell"
-"""Path of the script inside the cell."""
 IDLE_WATCH_SECONDS = 0.5
 """Interval of checks of an idle cell without control group."""
 CONTAINED_BYTES = 320 * MIB
@@ -55,17 +54,17 @@ class CellEnvironment:
     is_contained: bool = False
     """True: the container is the outer boundary, and there are no namespaces."""
 
-    def guard(self) -> CellGuard:
+    def guard(self, pause_seconds: Callable[[], float]) -> ProcessGuard:
         if self.place is None:
-            return RlimitCellGuard(self.limits)
-        return CgroupCellGuard(self.place, self.limits, cpu_weight=CPU_WEIGHT)
+            return RlimitGuard(self.limits, pause_seconds=pause_seconds)
+        return CgroupGuard(self.place, self.limits, cpu_weight=CPU_WEIGHT)
 
 
 def cell_environment_for(status: SandboxStatus, limits: Limits) -> CellEnvironment:
     """Return what cells are built from at the level that `detect` or `self_test` found.
 
     Raises:
-        SandboxUnavailableError: no level works; it carries the reasons and the hint.
+        SandboxUnavailableError: no level works.
     """
     make_room_for_descriptors()
     if status.level is SandboxLevel.CONTAINER:
@@ -112,11 +111,7 @@ def make_room_for_descriptors() -> None:
 
 
 def protect_self() -> None:
-    """Keep processes of the same user from reading our memory, variables and descriptors.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Keep processes of the same user from reading our memory, variables and descriptors."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
@@ -140,30 +135,58 @@ def places(spec: CellSpec) -> tuple[str, tuple[tuple[Path, str], ...]]:
     return above[-1] + SKILL_PLACE, tuple(packages)
 
 
-class CellGuard(ProcessGuard):
-    """A guard of a long-lived process, which checks less often while no call runs."""
-
-    active: int = 0
-    """Number of running calls."""
-
-
-class CgroupCellGuard(CgroupGuard, CellGuard):
-    pass
-
-
-class RlimitCellGuard(RlimitGuard, CellGuard):
-    async def pause(self) -> None:
-        await (super().pause() if self.active else anyio.sleep(IDLE_WATCH_SECONDS))
-
-
 def node_program() -> str:
-    """Return the path of Node.
-
-    Raises:
-        SandboxError: Node is not installed.
-    """
-    node = shutil.which("node", path=bubblewrap.PROGRAM_PATH)
+    node = shutil.which("node", path=PROGRAM_PATH)
     if node is None:
-        message = f"no program 'node' in {bubblewrap.PROGRAM_PATH}: install Node.js 20 or later"
+        message = f"no program 'node' in {PROGRAM_PATH}: install Node.js 20 or later"
         raise SandboxError("exec-not-found", message)
     return node
+
+
+LEFT_OUT = frozenset({"skill.sig", ".skill"})
+"""Names at the top of a skill that are not in its digest (`floor.tree_digest`). What has such a
+name and is in the digest, a directory `skill.sig`, is missed there, and the copy is refused."""
+_NAME = re.compile(r"cell-(\d+)-.+")
+
+
+class CodeSnapshots:
+    """Private copies of skills' trees: the code that was evaluated is the code that runs."""
+
+    def __init__(self, state: Path) -> None:
+        """Use `state`/cells, and remove the copies of processes that no longer exist."""
+        self._base = state / "cells"
+        make_private(self._base)
+        for path in self._base.iterdir():
+            owner = _NAME.fullmatch(path.name)
+            if owner is not None and not Path("/proc", owner[1]).exists():
+                shutil.rmtree(path, ignore_errors=True)
+
+    def take(self, spec: CellSpec) -> Path:
+        """Return a copy of the skill's tree, if it has the expected digest."""
+        place = Path(tempfile.mkdtemp(prefix=f"cell-{os.getpid()}-", dir=self._base)).resolve()
+        tree = place / "skill"
+        try:
+            # Links stay links, and the digest refuses them.
+            shutil.copytree(spec.directory, tree, symlinks=True, ignore=_unbound(spec.directory))
+            digest = tree_digest(tree)
+        except (OSError, shutil.Error, TreeError) as error:
+            self.drop(tree)
+            message = f"cannot copy the skill `{spec.skill}`: {str(error)[:200]}"
+            raise SandboxError("skill-unreadable", message) from error
+        if digest != spec.digest:
+            self.drop(tree)
+            message = f"the skill `{spec.skill}` is not as it was: expected {spec.digest}"
+            raise SandboxError("skill-changed", f"{message}, got {digest}")
+        return tree
+
+    def drop(self, tree: Path) -> None:
+        shutil.rmtree(tree.parent, ignore_errors=True)
+
+
+def _unbound(directory: Path) -> Callable[[str, list[str]], set[str]]:
+    """Return a filter of names outside the digest: code could load unchecked bytes from them."""
+
+    def ignore(place: str, names: list[str]) -> set[str]:
+        return {*names} & LEFT_OUT if Path(place) == directory else set()
+
+    return ignore

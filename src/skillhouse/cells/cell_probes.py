@@ -22,25 +22,23 @@ import anyio
 
 from skillhouse.cells.cell import CellResult, CellSpec, NoHost
 from skillhouse.cells.cell_environment import node_program
-from skillhouse.cells.container_cell import CONFINE
+from skillhouse.cells.cell_process import CONFINE
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import RpcError
 from skillhouse.floor import tree_digest
 from skillhouse.sandbox import level_probes
+from skillhouse.sandbox.inner_scripts import interpreter
 from skillhouse.sandbox.launcher import Launcher
 from skillhouse.sandbox.level_probes import probe_results, running
-from skillhouse.sandbox.plans import interpreter
-from skillhouse.sandbox.sandbox_errors import SandboxError
-from skillhouse.sandbox.seccomp import ARCHITECTURES
+from skillhouse.sandbox.profile import SandboxError
 from skillhouse.sandbox.status import (
     CELL_STARTS,
-    LINUX_HINT,
-    MACHINE_HINT,
     ProbeResult,
     SandboxLevel,
     SandboxStatus,
+    surroundings,
+    unsupported_machine,
 )
-from skillhouse.sandbox.status import surroundings as surroundings_here
 
 Language = Literal["python", "javascript"]
 
@@ -53,7 +51,6 @@ SCRIPTS: Mapping[Language, tuple[str, str]] = {
     "javascript": ("index.cjs", "probe_cell.cjs"),
 }
 ABI_MIN = 3
-"""As confine.py wants it."""
 LANDLOCK_HINT = (
     "run the container on Linux 6.2 or later with `landlock` among the kernel's security modules, "
     "and with a seccomp profile that allows its calls (docker 23 or later)"
@@ -84,11 +81,9 @@ async def contained_test() -> SandboxStatus:
 
     Whether this is a container cannot be detected: that is the operator's claim.
     """
-    around = surroundings_here()
-    if around.system != "linux":
-        return _none(f"expected Linux, got {around.system}", hint=LINUX_HINT)
-    if around.machine not in ARCHITECTURES:
-        return _none(f"no system call filter for {around.machine}", hint=MACHINE_HINT)
+    around = surroundings()
+    if (unsupported := unsupported_machine(around)) is not None:
+        return unsupported
     if around.superuser:
         # Its files are its own whatever their modes, and so would be the calls'.
         return _none("expected another user than the superuser", hint=SUPERUSER_HINT)
@@ -122,9 +117,6 @@ async def _probe_language(language: Language, launcher: Launcher, place: Path) -
 
     Args:
         place: An empty directory, as the part of the host that the cell must not reach.
-
-    Raises:
-        SandboxError: cells cannot be made at this level.
     """
     spec = _skill(place, language)
     mark = f"600.{secrets.randbelow(10**12):012}"

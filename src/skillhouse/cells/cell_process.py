@@ -1,10 +1,19 @@
-"""The process of a cell with all that it starts, and its form in bubblewrap."""
+"""The process of a cell with all that it starts: in bubblewrap, or in a container.
+
+In a container no namespaces can be made: it confines the code itself, and inside it `confine.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import resource
+import signal
 import socket
+import subprocess
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,8 +21,11 @@ from typing import Any
 
 import anyio
 
+from skillhouse.cells import confine
+from skillhouse.cells.call_channel import CellOutput
 from skillhouse.cells.cell import CellSpec
 from skillhouse.cells.cell_environment import (
+    IDLE_WATCH_SECONDS,
     NODE_CELL,
     NODE_FLAGS,
     PYTHON_CELL,
@@ -24,10 +36,10 @@ from skillhouse.cells.cell_environment import (
 )
 from skillhouse.sandbox import bubblewrap
 from skillhouse.sandbox.bubblewrap import CellView
-from skillhouse.sandbox.plans import interpreter
+from skillhouse.sandbox.guard import OPEN_FILES, WATCH_SECONDS, usage
+from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, interpreter
 from skillhouse.sandbox.process import GRACE_SECONDS, Command, Run
-from skillhouse.sandbox.profile import Completed
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import Completed, SandboxError
 
 
 class CellProcess(ABC):
@@ -48,15 +60,13 @@ class CellProcess(ABC):
             tree: The private copy of the skill's tree.
             forks: True for a process that forks for each call, False for one call's own.
             is_spare: True for one call's process that is started before the call arrives.
-
-        Raises:
-            SandboxError: a control group or the program for the language is missing.
         """
         self._environment = environment
         self._spec = spec
         self._tree = tree
         self._forks = forks
         self._is_spare = is_spare
+        self._active = 0
         self.completed: Completed | None = None
         self.failure: SandboxError | None = None
         self.gone = asyncio.Event()
@@ -71,8 +81,7 @@ class CellProcess(ABC):
         """Spawn it, and return our end of its socket."""
 
     @abstractmethod
-    async def end(self) -> None:
-        """Kill it, and return when it is gone."""
+    async def end(self) -> None: ...
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
@@ -81,13 +90,15 @@ class CellProcess(ABC):
     @abstractmethod
     def output_tail(self, max_bytes: int) -> bytes: ...
 
-    @abstractmethod
     def begin_call(self) -> None:
-        """Check its limits often: a call runs."""
+        self._active += 1
 
-    @abstractmethod
     def end_call(self) -> None:
-        """Check its limits less often, if that was the last call."""
+        self._active -= 1
+
+    def _pause_seconds(self) -> float:
+        """Return the time between two checks of its limits, longer while no call runs."""
+        return WATCH_SECONDS if self._active else IDLE_WATCH_SECONDS
 
     @abstractmethod
     def limit(self) -> str:
@@ -112,7 +123,7 @@ class CellProcess(ABC):
 
 class BubblewrapCell(CellProcess):
     def _prepare(self) -> None:
-        self._guard = self._environment.guard()
+        self._guard = self._environment.guard(self._pause_seconds)
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
         self._running = asyncio.Event()
@@ -159,12 +170,6 @@ class BubblewrapCell(CellProcess):
         skill, packages = places(self._spec)
         return {"namespaces": True, "skill": skill, "packages": [place for _, place in packages]}
 
-    def begin_call(self) -> None:
-        self._guard.active += 1
-
-    def end_call(self) -> None:
-        self._guard.active -= 1
-
     def limit(self) -> str:
         if self.completed is not None and self.completed.limit:
             return self.completed.limit
@@ -208,3 +213,188 @@ class BubblewrapCell(CellProcess):
         entry = f"{places(self._spec)[0]}/{self._spec.entry}"
         spare = ("spare",) if self._is_spare else ()
         return (node_program(), *NODE_FLAGS, SCRIPT_PLACE, str(descriptor), entry, *spare), ()
+
+
+CONFINE = Path(confine.__file__)
+FILES_EVERY = 20
+"""Checks of memory for each check of files."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_READABLE = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
+"""Nothing of it is secret; Node exits if it cannot read OpenSSL's configuration."""
+_DEVICES = ("/dev/zero", "/dev/urandom", "/dev/random")
+
+
+class ContainerCell(CellProcess):
+    def _prepare(self) -> None:
+        self._base = Path(tempfile.mkdtemp(prefix="call-", dir=self._tree.parent))
+        self._place = self._base / "tmp"
+        self._place.mkdir(mode=0o700)
+        self._packages = [
+            p.resolve() for p in (self._spec.dependencies, *self._spec.shared) if p is not None
+        ]
+        self._skill = self._tree if self._forks else self._linked()
+        self._argv = () if self._forks else (node_program(), *NODE_FLAGS)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._output: CellOutput
+        """Made by `start`."""
+        self._limit = ""
+
+    def _linked(self) -> Path:
+        """Return where Node sees the skill, nested as deep as there are shared packages."""
+        places = [self._base / "view"]
+        places += [places[0].joinpath(*["skills"] * n) for n in range(1, len(self._packages))]
+        places[-1].mkdir(parents=True)
+        for place, packages in zip(reversed(places), self._packages, strict=False):
+            (place / "node_modules").symlink_to(packages)
+        skill = places[-1] / "skill"
+        skill.symlink_to(self._tree)
+        return skill
+
+    def settings(self) -> Mapping[str, Any]:
+        packages = [str(path) for path in self._packages]
+        return {"namespaces": False, "skill": str(self._tree), "packages": packages}
+
+    def start(self, kind: socket.SocketKind) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        ours.setblocking(False)  # noqa: FBT003 - the parameter has no name.
+        reading, writing = os.pipe()
+        limit = self._environment.limits.output_bytes
+        self._output = CellOutput(reading, lambda: self._stop("output"), max_bytes=limit)
+        argv = (
+            str(self._environment.program),
+            "-I",
+            "-S",
+            str(CONFINE),
+            self._settings_for(theirs.fileno()),
+        )
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                pass_fds=(theirs.fileno(),),
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._output.close()
+            self.failure = SandboxError("sandbox-failed", f"cannot start a cell: {error}")
+            self._clear()
+            self.gone.set()
+            return ours
+        finally:
+            theirs.close()
+            os.close(writing)
+        self._task = asyncio.get_running_loop().create_task(self._live(self._process))
+        return ours
+
+    def _settings_for(self, descriptor: int) -> str:
+        limits, environment = self._environment.limits, self._environment
+        skill = str(self._skill)
+        readable = [*_SYSTEM, *_READABLE, str(self._tree), *map(str, self._packages)]
+        readable += map(str, interpreter()[1])
+        settings: dict[str, Any] = {
+            "parent": os.getpid(),
+            "descriptor": descriptor,
+            "place": str(self._place),
+            "skill": skill,
+            "path": PROGRAM_PATH,
+            "devices": _DEVICES,
+            "alone": environment.cell_filter.hex(),
+            "limits": [
+                (resource.RLIMIT_CORE, 0),
+                (resource.RLIMIT_NOFILE, OPEN_FILES),
+                (resource.RLIMIT_FSIZE, limits.file_bytes),
+                (resource.RLIMIT_DATA, limits.memory_bytes),
+            ],
+        }
+        if self._forks:
+            return json.dumps({**settings, "script": str(PYTHON_CELL), "readable": readable})
+        # Otherwise Node would resolve the links, and search other directories for packages.
+        flags = ("--preserve-symlinks", "--preserve-symlinks-main")
+        entry = f"{skill}/{self._spec.entry}"
+        spare = ("spare",) if self._is_spare else ()
+        argv = (*self._argv, *flags, str(NODE_CELL), str(descriptor), entry, *spare)
+        readable += [str(self._base / "view"), str(NODE_CELL)]
+        filters = {"seccomp": environment.call_filter.hex()}
+        return json.dumps({**settings, **filters, "readable": readable, "argv": argv})
+
+    async def _live(self, process: subprocess.Popen[bytes]) -> None:
+        handle = os.pidfd_open(process.pid)
+        watch = asyncio.get_running_loop().create_task(self._watch(process))
+        try:
+            await anyio.wait_readable(handle)
+        finally:
+            watch.cancel()
+            with anyio.CancelScope(shield=True):
+                # Its forks end with it, as their filter keeps PR_SET_PDEATHSIG unchanged.
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                await anyio.wait_readable(handle)
+                os.close(handle)
+                self._finished(process.wait())
+                try:
+                    await anyio.to_thread.run_sync(self._clear)
+                finally:
+                    # INVARIANT: set whatever a call left, so that waiters continue.
+                    self.gone.set()
+
+    def _clear(self) -> None:
+        confine.remove(str(self._base))
+
+    def _finished(self, status: int) -> None:
+        stdout = self._output.tail(self._environment.limits.output_bytes)
+        self._output.close()
+        self.completed = Completed(
+            exit_code=status if status >= 0 else None,
+            signal=-status if status < 0 else None,
+            stdout=stdout,
+            stderr=b"",
+            limit=self._limit,
+            duration_seconds=0.0,
+        )
+
+    async def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Poll its memory and files, since the kernel counts neither for us."""
+        looks = 0
+        while True:
+            # The files are in memory too: the container's /tmp is a tmpfs.
+            _, memory = usage(process.pid, stop_at=self._environment.limits.processes)
+            if looks % FILES_EVERY == 0:
+                count, size = confine.files_of(str(self._place))
+                if count > confine.FILES_MAX or size > self._environment.limits.file_bytes:
+                    self._stop("files")
+            if memory > self._environment.limits.memory_bytes:
+                self._stop("memory")
+            looks += 1
+            await asyncio.sleep(self._pause_seconds())
+
+    def _stop(self, limit: str) -> None:
+        self._limit = self._limit or limit
+        if self._process is not None:
+            self._process.kill()
+
+    async def end(self) -> None:
+        if self._process is None:
+            self._clear()
+            return
+        if not self.gone.is_set():
+            self._process.kill()
+        await self.gone.wait()
+
+    def output_tail(self, max_bytes: int) -> bytes:
+        return self._output.tail(max_bytes)
+
+    def limit(self) -> str:
+        return self._limit
+
+    def how(self) -> str:
+        """Add its output if it exited by itself, for example when it cannot confine itself."""
+        how, done = super().how(), self.completed
+        if self.failure is not None or done is None or done.signal is not None:
+            return how
+        output = " ".join(done.stdout[-300:].decode("utf-8", "replace").split())
+        return f"{how}: {output}" if output else how

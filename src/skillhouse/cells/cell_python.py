@@ -250,7 +250,7 @@ class Values(dict, Done):  # type: ignore[type-arg] # `Any` is not there when it
     pass
 
 
-class Answer(Done):
+class FetchAnswer(Done):
     def __init__(self, value: Any) -> None:
         self.status = value["status"]
         self.headers = {name.lower(): text for name, text in value["headers"].items()}
@@ -275,11 +275,11 @@ class Context:
         self.env = dict(context["env"])
         self.meta = dict(context["meta"])
 
-    def fetch(self, url: str, options: Any = None, **more: Any) -> Answer:
+    def fetch(self, url: str, options: Any = None, **more: Any) -> FetchAnswer:
         given = {**(options or {}), **more}
         names = ("method", "headers", "body")
         request = {name: given[name] for name in names if given.get(name) is not None}
-        return Answer(self._link.ask("core.fetch", {"url": url, **request}))
+        return FetchAnswer(self._link.ask("core.fetch", {"url": url, **request}))
 
     def sign(self, request: Any) -> Values:
         return Values(self._link.ask("core.sign", {"request": request}))

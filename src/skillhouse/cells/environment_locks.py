@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import SandboxError
 
 LOCK_MAX = 4_194_304
 """Bytes of a lock file."""
@@ -51,9 +51,6 @@ def clean_requirements(text: str, *, unhashed: bool = False) -> str:
     Args:
         text: The file as it is, or what `uv export` made of a uv.lock.
         unhashed: Take lines without digests, and ranges of versions.
-
-    Raises:
-        SandboxError: a line is anything else; it names the line.
     """
     requirements = []
     for number, line in _logical_lines(text):
@@ -96,11 +93,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 def clean_npm(package: str, lock: str) -> tuple[str, str]:
     """Return a package.json and a package-lock.json of nothing but packages with their digests.
 
-    No script, no address and no setting is left of them.
-
-    Raises:
-        SandboxError: one of them is no such file, or has a package from elsewhere, a link, a
-            workspace or no SHA-2 digest; the message names the package.
+    No script, no address and no setting is left of them; packages from elsewhere, links,
+    workspaces and what has no SHA-2 digest are refused by name.
     """
     manifest, locked = _table(package, "package.json"), _table(lock, "package-lock.json")
     places = locked.get("packages")

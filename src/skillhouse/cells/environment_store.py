@@ -25,7 +25,7 @@ import anyio
 
 from skillhouse.floor import make_private
 from skillhouse.floor.lock import lock, try_lock
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import SandboxError
 
 FILES_MAX = 50_000
 """Files of one environment."""
@@ -58,11 +58,7 @@ class EnvironmentStore:
 
     @contextlib.asynccontextmanager
     async def alone(self, key: str, *, seconds: float) -> AsyncIterator[None]:
-        """Hold a key exclusively.
-
-        Raises:
-            SandboxError: another process held it all the time.
-        """
+        """Hold a key exclusively; "dependencies-busy" if another process has it all the time."""
         with self._lock_file(key) as handle:
             with anyio.move_on_after(seconds) as waiting:
                 # Another process holds it, so there is no event to wait for.
@@ -75,11 +71,7 @@ class EnvironmentStore:
 
     @contextlib.contextmanager
     def lease(self, key: str) -> Iterator[Path]:
-        """Keep the packages from being removed while they are used.
-
-        Raises:
-            SandboxError: it has been removed; prepare it again.
-        """
+        """Keep the packages from being removed while they are used ("dependencies-gone")."""
         with self._lock_file(key) as handle:
             lock(handle, shared=True)
             packages = self.packages(key)
@@ -100,11 +92,7 @@ class EnvironmentStore:
             _remove(place)
 
     def publish(self, installed: Path, staging: Path, key: str, *, max_bytes: int) -> Path:
-        """Make `installed`, a directory in `staging`, the content of a key, atomically.
-
-        Raises:
-            SandboxError: it contains a link or a device, or is too large.
-        """
+        """Make `installed`, a directory in `staging`, the content of a key, atomically."""
         whole = staging / "whole"
         whole.mkdir(mode=0o700)
         size = _sealed(installed, max_bytes)

@@ -26,7 +26,7 @@ import anyio.to_thread
 from skillhouse.cells.environment_locks import LOCK_MAX, clean_npm, clean_requirements
 from skillhouse.cells.environment_store import EnvironmentStore
 from skillhouse.floor import Digest, PathError, canonical_json, digest, read_beneath
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import SandboxError
 from skillhouse.skill import SkillManifest
 
 INSTALL_SECONDS = 300.0
@@ -64,11 +64,7 @@ class RunTool(Protocol):
     async def __call__(
         self, argv: Sequence[str], *, cwd: Path, variables: Mapping[str, str], seconds: float
     ) -> Ran:
-        """Run `argv` in `cwd` with just these variables; nothing of it is left afterwards.
-
-        Raises:
-            SandboxError: it cannot be started, or took longer.
-        """
+        """Run `argv` with just these variables; nothing of it is left afterwards."""
         ...
 
 
@@ -155,11 +151,7 @@ class Environment:
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[Path]:
-        """Keep it from being removed while a cell of any process uses it.
-
-        Raises:
-            SandboxError: it has been removed; prepare it again.
-        """
+        """Keep it from being removed while a cell of any process uses it."""
         key = self.digest.removeprefix("sha256:")
         with EnvironmentStore(self.path.parent.parent).lease(key) as path:
             yield path
@@ -183,8 +175,7 @@ async def prepare(
         cache: Directory of all environments; made when it is missing.
 
     Raises:
-        SandboxError: there are dependencies without a usable lock, or installing failed; the
-            cache is as it was before.
+        SandboxError: there is no usable lock, or installing failed; the cache is as before.
     """
     rules = rules or EnvironmentRules()
     if manifest.language == "javascript" and (directory / "node_modules").is_dir():
@@ -212,24 +203,6 @@ async def prepare(
             path = store.packages(key) or await _install(manifest, store, key, files, run, rules)
         await anyio.to_thread.run_sync(store.collect, rules.cache_bytes)
     return Environment(path, environment_digest)
-
-
-def search_path(
-    manifest: SkillManifest,
-    directory: Path,
-    environment: Environment | None,
-    *,
-    rules: EnvironmentRules | None = None,
-) -> tuple[Path, ...]:
-    """Return where a dependency is looked for, nearest first (S002-63).
-
-    The skill's own, what was installed for it, the packages of its place, those of the host. Python
-    has them on `sys.path`; for Node each is a `node_modules` one level further up from the skill.
-    """
-    rules = rules or EnvironmentRules()
-    own = directory if manifest.language == "python" else directory / "node_modules"
-    places = (own, environment.path if environment else None, rules.shared, rules.host)
-    return tuple(place for place in places if place is not None and place.is_dir())
 
 
 def _lock_texts(manifest: SkillManifest, directory: Path) -> dict[str, str] | None:
@@ -351,7 +324,6 @@ def _find_tool(name: str, given: Path | None, rules: EnvironmentRules) -> str | 
 
 
 def _python_argv(target: Path, file: Path, rules: EnvironmentRules) -> list[str]:
-    """Return the command that installs a requirements file into `target`, by uv or else by pip."""
     uv, python = _find_tool("uv", rules.uv, rules), str(rules.python)
     # Copies: a hard link would share its permissions with the installer's own cache.
     by_uv = ("--no-progress", "--no-python-downloads", "--python", python, "--link-mode", "copy")
@@ -381,11 +353,6 @@ def _npm_argv(rules: EnvironmentRules) -> list[str]:
 async def _run(
     run: RunTool, argv: Sequence[str], rules: EnvironmentRules, *, cwd: Path, task: str
 ) -> str:
-    """Return what an installer printed.
-
-    Raises:
-        SandboxError: `dependencies-install`, it failed; the message ends with its output.
-    """
     ran = await run(argv, cwd=cwd, variables=rules.variables, seconds=rules.seconds)
     if ran.code != 0:
         shown = " ".join(ran.output.split())[-SHOWN_MAX:]

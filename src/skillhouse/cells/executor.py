@@ -25,20 +25,17 @@ from skillhouse.cells.cell import (
     HostCalls,
     NoHost,
 )
-from skillhouse.cells.cell_environment import CellEnvironment, cell_environment_for
-from skillhouse.cells.code_snapshots import CodeSnapshots
-from skillhouse.cells.node_cell import NodeCell
-from skillhouse.cells.python_cell import PythonCell
+from skillhouse.cells.cell_environment import CellEnvironment, CodeSnapshots, cell_environment_for
+from skillhouse.cells.language_cells import NodeCell, PythonCell
 from skillhouse.cells.rpc import UNAVAILABLE, RpcError, packed
 from skillhouse.floor import tracing
-from skillhouse.floor.conventions import (
+from skillhouse.floor.tracing import (
     SANDBOX_KIND,
     SANDBOX_LEVEL,
     SANDBOX_START,
     SANDBOX_START_SPAN,
 )
-from skillhouse.sandbox.profile import Limits
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import Limits, SandboxError
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, untested
 
 MAX_CELLS = 32
@@ -69,8 +66,6 @@ class _Held:
 
 
 class Executor:
-    """Runs tools in cells: one for each skill, tree, permissions and user."""
-
     def __init__(
         self,
         status: SandboxStatus,
@@ -89,9 +84,6 @@ class Executor:
             limits: Of each cell with all its calls; `seconds` is not used.
             max_cells: Beyond it a call waits until a cell is idle.
             max_waiting: Calls that may wait for one cell.
-
-        Raises:
-            SandboxUnavailableError: no level of the sandbox works here.
         """
         self._environment: CellEnvironment = cell_environment_for(status, limits)
         self._level: SandboxLevel = status.level
@@ -138,11 +130,7 @@ class Executor:
             return await self._call(spec, EXECUTE, params, seconds=timeout, host=host)
 
     async def tool_names(self, spec: CellSpec) -> tuple[str, ...]:
-        """Return the names of the tools that the skill's code exports, by loading it.
-
-        Raises:
-            SandboxError: "skill-failed", the code does not load; and those of `execute`.
-        """
+        """Return the names of the tools that the skill's code exports, by loading it."""
         params = {"context": _context(spec, {})}
         host = NoHost()
         result = await self._call(spec, "tool.list", params, seconds=LIST_SECONDS, host=host)
@@ -209,7 +197,6 @@ class Executor:
 
     @contextlib.asynccontextmanager
     async def _cell(self, spec: CellSpec, *, is_call: bool) -> AsyncIterator[PythonCell | NodeCell]:
-        """Hold a cell for one call, or for loading its code."""
         held = await self._held(spec)
         held.active += 1
         held.is_called |= is_call

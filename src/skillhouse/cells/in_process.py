@@ -19,7 +19,7 @@ import anyio
 from skillhouse.cells.cell import TOOL_SECONDS, CellResult, CellSpec, HostCalls, timeout_text
 from skillhouse.cells.rpc import packed
 from skillhouse.floor import tree_digest
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import SandboxError
 
 
 class InProcessAnswer:
@@ -85,12 +85,7 @@ class InProcessRunner:
         timeout: float = TOOL_SECONDS,  # noqa: ASYNC109 - the result reports it.
         host: HostCalls,
     ) -> CellResult:
-        """Run a tool once; see `Executor.execute`.
-
-        Raises:
-            SandboxError: "not-trusted", the operator has not named this tree, it has changed, or it
-                is not Python.
-        """
+        """Run a tool of a trusted tree once (else "not-trusted"); see `Executor.execute`."""
         tools = self._tools(spec)
         began = time.monotonic()
         value: Any = None

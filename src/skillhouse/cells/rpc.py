@@ -38,8 +38,6 @@ RESOURCE_LIMIT = -32002
 """A limit of memory, processes, output or messages was exceeded."""
 REFUSED = -32003
 """A rule or a person refused the request."""
-TIMED_OUT = -32004
-"""The call did not end in its time."""
 UNAVAILABLE = -32005
 """No code can be run, or not at the moment."""
 
@@ -82,13 +80,10 @@ class RpcResponse:
 
 
 def parse(data: bytes) -> Any:
-    """Return strict JSON as a value.
+    """Return strict JSON as a value, or PARSE_ERROR.
 
     Also refused: bytes that are not UTF-8, duplicate keys, infinite numbers, lone surrogates, and
     more than the bounds above.
-
-    Raises:
-        RpcError: PARSE_ERROR.
 
     >>> parse(b'{"a": [1, true]}')
     {'a': [1, True]}
@@ -145,11 +140,7 @@ def _finite(text: str) -> float:
 
 
 def message(value: Any) -> RpcRequest | RpcResponse:
-    """Return a parsed message as a request or a response.
-
-    Raises:
-        RpcError: INVALID_REQUEST.
-    """
+    """Return a parsed message as a request or a response, or INVALID_REQUEST."""
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
     number = value.get("id", _NO_ID)
@@ -210,11 +201,7 @@ def error_value(id: Any, error: RpcError) -> dict[str, Any]:  # noqa: A002
 
 
 def packed(value: Any) -> bytes:
-    """Return plain values as JSON.
-
-    Raises:
-        RpcError: INTERNAL_ERROR, a value is not JSON, or longer than FRAME_BYTES.
-    """
+    """Return plain values as JSON; INTERNAL_ERROR if they are not, or beyond FRAME_BYTES."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         data = text.encode("utf-8")
@@ -239,11 +226,7 @@ class Frames:
         self._held += data
 
     def next(self) -> bytes | None:
-        """Return the next message, or None while it is incomplete.
-
-        Raises:
-            RpcError: PARSE_ERROR, the announced length is out of range.
-        """
+        """Return the next message, or None while it is incomplete."""
         if len(self._held) < LENGTH.size:
             return None
         (length,) = LENGTH.unpack_from(self._held)

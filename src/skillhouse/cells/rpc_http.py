@@ -51,11 +51,7 @@ CHUNK = 65_536
 
 class RpcServer:
     def __init__(self, methods: Mapping[str, Method], *, token: str) -> None:
-        """Serve `methods` to callers with `token`.
-
-        Raises:
-            ValueError: the token is too short, or not valid in a header.
-        """
+        """Serve `methods` to callers with `token`."""
         check_token(token)
         self._methods = methods
         self._expected = f"Bearer {token}".encode()
@@ -68,9 +64,6 @@ class RpcServer:
         """Yield the port that the server listens on while the context lasts; 0 takes a free one.
 
         At its end running calls are cancelled.
-
-        Raises:
-            OSError: the address cannot be bound.
         """
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
         async with listener, anyio.create_task_group() as tasks:
@@ -159,11 +152,7 @@ class RpcServer:
         return 200 if kind == b"application/json" else 415
 
     async def _answered(self, data: bytes, stream: SocketStream) -> bytes | None:
-        """Return the answer; when the caller disconnects meanwhile, cancel its call.
-
-        Raises:
-            OSError: the caller disconnected.
-        """
+        """Return the answer; when the caller disconnects meanwhile, cancel its call."""
         answer: bytes | None = None
         is_left = False
         async with anyio.create_task_group() as tasks:
@@ -185,11 +174,7 @@ class RpcServer:
 
 
 def check_token(token: str) -> None:
-    """Check a token.
-
-    Raises:
-        ValueError: it is too short, or not valid in a header.
-    """
+    """Raise `ValueError` for a token that is too short, or not valid in a header."""
     if len(token) < TOKEN_MIN or not token.isascii() or not token.isprintable() or " " in token:
         message = f"expected a token of at least {TOKEN_MIN} printable ASCII characters"
         raise ValueError(f"{message} without blanks")
@@ -241,14 +226,15 @@ async def _send(link: h11.Connection, stream: SocketStream, status: int, body: b
         headers = headers[1:]
     if link.our_state is h11.ERROR:
         return
-    response = h11.Response(status_code=status, headers=headers)
-    data = (link.send(response) or b"") + (link.send(h11.Data(data=body)) or b"")
-    await stream.send(data + (link.send(h11.EndOfMessage()) or b""))
+    await stream.send(_packet(link, h11.Response(status_code=status, headers=headers), body))
+
+
+def _packet(link: h11.Connection, head: h11.Event, body: bytes) -> bytes:
+    events = (head, h11.Data(data=body), h11.EndOfMessage())
+    return b"".join(link.send(event) or b"" for event in events)
 
 
 CONNECT_SECONDS = 5.0
-HEAD_BYTES = 16_384
-CHUNK = 65_536
 _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -266,9 +252,6 @@ class RpcClient:
 
         The operator configures both, so addresses that `net` would refuse are allowed, for
         example in a container's network.
-
-        Raises:
-            ValueError: the address has another form.
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.query or parts.username:
@@ -281,11 +264,7 @@ class RpcClient:
         self._numbers = itertools.count(1)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Return the result of a request.
-
-        Raises:
-            RpcError: the server's own; UNAVAILABLE, it cannot be reached or answers wrongly.
-        """
+        """Return the result of a request; the server's own error, or UNAVAILABLE, is raised."""
         number = next(self._numbers)
         data = await self._posted(packed(request_value(method, dict(params), id=number)))
         answer = message(parse(data))
@@ -296,11 +275,7 @@ class RpcClient:
         return answer.result
 
     async def tell(self, method: str, notifications: Sequence[Mapping[str, Any]]) -> None:
-        """Send `notifications`, the params of each.
-
-        Raises:
-            RpcError: UNAVAILABLE, the server cannot be reached.
-        """
+        """Send notifications, by the params of each."""
         for start in range(0, len(notifications), BATCH):
             part = notifications[start : start + BATCH]
             await self._posted(packed([request_value(method, dict(params)) for params in part]))
@@ -336,10 +311,10 @@ class RpcClient:
         ]
         async with stream:
             request = h11.Request(method="POST", target=self._path, headers=headers)
-            data = (link.send(request) or b"") + (link.send(h11.Data(data=body)) or b"")
+            data = _packet(link, request, body)
             # A server that refuses early answers before it has read all.
             with contextlib.suppress(anyio.BrokenResourceError):
-                await stream.send(data + (link.send(h11.EndOfMessage()) or b""))
+                await stream.send(data)
             return await self._answer(link, stream)
 
     async def _answer(self, link: h11.Connection, stream: Any) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The published methods of both sides: of an executor in a container, and of the core."""
+"""The published methods of an executor in a container and of the core, and the served skills."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
+import anyio.to_thread
 
 from skillhouse.cells.call_channel import answered, tell
 from skillhouse.cells.cell import (
@@ -24,7 +25,9 @@ from skillhouse.cells.cell import (
 from skillhouse.cells.executor import Executor
 from skillhouse.cells.rpc import INVALID_PARAMS, UNAVAILABLE, Method, RpcError, RpcRequest
 from skillhouse.cells.rpc_http import RpcClient
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.floor import Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.sandbox.profile import SandboxError
+from skillhouse.skill import ManifestResult, SkillManifest, find_manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +165,7 @@ def executor_methods(
 
 
 def cell_for(tool: ServedTool, context: ServedCall, packages: Path | None) -> CellSpec:
-    """Return the cell for a call.
-
-    Raises:
-        RpcError: INVALID_PARAMS, a variable that the skill does not declare; UNAVAILABLE, its
-            packages are not here.
-    """
+    """Return the cell for a call, if its variables are declared and its packages are here."""
     if undeclared := context.env.keys() - set(tool.env):
         name = min(undeclared)[:80]
         raise RpcError(INVALID_PARAMS, f"`{tool.spec.skill}` does not declare `{name}`")
@@ -291,7 +289,7 @@ class RemoteExecutor:
     """Runs tools in a container, whose executor sends requests back (S002-8 to 12)."""
 
     def __init__(self, client: RpcClient, capabilities: Capabilities) -> None:
-        """Use the executor of `client`; the core's `core_methods` serve the same `capabilities`."""
+        """Use the executor of `client`; `core_methods` serve the same `capabilities`."""
         self._client = client
         self._capabilities = capabilities
 
@@ -324,3 +322,69 @@ class RemoteExecutor:
                     raise RpcError(UNAVAILABLE, "the executor answered something else")
                 return found
         return {"success": False, "error": timeout_text(timeout)}
+
+
+class DirectorySource:
+    """Reads manifests and runs nothing; of skills with one name the first directory's is used."""
+
+    def __init__(self, roots: Sequence[Path], *, shared: Mapping[str, tuple[Path, ...]]) -> None:
+        """Serve the skills below `roots`; `shared` packages are by language, nearest first."""
+        self._roots = tuple(roots)
+        self._shared = shared
+        self._tools: tuple[ServedTool, ...] = ()
+
+    def tools(self) -> Sequence[ServedTool]:
+        return self._tools
+
+    async def reload(self) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+        """Read the skills again; the old ones are served until all have been read."""
+        tools, loaded, failed = await anyio.to_thread.run_sync(self._read)
+        self._tools = tools
+        return loaded, failed
+
+    def _read(self) -> tuple[tuple[ServedTool, ...], list[str], list[tuple[str, str]]]:
+        tools: list[ServedTool] = []
+        loaded: list[str] = []
+        failed: list[tuple[str, str]] = []
+        names = WireNames()
+        for root in self._roots:
+            for result in find_manifests(root):
+                errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+                name = result.directory.name if result.manifest is None else result.manifest.name
+                failed += [(name, one.message) for one in errors]
+                if result.manifest is None or errors or name in loaded:
+                    continue
+                try:
+                    tools += self._served(result, result.manifest, names)
+                except (TreeError, WireNameError) as error:
+                    failed.append((name, str(error)))
+                else:
+                    loaded.append(name)
+        return tuple(tools), loaded, failed
+
+    def _served(
+        self, result: ManifestResult, manifest: SkillManifest, names: WireNames
+    ) -> list[ServedTool]:
+        cell = CellSpec(
+            skill=manifest.name,
+            digest=tree_digest(result.directory),
+            directory=result.directory,
+            language=manifest.language,
+            entry=manifest.entry,
+            shared=self._shared.get(manifest.language, ()),
+        )
+        for spec in manifest.tools:
+            names.add(manifest.name, spec.name)
+        return [
+            ServedTool(
+                name=f"{manifest.name}:{spec.name}",
+                tool=spec.name,
+                spec=cell,
+                description=spec.description,
+                parameters=spec.parameters,
+                level=spec.level,
+                seconds=TOOL_SECONDS if spec.timeout_ms is None else spec.timeout_ms / 1_000,
+                env=manifest.env,
+            )
+            for spec in manifest.tools
+        ]

@@ -1,22 +1,21 @@
-"""All roots of a place to one index: who is in force, who is shadowed, what was found."""
+"""All roots of a place to one index: duplicates resolved, and what was found."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from skillhouse.discovery.cached_scan import NOT_TRUSTED, ScanEntry
-from skillhouse.discovery.precedence import Precedence
 from skillhouse.discovery.roots import Root
 from skillhouse.discovery.scan import ScannedRoot, scan
-from skillhouse.discovery.scan_snapshots import ScanSnapshots
+from skillhouse.discovery.scan_snapshots import NOT_TRUSTED, ScanEntry, ScanSnapshots
 from skillhouse.floor import Diagnostic, Severity, is_utf8
 from skillhouse.skill import (
-    Finding,
+    Duplicates,
+    Identity,
     IndexContent,
     Profile,
     ScopeRule,
@@ -24,6 +23,77 @@ from skillhouse.skill import (
     SkillIndex,
     load_profile,
 )
+
+
+class Precedence:
+    """The skills of several roots, added in the order of the roots."""
+
+    def __init__(self, identity: Identity, duplicates: Duplicates) -> None:
+        self.skills: dict[Hashable, Skill] = {}
+        """Winners by their identity, in catalog order."""
+        self.shadowed: list[Skill] = []
+        self.clashes: list[Diagnostic] = []
+        self._key = _KEYS[identity]
+        self._duplicates = duplicates
+        self._files: set[str] = set()
+        self._refused: dict[Hashable, Skill] = {}
+
+    def add(self, skill: Skill) -> None:
+        """Add a skill; a file below two roots counts once, as the stronger root has it."""
+        key = self._key(skill)
+        if skill.file in self._files:
+            other = self.skills.get(key)
+            if self._duplicates == "last" and other is not None and other.file == skill.file:
+                self.skills[key] = skill
+            return
+        self._files.add(skill.file)
+        other = self.skills.setdefault(key, skill)
+        if other is not skill:
+            self._clash(key, skill, other)
+        elif self._refused and key in self._refused:
+            del self.skills[key]
+            self._refuse(skill, self._refused[key])
+
+    def _clash(self, key: Hashable, skill: Skill, other: Skill) -> None:
+        if self._duplicates == "first":
+            self._shadow(skill, other)
+        elif self._duplicates == "last":
+            # In the position of the earlier one, like a JavaScript map.
+            self.skills[key] = skill
+            self._shadow(other, skill)
+        elif self._duplicates == "keep_all":
+            self.skills[key, skill.file] = skill
+            self._warn("duplicate", skill, f"`{skill.id}` is also `{other.id}` at `{other.file}`")
+        else:
+            del self.skills[key]
+            self._refused[key] = other
+            self._refuse(other, skill)
+            self._refuse(skill, other)
+
+    def _shadow(self, loser: Skill, winner: Skill) -> None:
+        self.shadowed.append(loser)
+        message = f"`{loser.id}` is shadowed by `{winner.id}` at `{winner.file}`"
+        self._warn("shadowed", loser, message)
+
+    def _refuse(self, skill: Skill, other: Skill) -> None:
+        self.shadowed.append(skill)
+        message = f"neither is in force: `{skill.id}`, and `{other.id}` at `{other.file}`"
+        self._warn("duplicate", skill, message, Severity.ERROR)
+
+    def _warn(
+        self, code: str, skill: Skill, message: str, severity: Severity = Severity.WARNING
+    ) -> None:
+        self.clashes.append(
+            Diagnostic(code=code, severity=severity, message=message, path=skill.location, line=1)
+        )
+
+
+_KEYS: dict[Identity, Callable[[Skill], Hashable]] = {
+    "name": lambda skill: skill.name,
+    "directory": lambda skill: os.path.basename(os.path.dirname(skill.file)),
+    "source_name": lambda skill: (skill.scope, skill.name),
+    "path": lambda skill: skill.file,
+}
 
 
 def discover(
@@ -36,20 +106,15 @@ def discover(
 ) -> SkillIndex:
     """Find the skills below `roots` by the heads of their files; bodies are not read.
 
+    The index is decoded when first looked at. Whatever is wrong with a root or file is a diagnostic
+    of it; an unknown profile or scope is a ConfigError.
+
     Args:
         roots: In the order in which they shadow each other, within a scope or, if the profile
             takes roots as they are written, at all; a bare path is explicit.
-        profile: How to scan and read, by name or as a value.
         trusted: The caller's word for the project's skills; without it they are not read at all.
         cache: Directory of the persistent index; None reads every file.
         clock: Nanoseconds since the epoch.
-
-    Returns:
-        The index; it is decoded when first looked at. Whatever is wrong with a root or file is
-        a diagnostic of it.
-
-    Raises:
-        ConfigError: the profile or a root's scope is unknown.
     """
     chosen = load_profile(profile)
     ranks = {rule.name: rank for rank, rule in enumerate(chosen.scopes)}
@@ -129,11 +194,11 @@ def _merged(
     diagnostics = list(general)
     for (scope, real), (scanned, namespace, follows) in scans.items():
         walk = scanned.walk
-        diagnostics += [_diagnostic(path, finding) for path, finding in walk.findings]
+        diagnostics += [finding.diagnostic(Path(path)) for path, finding in walk.findings]
         entries = scanned.entries()
         for entry in entries:
             if entry.findings:
-                diagnostics += [_diagnostic(entry.path, finding) for finding in entry.findings]
+                diagnostics += [finding.diagnostic(Path(entry.path)) for finding in entry.findings]
         usable = [entry for entry in entries if entry.packed_fields is not None]
         for entry in _once(usable, walk.links(), diagnostics):
             precedence.add(
@@ -183,13 +248,3 @@ def _once(
                 continue
             listed.add(place)
         yield entry
-
-
-def _diagnostic(path: str, finding: Finding) -> Diagnostic:
-    return Diagnostic(
-        code=finding.code,
-        severity=Severity.ERROR if finding.fatal else Severity.WARNING,
-        message=finding.message,
-        path=Path(path),
-        line=finding.line,
-    )

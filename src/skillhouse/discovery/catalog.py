@@ -1,14 +1,222 @@
-"""The list of skills that a model sees, within a budget."""
+"""The list of skills that a model sees, within a budget.
+
+For places that hold few characters it is compact: `name: first sentence`, one a line. As many
+skills as fit are named with a useful part of their sentence, before any gets more of it: a model
+can ask for a skill whose name it knows, and cannot for one that it never saw.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
-from skillhouse.discovery.catalog_styles import COMPACT, STYLES, CatalogEntry, Style, style_of
-from skillhouse.discovery.compact import compact_list, width
+from skillhouse.discovery.catalog_styles import (
+    COMPACT,
+    STYLES,
+    CatalogEntry,
+    Style,
+    one_line,
+    shortened,
+    style_of,
+)
 from skillhouse.floor import ConfigError, nearest
 from skillhouse.skill import DEFAULT_PROFILE, Profile, Skill, SkillIndex, tokens_of
+
+READ_CHARS = 2_048
+"""Characters of a description in which its first sentence is looked for; the specification allows
+1,024 (`description`)."""
+ELLIPSIS = "…"
+"""Appended to a sentence that was cut; one character where `...` takes three."""
+
+_PARAGRAPH = re.compile(r"\n[ \t]*\n")
+_MARKUP = re.compile(r"^(?:#{1,6}|>|[-*+])\s+")
+"""How Markdown begins a heading, a quotation or a list item."""
+_END = re.compile(r"[.!?]+[\"'”’»)\]*_`]*(?=\s|$)|[。！？｡][”’」』）]*")
+_ABBREVIATIONS = frozenset(
+    "al approx ca cf dr e.g eg esp excl fig i.e ie incl max min mr mrs ms no nr prof resp sec st "
+    "viz vol vs".split()
+)
+"""After these a full stop never ends a sentence."""
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+"""`J`, `U.S`: letters that stand for words."""
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text as one line; the first paragraph when none ends.
+
+    A full stop ends a sentence when a blank and no small letter follow, and the word before it is
+    not an abbreviation, an initial or a number at the start.
+
+    >>> first_sentence("Reads PDFs, e.g. forms (v1.2). Use when asked.")
+    'Reads PDFs, e.g. forms (v1.2).'
+    """
+    paragraph = _PARAGRAPH.split(text[:READ_CHARS].strip(), maxsplit=1)[0]
+    line = _MARKUP.sub("", " ".join(one_line(paragraph).split()))
+    for stop in _END.finditer(line):
+        if _ends(line, stop):
+            return line[: stop.end()]
+    return line
+
+
+def _ends(line: str, stop: re.Match[str]) -> bool:
+    following = line[stop.end() :].lstrip()
+    if not following or not stop[0].startswith("."):
+        return True
+    if following[0].islower():
+        return False
+    if stop[0].startswith(".."):
+        return True
+    word = line[: stop.start()].rpartition(" ")[2].lstrip("([{\"'“‘*_`")
+    if word.isdecimal():
+        return stop.start() > len(word)
+    return word.lower() not in _ABBREVIATIONS and not _INITIALS.fullmatch(word)
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, cut between words and marked where it is cut.
+
+    A word that is longer than three quarters of the limit is cut itself.
+
+    >>> clipped("Reads and fills forms.", 22), clipped("Reads and fills forms.", 14)
+    ('Reads and fills forms.', 'Reads and…')
+    """
+    if len(text) <= limit:
+        return text
+    at = text.rfind(" ", limit // 4, limit)
+    kept = text[:at] if at > 0 else shortened(text, limit - 1, mark="")
+    return kept.rstrip(" ,;:.(–—-") + ELLIPSIS
+
+
+SENTENCE_USEFUL = 60
+"""Characters of each sentence before fewer skills are listed: about ten words, enough to choose by
+(our own choice)."""
+LISTED_LEAST = 20
+"""Skills that are listed with shorter sentences if need be (issue 12, acceptance)."""
+SENTENCE_LEAST = 24
+"""Characters of a sentence below which fewer than `LISTED_LEAST` skills are listed."""
+NAME_CHARS = 128
+"""Characters of the longest name that is listed, twice what the specification allows: one name must
+not take the space of ten skills. Search finds the others."""
+HEAD_LINES = 10
+"""Lines that take no more space than the first line, at most."""
+
+CompactList = tuple[tuple[Skill, ...], tuple[Skill, ...], str]
+"""Included skills, those among them whose sentence was cut, the text."""
+
+
+def compact_list(
+    skills: Sequence[Skill], *, fits: Callable[[str], bool], search: str = ""
+) -> CompactList:
+    """Return the longest list that fits, from the first skill on.
+
+    Where skills are left out, the first line says how many and by which tool, `search`, they are
+    found. A sentence that is cut ends in `…`. A shorter text than one that fits must fit too.
+    """
+    names = Counter(skill.name for skill in skills)
+    labelled = (
+        (skill, " ".join(one_line(skill.name if names[skill.name] == 1 else skill.id).split()))
+        for skill in skills
+        if len(skill.name) <= NAME_CHARS
+    )
+    lines = [_Line(skill, label) for skill, label in labelled if label]
+
+    def text(count: int, limit: int) -> str:
+        texts = [line.text(limit) for line in lines[:count]]
+        return "\n".join([*_head(len(skills) - count, search), *texts])
+
+    def most_lines(most: int, limit: int) -> int:
+        count = _most(0, most, lambda n: fits(text(n, limit)))
+        # The whole list needs no first line, which takes the space of a few short ones.
+        is_near = most == len(lines) <= count + HEAD_LINES
+        return most if is_near and fits(text(most, limit)) else count
+
+    least = SENTENCE_USEFUL
+    count = most_lines(len(lines), least)
+    if count < min(LISTED_LEAST, len(lines)):
+        least = SENTENCE_LEAST
+        count = most_lines(min(LISTED_LEAST, len(lines)), least)
+    shown = lines[:count]
+    if not shown:
+        return (), (), text(0, 0) if fits(text(0, 0)) else ""
+    longest = max(len(line.sentence) for line in shown)
+    limit = _most(least, max(least, longest), lambda n: fits(text(count, n)))
+    return (
+        tuple(line.skill for line in shown),
+        tuple(line.skill for line in shown if line.is_cut(limit)),
+        text(count, limit),
+    )
+
+
+class _Line:
+    def __init__(self, skill: Skill, label: str) -> None:
+        self.skill = skill
+        self._label = label
+
+    @cached_property
+    def sentence(self) -> str:
+        return first_sentence(self.skill.description)
+
+    def text(self, limit: int) -> str:
+        sentence = clipped(self.sentence, limit)
+        return f"{self._label}: {sentence}" if sentence else self._label
+
+    def is_cut(self, limit: int) -> bool:
+        return len(self.sentence) > limit
+
+
+def _head(left: int, search: str) -> list[str]:
+    if left == 0:
+        return []
+    return [f"{left} more: `{search}`" if search else f"{left} more are not listed"]
+
+
+def _most(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to `high` that fits, where `low` does and all below one do.
+
+    It is looked for upwards, since thousands of skills are few lines.
+    """
+    step = 32
+    while low < high:
+        middle = min(low + step, high)
+        if fits(middle):
+            low, step = middle, 2 * step
+        elif step == 1:
+            break
+        else:
+            high, step = middle - 1, max(1, min(step, middle - low) // 2)
+    return low
+
+
+def within(text: str, chars: int) -> str:
+    """Return a text of at most `chars` characters, as `width` counts them, cut between words."""
+    if width(text) <= chars:
+        return text
+    return clipped(text, _most(1, chars, lambda n: width(clipped(text, n)) <= chars))
+
+
+def width(text: str) -> int:
+    """Return the characters that a client may count in a text, at most.
+
+    Clients written in JavaScript count in UTF-16. Claude Code normalises text first (NFKC: `…`
+    becomes `...`), so a character counts as the longer of itself and that form.
+
+    >>> width("ab"), width("🦊"), width("ab…")
+    (2, 2, 5)
+    """
+    return len(text) + sum(_excess(match[0]) for match in _NOT_ASCII.finditer(text))
+
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+@lru_cache(maxsize=4_096)
+def _excess(character: str) -> int:
+    forms = (character, unicodedata.normalize("NFKC", character))
+    return max(len(form.encode("utf-16-le", "surrogatepass")) // 2 for form in forms) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +234,6 @@ class Catalog:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the text: UTF-8 bytes / 4, rounded up."""
         return tokens_of(self.text)
 
 
@@ -35,13 +242,7 @@ def render_catalog(
 ) -> Catalog:
     """Return the catalog of `index` in its order, cut where the next skill breaks the budget.
 
-    Args:
-        index: The skills; hidden ones were removed before. The style `direct` reads each body.
-        style: The renderer.
-        budget_tokens: Most tokens the whole text may have; None is no bound.
-
-    Raises:
-        ConfigError: no renderer has that name, or the budget is negative.
+    The style `direct` reads each body. No such style or a negative budget raises ConfigError.
     """
     return catalog_under(DEFAULT_PROFILE, index, style=style, budget_tokens=budget_tokens)
 
@@ -56,16 +257,8 @@ def catalog_under(
 ) -> Catalog:
     """Return the catalog of `index` under a profile, within its budgets and these.
 
-    Args:
-        profile: Its `catalog`, the names of its scopes and of its skill tool.
-        index: What to list.
-        style: Another renderer than the profile's.
-        budget_tokens: Most tokens the whole text may have; None is no bound.
-        budget_chars: Most characters, as `width` counts them; None is no bound. The style `compact`
-            keeps the order of the index, and the others the profile's.
-
-    Raises:
-        ConfigError: as `render_catalog`.
+    `style` overrides the profile's; `budget_chars` counts as `width` does. The style `compact`
+    keeps the order of the index, and the others the profile's. Raises as `render_catalog`.
     """
     style = style or profile.catalog.style
     if style not in STYLES:
@@ -78,7 +271,8 @@ def catalog_under(
         return Catalog(text=profile.catalog.empty, included=(), omitted=())
     budget = _Budget(budget_tokens, profile.catalog.budget_chars, budget_chars)
     if style == COMPACT:
-        return _compact(profile, skills, budget)
+        search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
+        return _catalog(skills, *compact_list(skills, fits=budget.fits, search=search))
     if profile.catalog.sort == "name":
         skills = sorted(skills, key=lambda skill: (skill.name, skill.file))
     layout = style_of(style, profile)
@@ -91,38 +285,29 @@ def catalog_under(
             listed = _evenly_shortened(layout, skills, budget)
     if listed is None:
         listed = list(_until_full(layout, skills, budget))
-    return _catalog(layout, skills, listed)
-
-
-def _compact(profile: Profile, skills: Sequence[Skill], budget: _Budget) -> Catalog:
-    search = next((rule.name for rule in profile.tools if rule.kind == "search"), "")
-    included, cut, text = compact_list(skills, fits=budget.fits, search=search)
-    taken = set(map(id, included))
-    omitted = tuple(skill for skill in skills if id(skill) not in taken)
-    return Catalog(text=text, included=included, omitted=omitted, cut=cut)
+    included = tuple(skill for skill, _ in listed)
+    cut = tuple(skill for skill, entry in listed if entry.is_cut)
+    text = "".join(entry.text for _, entry in listed)
+    return _catalog(skills, included, cut, f"{layout.head}{text}{layout.tail}" if listed else "")
 
 
 class _Budget:
     def __init__(self, tokens: int | None, characters: int | None, units: int | None) -> None:
-        self._bytes = None if tokens is None else 4 * tokens
-        self._characters = characters
-        self._units = units
+        bounds: tuple[tuple[int | None, Callable[[str], int]], ...] = (
+            (None if tokens is None else 4 * tokens, lambda text: len(text.encode())),
+            (characters, len),
+            (units, width),
+        )
+        self._left = [(most, measure) for most, measure in bounds if most is not None]
 
     def fits(self, text: str, instead_of: str = "") -> bool:
         """Whether `text` fits after `instead_of`, which was counted before, is removed."""
-        if self._bytes is not None and len(text.encode()) - len(instead_of.encode()) > self._bytes:
-            return False
-        if self._units is not None and width(text) - width(instead_of) > self._units:
-            return False
-        return self._characters is None or len(text) - len(instead_of) <= self._characters
+        return all(measure(text) - measure(instead_of) <= left for left, measure in self._left)
 
     def take(self, text: str, instead_of: str = "") -> None:
-        if self._bytes is not None:
-            self._bytes -= len(text.encode()) - len(instead_of.encode())
-        if self._characters is not None:
-            self._characters -= len(text) - len(instead_of)
-        if self._units is not None:
-            self._units -= width(text) - width(instead_of)
+        self._left = [
+            (left - measure(text) + measure(instead_of), measure) for left, measure in self._left
+        ]
 
 
 Listed = tuple[Skill, CatalogEntry]
@@ -131,7 +316,7 @@ Listed = tuple[Skill, CatalogEntry]
 def _until_full(layout: Style, skills: Sequence[Skill], budget: _Budget) -> Iterator[Listed]:
     """Yield the entries before the first one that does not fit."""
     for skill in skills:
-        entry = layout.entry(skill, chars=None)
+        entry = layout.entry(skill, None)
         if entry is None:
             continue
         if not budget.fits(entry.text):
@@ -146,13 +331,13 @@ def _names_then_descriptions(
     """Return as many names as fit, and then descriptions from the first one on."""
     listed: list[Listed] = []
     for skill in skills:
-        bare = layout.entry(skill, chars=0)
+        bare = layout.entry(skill, 0)
         if bare is None or not budget.fits(bare.text):
             break
         budget.take(bare.text)
         listed.append((skill, bare))
     for place, (skill, bare) in enumerate(listed):
-        entry = layout.entry(skill, chars=None)
+        entry = layout.entry(skill, None)
         if entry is None:
             continue
         if not budget.fits(entry.text, instead_of=bare.text):
@@ -165,7 +350,6 @@ def _names_then_descriptions(
 def _evenly_shortened(
     layout: Style, skills: Sequence[Skill], budget: _Budget
 ) -> list[Listed] | None:
-    """Return all with the longest descriptions that fit; None if all fit whole."""
     if _all_of(layout, skills, budget, None) is not None:
         return None
     fitting = _all_of(layout, skills, budget, 0)
@@ -186,18 +370,14 @@ def _all_of(
     layout: Style, skills: Sequence[Skill], budget: _Budget, chars: int | None
 ) -> list[Listed] | None:
     """Return the entries with descriptions of that length, or None when they do not fit."""
-    entries = [(skill, layout.entry(skill, chars=chars)) for skill in skills]
+    entries = [(skill, layout.entry(skill, chars)) for skill in skills]
     listed = [(skill, entry) for skill, entry in entries if entry is not None]
     return listed if budget.fits("".join(entry.text for _, entry in listed)) else None
 
 
-def _catalog(layout: Style, skills: Sequence[Skill], listed: Sequence[Listed]) -> Catalog:
-    included = tuple(skill for skill, _ in listed)
+def _catalog(
+    skills: Sequence[Skill], included: tuple[Skill, ...], cut: tuple[Skill, ...], text: str
+) -> Catalog:
     taken = set(map(id, included))
-    text = "".join(entry.text for _, entry in listed)
-    return Catalog(
-        text=f"{layout.head}{text}{layout.tail}" if listed else "",
-        included=included,
-        omitted=tuple(skill for skill in skills if id(skill) not in taken),
-        cut=tuple(skill for skill, entry in listed if entry.is_cut),
-    )
+    omitted = tuple(skill for skill in skills if id(skill) not in taken)
+    return Catalog(text=text, included=included, omitted=omitted, cut=cut)

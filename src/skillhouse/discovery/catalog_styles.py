@@ -6,10 +6,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+import skillhouse.skill as skill_package
 from skillhouse.floor import SkillError
-from skillhouse.skill import Profile, Skill, hidden_text, list_resources, load, revealed
+from skillhouse.skill import Profile, Skill
 
 DIRECT_CHARS = 1_000
 """Characters of a body that the direct prompt shows (S004-38)."""
@@ -39,24 +40,16 @@ class CatalogEntry(NamedTuple):
     """Whether a description or body is not there in full."""
 
 
-class MakesEntry(Protocol):
-    def __call__(self, skill: Skill, *, chars: int | None) -> CatalogEntry | None:
-        """Return the lines, or None when the skill's file cannot be used any more.
-
-        `chars` bounds the description: 0 is no description, None is the profile's bound.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     head: str
     tail: str
-    entry: MakesEntry
+    entry: Callable[[Skill, int | None], CatalogEntry | None]
+    """Returns the lines, or None when the skill's file cannot be used any more. The number bounds
+    the description: 0 is no description, None is the profile's bound."""
 
 
 def style_of(name: str, profile: Profile) -> Style:
-    """Return the layout of a name in `STYLES` except `COMPACT`."""
     return _BUILDERS[name](profile)
 
 
@@ -66,10 +59,8 @@ def shortened(text: str, limit: int, *, mark: str = CUT_MARK) -> str:
     Graphemes, such as an accented letter or a joined emoji, are not split, unless longer than
     `CLUSTER_MAX`.
 
-    >>> shortened("abcd", 4), shortened("abcde", 4)
-    ('abcd', 'abcd...')
-    >>> shortened("nai\u0308ve", 3)
-    'na...'
+    >>> shortened("abcd", 4), shortened("nai\u0308ve", 3)
+    ('abcd', 'na...')
     """
     if len(text) <= limit:
         return text
@@ -140,69 +131,62 @@ def _describing(profile: Profile) -> Callable[[Skill, int | None], tuple[str, bo
 
 
 def _xml(profile: Profile) -> Style:
-    describe = _describing(profile)
-    attributes = profile.catalog.attributes
+    """The lines exactly as S000-36 lays them out."""
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
-        """Return the lines exactly as S000-36 lays them out."""
-        about, is_cut = describe(skill, chars)
-        opening, version = "  <skill>\n", ""
-        if attributes:
-            opening = f'  <skill id="{escaped(skill.directory.name)}">\n'
-            number = skill.frontmatter.version
-            version = f"    <version>{escaped(number)}</version>\n" if number else ""
-        description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
-        return CatalogEntry(
-            text=(
-                f"{opening}"
-                f"    <name>{escaped(skill.name)}</name>\n"
-                f"{description}{version}"
-                f"    <location>{escaped(skill.file)}</location>\n"
-                "  </skill>\n"
-            ),
-            is_cut=is_cut,
-        )
+    def attributes(skill: Skill) -> tuple[str, str]:
+        if not profile.catalog.attributes:
+            return "", ""
+        number = skill.frontmatter.version
+        version = f"    <version>{escaped(number)}</version>\n" if number else ""
+        return f' id="{escaped(skill.directory.name)}"', version
 
-    return Style(head="<available_skills>\n", tail="</available_skills>", entry=entry)
+    return _tagged(profile, "", lambda skill: skill.file, attributes)
 
 
 def _opencode(profile: Profile) -> Style:
     """The published sentences and tags, with addresses for locations."""
+    sentences = (
+        "Skills provide specialized instructions and workflows for specific tasks.\n"
+        "Use the skill tool to load a skill when a task matches its description.\n"
+    )
+    return _tagged(profile, sentences, lambda skill: skill.uri, lambda _: ("", ""))
+
+
+def _tagged(
+    profile: Profile,
+    sentences: str,
+    location: Callable[[Skill], str],
+    attributes: Callable[[Skill], tuple[str, str]],
+) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
+    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
         about, is_cut = describe(skill, chars)
+        attribute, version = attributes(skill)
         description = f"    <description>{escaped(about)}</description>\n" if chars != 0 else ""
         return CatalogEntry(
             text=(
-                "  <skill>\n"
+                f"  <skill{attribute}>\n"
                 f"    <name>{escaped(skill.name)}</name>\n"
-                f"{description}"
-                f"    <location>{escaped(skill.uri)}</location>\n"
+                f"{description}{version}"
+                f"    <location>{escaped(location(skill))}</location>\n"
                 "  </skill>\n"
             ),
             is_cut=is_cut,
         )
 
-    return Style(
-        head=(
-            "Skills provide specialized instructions and workflows for specific tasks.\n"
-            "Use the skill tool to load a skill when a task matches its description.\n"
-            "<available_skills>\n"
-        ),
-        tail="</available_skills>",
-        entry=entry,
-    )
+    head = f"{sentences}<available_skills>\n"
+    return Style(head=head, tail="</available_skills>", entry=entry)
 
 
 def _awareness(profile: Profile) -> Style:
     describe = _describing(profile)
     sources = _sources(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
+    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
         """Return the lines of S004-35."""
         about, is_cut = describe(skill, chars)
-        listed, omitted = list_resources(skill.directory)
+        listed, omitted = skill_package.list_resources(skill.directory)
         files = list(listed[: profile.resources_listed])
         omitted += len(listed) - len(files)
         if omitted:
@@ -230,22 +214,22 @@ def _awareness(profile: Profile) -> Style:
 def _direct(profile: Profile) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry | None:
+    def entry(skill: Skill, chars: int | None) -> CatalogEntry | None:
         """Return the lines of S004-37, the body read now."""
         heading = f"### Skill: {one_line(skill.name)}\n"
         if chars == 0:
             return CatalogEntry(text=heading + "\n", is_cut=True)
         about, is_cut = describe(skill, chars)
         try:
-            text = load(skill).body.strip()
+            text = skill_package.load(skill).body.strip()
         except (SkillError, OSError):
             # One bad file never hides other skills; loading it reports the error.
             return None
-        hidden = hidden_text(text)
+        hidden = skill_package.hidden_text(text)
         if hidden is not None and hidden.asks:
             # A list asks for no approval, so text that may hide an instruction is left to the tool.
             return None
-        body = revealed(text)
+        body = skill_package.revealed(text)
         shown = shortened(body, DIRECT_CHARS)
         return CatalogEntry(
             text=f"{heading}**Description:** {one_line(about)}\n\n{_body(shown)}\n\n",
@@ -265,7 +249,7 @@ def _body(text: str) -> str:
 def _tool(profile: Profile) -> Style:
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
+    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
         """Return the line of S004-39."""
         if chars == 0:
             return CatalogEntry(text=f"- **{_bold(skill.name)}**\n", is_cut=True)
@@ -287,7 +271,7 @@ def _titled(profile: Profile) -> Style:
     """Our own layout: each skill begins as the load style `titled` shows it."""
     describe = _describing(profile)
 
-    def entry(skill: Skill, *, chars: int | None) -> CatalogEntry:
+    def entry(skill: Skill, chars: int | None) -> CatalogEntry:
         about, is_cut = describe(skill, chars)
         description = f"{one_line(about)}\n" if chars != 0 else ""
         return CatalogEntry(

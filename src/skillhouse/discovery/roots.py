@@ -79,18 +79,14 @@ def default_roots(
     """Return the roots of the profile's rules, whether they exist or not.
 
     An explicitly named root is not a project root even inside a project: in the home directory,
-    the user's own skills must not wait until home is trusted as a project.
+    the user's own skills must not wait until home is trusted as a project. A rule of a scope that
+    the profile does not have is a ConfigError.
 
     Args:
         start: Where the agent works; project roots are looked for from here upwards.
-        home: The directory that `~` in the profile's paths means.
         environment: Where the profile's variables are looked up.
-        profile: The rules and their order.
         explicit: Further roots, in order.
         builtin: The skills of this package.
-
-    Raises:
-        ConfigError: a rule is of a scope that the profile does not have.
     """
     place = _StartPoint(
         start=Path(os.path.abspath(start)),
@@ -175,7 +171,6 @@ def _way(place: _StartPoint, walk: WalkUp) -> tuple[Path, ...]:
 
 
 def git_root(start: Path) -> Path | None:
-    """Return the nearest directory from `start` upwards that holds `.git`, or None."""
     for place in (start, *start.parents):
         if os.path.lexists(place / ".git"):
             return place

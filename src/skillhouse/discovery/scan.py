@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import skillhouse.skill as skill_package
-from skillhouse.discovery.cached_scan import (
+from skillhouse.discovery.scan_snapshots import (
     FIELDS,
     NOT_TRUSTED,
     PART_FILES,
     ScanEntry,
+    ScanSnapshots,
     Seen,
     Signature,
+    Snapshot,
     believed,
     changed_places,
     packed,
@@ -25,7 +27,6 @@ from skillhouse.discovery.cached_scan import (
     patched,
     unpacked,
 )
-from skillhouse.discovery.scan_snapshots import ScanSnapshots, Snapshot
 from skillhouse.discovery.walk import RootWalk, not_regular
 from skillhouse.floor import DecodeError, PathError, encode, open_beneath
 from skillhouse.skill import Finding, ParsePolicy, Profile, ScopeRule
@@ -98,9 +99,6 @@ def _current(walk: RootWalk, snapshot: Snapshot, profile: Profile, fresh: int) -
     """Return the snapshot as it is now, looking by stat and reading only what changed.
 
     None: directories changed so much that a new walk is needed.
-
-    Raises:
-        DecodeError: the snapshot is damaged.
     """
     observed = believed(snapshot)
     seen: Seen = []
@@ -165,11 +163,7 @@ def _read_all(
 
 
 def _read_entry(handle: int, path: str, name: str, policy: ParsePolicy, fresh: int) -> ScanEntry:
-    """Return the entry of an open file, and close it.
-
-    Raises:
-        OSError: it is not a regular file, or cannot be read.
-    """
+    """Return the entry of an open file, and close it; OSError when it is not regular."""
     try:
         info = os.fstat(handle)
         signature = _signature(info, path)

@@ -29,7 +29,6 @@ file, which `not_regular` makes for what is there and is none.
 
 
 def not_regular(path: str) -> OSError:
-    """Return the error of a place that holds something other than a regular file."""
     return OSError(errno.EINVAL, "not a regular file", path)
 
 
@@ -38,7 +37,6 @@ class RootWalk:
     """One walk below a real path; what goes wrong on the way is kept with its place."""
 
     root: str
-    """Real path of the root."""
     max_depth: int
     max_directories: int
     """Directories that are looked at; links count, wherever they lead."""
@@ -111,7 +109,7 @@ class RootWalk:
         return stat.S_ISDIR(mode)
 
     def _listed(self, place: str) -> tuple[list[str], set[str]]:
-        """Return the names of directories and links in `place`, sorted, and which are links."""
+        """Return the sorted names of directories and links in `place`, and which are links."""
         names = []
         links = set()
         count = 0

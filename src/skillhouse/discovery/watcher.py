@@ -32,16 +32,11 @@ def watch(
     poll: bool = False,
     look_milliseconds: int = LOOK_MILLISECONDS,
 ) -> Iterator[frozenset[Path]]:
-    """Yield the changed paths after each change, until `stop` is set.
+    """Yield the changed paths after each change, until `stop` is set, which may take the interval.
 
-    A new or removed root is a change of the root itself. Without watches from the system, or when
-    it has no more of them, the files are polled.
-
-    Args:
-        roots: Directories to watch, whether they exist or not.
-        stop: Ends the iteration within `look_milliseconds`.
-        poll: Poll from the start, for file systems without notifications.
-        look_milliseconds: Interval of the check for new and removed roots.
+    A new or removed root, of which no watch reports, is a change of the root itself. Without
+    watches from the system, or when it has no more of them, the files are polled; `poll` does so
+    from the start, for file systems without notifications.
     """
     there = _existing(roots)
     while not stop.is_set():

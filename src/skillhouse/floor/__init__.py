@@ -6,21 +6,21 @@ Each name is loaded when it is first used, because few commands need all of them
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.floor.clock import Clock as Clock
-    from skillhouse.floor.clock import Moment as Moment
-    from skillhouse.floor.clock import SteadyClock as SteadyClock
-    from skillhouse.floor.clock import system_clock as system_clock
     from skillhouse.floor.digests import Digest as Digest
     from skillhouse.floor.digests import TreeDigest as TreeDigest
+    from skillhouse.floor.digests import canonical_json as canonical_json
+    from skillhouse.floor.digests import decode as decode
     from skillhouse.floor.digests import digest as digest
+    from skillhouse.floor.digests import encode as encode
+    from skillhouse.floor.digests import shaped as shaped
     from skillhouse.floor.digests import tree_digest as tree_digest
-    from skillhouse.floor.effect import ONE_TIME as ONE_TIME
     from skillhouse.floor.errors import AmbiguousSkillError as AmbiguousSkillError
     from skillhouse.floor.errors import ConfigError as ConfigError
     from skillhouse.floor.errors import DecodeError as DecodeError
     from skillhouse.floor.errors import Diagnostic as Diagnostic
     from skillhouse.floor.errors import MissingExtraError as MissingExtraError
     from skillhouse.floor.errors import PathError as PathError
+    from skillhouse.floor.errors import PlaceError as PlaceError
     from skillhouse.floor.errors import Severity as Severity
     from skillhouse.floor.errors import SkillError as SkillError
     from skillhouse.floor.errors import SkillhouseError as SkillhouseError
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from skillhouse.floor.errors import TreeError as TreeError
     from skillhouse.floor.errors import UnknownSkillError as UnknownSkillError
     from skillhouse.floor.errors import WireNameError as WireNameError
-    from skillhouse.floor.locations import Locations as Locations
+    from skillhouse.floor.errors import needs_extra as needs_extra
+    from skillhouse.floor.machine import Clock as Clock
+    from skillhouse.floor.machine import Locations as Locations
+    from skillhouse.floor.machine import Moment as Moment
+    from skillhouse.floor.machine import SteadyClock as SteadyClock
+    from skillhouse.floor.machine import system_clock as system_clock
     from skillhouse.floor.names import WireNames as WireNames
     from skillhouse.floor.names import nearest as nearest
     from skillhouse.floor.names import wire_name as wire_name
@@ -42,12 +47,14 @@ if TYPE_CHECKING:
     from skillhouse.floor.ownership import trail as trail
     from skillhouse.floor.paths import checked_parts as checked_parts
     from skillhouse.floor.paths import confine as confine
+    from skillhouse.floor.paths import descriptor as descriptor
     from skillhouse.floor.paths import file_stamp as file_stamp
     from skillhouse.floor.paths import is_utf8 as is_utf8
     from skillhouse.floor.paths import open_beneath as open_beneath
     from skillhouse.floor.paths import open_directory_beneath as open_directory_beneath
     from skillhouse.floor.paths import read_beneath as read_beneath
     from skillhouse.floor.paths import read_regular as read_regular
+    from skillhouse.floor.paths import sync_directory as sync_directory
     from skillhouse.floor.paths import write_atomically as write_atomically
     from skillhouse.floor.persistence import DEPENDENCIES as DEPENDENCIES
     from skillhouse.floor.persistence import FIXED as FIXED
@@ -58,14 +65,10 @@ if TYPE_CHECKING:
     from skillhouse.floor.persistence import name_filter as name_filter
     from skillhouse.floor.persistence import named as named
     from skillhouse.floor.persistence import spelled as spelled
+    from skillhouse.floor.rules import ONE_TIME as ONE_TIME
     from skillhouse.floor.secret_names import PROTECTED_NAMES as PROTECTED_NAMES
     from skillhouse.floor.secret_names import SECRET_NAMES as SECRET_NAMES
     from skillhouse.floor.secret_names import is_secret as is_secret
-    from skillhouse.floor.secret_names import path_pattern as path_pattern
-    from skillhouse.floor.wire import canonical_json as canonical_json
-    from skillhouse.floor.wire import decode as decode
-    from skillhouse.floor.wire import encode as encode
-    from skillhouse.floor.wire import shaped as shaped
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NewType
+from typing import Any, NewType, TypeVar
 
-from skillhouse.floor.errors import TreeError
-from skillhouse.floor.paths import is_utf8
-from skillhouse.floor.wire import canonical_json
+import msgspec
+
+from skillhouse.floor.errors import DecodeError, TreeError
+from skillhouse.floor.paths import descriptor, is_utf8
 
 Digest = NewType("Digest", str)
 TreeDigest = NewType("TreeDigest", str)
@@ -32,10 +34,7 @@ _FLAGS |= getattr(os, "O_NONBLOCK", 0)
 
 
 def digest(data: bytes) -> Digest:
-    """Return the SHA-256 of `data` as `sha256:` and 64 lowercase hex digits.
-
-    The form is SEP-2640's ("Integrity and verification"), so two digests are
-    equal exactly when their texts are.
+    """Return the SHA-256 of `data` as `sha256:` and 64 lowercase hex digits (SEP-2640).
 
     >>> digest(b"")[:15]
     'sha256:e3b0c442'
@@ -49,11 +48,7 @@ def tree_digest(directory: Path) -> TreeDigest:
     It is the SHA-256 of the RFC 8785 JSON of `[{mode, path, sha256, size}]`, sorted by the
     UTF-8 bytes of the NFC path; mode is 100755 where the owner may execute, else 100644.
     Directories do not count, and only the file `skill.sig` and the directory `.skill` of the top
-    are left out (vectors/tree_digest.jsonl).
-
-    Raises:
-        TreeError: a link or special file, a name that is not UTF-8, two names that are equal
-            in NFC, or more than the bounds above; `code` says which.
+    are left out (vectors/tree_digest.jsonl). The `code` of a `TreeError` says what is no tree.
     """
     entries: dict[str, dict[str, str | int]] = {}
     total = 0
@@ -105,12 +100,63 @@ def _read(path: Path, left: int) -> tuple[str, int, str]:
     """Return (mode, size, SHA-256) of a file, of which at most one byte over `left` is read."""
     hasher = hashlib.sha256()
     size = 0
-    handle = os.open(path, _FLAGS)
-    try:
+    with descriptor(os.open(path, _FLAGS)) as handle:
         mode = os.fstat(handle).st_mode
         while chunk := os.read(handle, min(_CHUNK, left + 1 - size)):
             size += len(chunk)
             hasher.update(chunk)
-    finally:
-        os.close(handle)
     return "100755" if mode & stat.S_IXUSR else "100644", size, hasher.hexdigest()
+
+
+T = TypeVar("T")
+
+
+def encode(value: object) -> bytes:
+    """Return `value` as MessagePack; dataclasses become maps."""
+    return msgspec.msgpack.encode(value)
+
+
+def decode(data: bytes, shape: type[T]) -> T:
+    """Return the MessagePack `data` as `shape`; `DecodeError` if it is cut or of another shape."""
+    try:
+        return msgspec.msgpack.decode(data, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"unreadable record: {error}") from error
+
+
+def shaped(value: object, shape: type[T]) -> T:
+    """Return plain `value` (from TOML or JSON) as `shape`; keys that it has not are passed over.
+
+    A `DecodeError` says where a value has another type.
+    """
+    try:
+        return msgspec.convert(value, type=shape)
+    except msgspec.ValidationError as error:
+        raise DecodeError(str(error)[:1].lower() + str(error)[1:]) from error
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return `value` (texts, integers, lists, maps with text keys) as RFC 8785 JSON.
+
+    Numbers that are not integers are refused, so that no rounding rule is needed.
+
+    >>> canonical_json({"b": 1, "a": "é"}).decode()
+    '{"a":"é","b":1}'
+    """
+    _refuse_floats(value)
+    # RFC 8785 section 3.2.3 sorts keys by UTF-16 code units; ours are ASCII by construction.
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.encode("utf-8")
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise TypeError("canonical JSON takes no floating point numbers")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not key.isascii():
+                raise TypeError(f"canonical JSON takes ASCII keys only, got {key!r}")
+            _refuse_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_floats(item)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,22 +23,21 @@ class PathError(SkillhouseError):
         self.base = base
 
 
-class TreeError(SkillhouseError):
-    """A directory has no tree digest: it holds a link, a device or too much."""
-
-    def __init__(self, code: str, path: Path, reason: str) -> None:
-        super().__init__(f"{reason}: `{path}`")
-        self.code = code
-        self.path = path
-
-
-class SkillError(SkillhouseError):
-    """A skill cannot be loaded; `code` is that of the diagnostic that refused it."""
+class PlaceError(SkillhouseError):
+    """Something about the file or directory at `path` is refused; `code` says what."""
 
     def __init__(self, code: str, path: Path, message: str) -> None:
         super().__init__(f"{message}: `{path}`")
         self.code = code
         self.path = path
+
+
+class TreeError(PlaceError):
+    """A directory has no tree digest: it holds a link, a device or too much."""
+
+
+class SkillError(PlaceError):
+    """A skill cannot be loaded; `code` is that of the diagnostic that refused it."""
 
 
 class UnknownSkillError(SkillhouseError):
@@ -109,6 +110,17 @@ class MissingExtraError(SkillhouseError):
         )
         self.extra = extra
         self.module = module
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Turn a package that is missing for an import into the error that names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("skillhouse"):
+            raise
+        raise MissingExtraError(extra, error.name) from error
 
 
 class Severity(enum.StrEnum):

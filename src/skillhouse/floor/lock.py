@@ -1,9 +1,12 @@
-"""An advisory lock on an open file, waited for with a bound."""
+"""Locks: an advisory one on an open file, and one for each value that is made once."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 
 if sys.platform == "win32":  # pragma: no cover - Windows
     import msvcrt
@@ -19,11 +22,8 @@ LOCK_PAUSE_SECONDS = 0.001
 def lock(handle: int, *, shared: bool = False) -> None:
     """Hold the lock of the open file, which ends with `unlock` or when it is closed.
 
-    This blocks its thread: never call it on the thread of an event loop.
-
-    Raises:
-        TimeoutError: another process held it all the time.
-        OSError: the file system has no locks.
+    This blocks its thread, for `LOCK_SECONDS` until `TimeoutError`: never call it on the thread
+    of an event loop.
     """
     end = time.monotonic() + LOCK_SECONDS
     while True:
@@ -36,11 +36,7 @@ def lock(handle: int, *, shared: bool = False) -> None:
 
 
 def try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Take the lock of the open file unless another holder has it; return whether it is held.
-
-    Raises:
-        OSError: the file system has no locks.
-    """
+    """Take the lock of the open file unless another holder has it; return whether it is held."""
     try:
         _try_lock(handle, shared=shared)
     except BlockingIOError:
@@ -70,3 +66,38 @@ else:
 
     def unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+T = TypeVar("T")
+
+_LOCKS = "_locks_of_once"
+
+
+class once(Generic[T]):  # noqa: N801 - a decorator, as `property` is.
+    """Do as `functools.cached_property`, which makes a value twice when two threads ask at once.
+
+    Each value has a lock of its own, so that making one may ask for others of the same object.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+        self._name = make.__name__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> once[T]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: object | None, kind: type) -> once[T] | T:
+        if owner is None:
+            return self
+        # The value itself is found before this is, as there is no `__set__`.
+        values = owner.__dict__
+        locks: dict[str, threading.RLock] = values.setdefault(_LOCKS, {})
+        with locks.setdefault(self._name, threading.RLock()):
+            if self._name not in values:
+                values[self._name] = self._make(owner)
+            value: T = values[self._name]
+            return value

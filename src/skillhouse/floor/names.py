@@ -45,11 +45,7 @@ class WireNames:
         self._pairs: dict[str, tuple[str, str]] = {}
 
     def add(self, skill: str, tool: str) -> str:
-        """Return the wire name of the pair and remember it.
-
-        Raises:
-            WireNameError: another pair has that name already.
-        """
+        """Return and remember the wire name of the pair; `WireNameError` if another has it."""
         wire = wire_name(skill, tool)
         pair = (skill, tool)
         taken_by = self._pairs.setdefault(wire, pair)

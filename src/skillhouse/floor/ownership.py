@@ -30,8 +30,6 @@ _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """The directories and links on the way to a file."""
-
     real: str
     """Where the path leads, whether anything is there; absolute and without links."""
     steps: tuple[tuple[str, os.stat_result], ...]
@@ -90,7 +88,7 @@ def trail(path: str | Path, looks: Looks | None = None) -> Trail:
     >>> trail("/").real
     '/'
     """
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return Trail(real=os.path.realpath(path), steps=())
     waiting = deque(os.path.join(os.getcwd(), path).split("/"))
     current, links = "", 0
@@ -128,7 +126,7 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
         path: The file; a link is followed.
         secret: No other user may read the file or list its directory, and it is no link.
     """
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
     looks = looks or Looks()
     way = trail(path, looks)
@@ -142,7 +140,7 @@ def file_problem(path: Path, *, secret: bool = False, looks: Looks | None = None
 
 def directory_problem(path: Path, *, secret: bool = False, looks: Looks | None = None) -> str:
     """Return why the directory at `path` must not hold files that decide; or nothing."""
-    if sys.platform == "win32":  # pragma: no cover
+    if sys.platform == "win32":  # pragma: no cover - Windows has no such modes
         return ""
     way = trail(path, looks)
     return _way_problem(way, secret=secret, directory=way.real)
@@ -169,11 +167,7 @@ def opened_problem(info: os.stat_result, path: Path, *, secret: bool = False) ->
 
 
 def check_private(directory: Path) -> None:
-    """Do nothing, unless the directory of the state is there and is not its owner's alone.
-
-    Raises:
-        StateError: others can use it; the message has the command that mends it.
-    """
+    """Raise `StateError`, with the command that mends it, if others can use the directory."""
     if problem := directory_problem(directory, secret=True):
         raise StateError(f"the state cannot be used: {problem}", directory)
 
@@ -182,9 +176,6 @@ def make_private(directory: Path) -> None:
     """Make a directory, and those above it that are missing, for their owner alone.
 
     The XDG base directory specification asks for 0700; `Path.mkdir` gives it to the last one only.
-
-    Raises:
-        OSError: it cannot be made.
     """
     missing = []
     while not directory.is_dir():

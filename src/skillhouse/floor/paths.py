@@ -23,12 +23,24 @@ _DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 
-def checked_parts(relative: str, base: Path, *, mode: str = "any") -> tuple[str, ...]:
-    """Return the segments of `relative`, refused as vectors/README.md orders the findings.
+@contextlib.contextmanager
+def descriptor(handle: int) -> Iterator[int]:
+    """Give an open descriptor, and close it at the end of the block."""
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
-    Raises:
-        PathError: the text is refused; nothing was looked up.
-    """
+
+def sync_directory(directory: Path) -> None:
+    """Make the names of a directory durable, where the system can."""
+    if _DIRECTORY:  # pragma: no branch - Windows cannot open one.
+        with descriptor(os.open(directory, os.O_RDONLY | _DIRECTORY | _CLOEXEC)) as handle:
+            os.fsync(handle)
+
+
+def checked_parts(relative: str, base: Path, *, mode: str = "any") -> tuple[str, ...]:
+    """Return the segments of `relative`, refused (`PathError`) as vectors/README.md orders it."""
     code = _text_finding(relative)
     if code is None:
         parts = tuple(part for part in relative.split("/") if part not in ("", "."))
@@ -58,14 +70,8 @@ def confine(base: Path, relative: str, *, mode: str = "any") -> Path:
     """Return the regular file `relative` under `base`, links followed as long as they stay inside.
 
     The answer holds for the moment of the call only: open it with `open_beneath` if others can
-    write there.
-
-    Args:
-        base: Existing directory that bounds the result.
-        mode: "any", or "asset" for references/, scripts/ and assets/ only.
-
-    Raises:
-        PathError: the path is refused; `code` says why (vectors/paths.jsonl).
+    write there. Mode "asset" allows references/, scripts/ and assets/ only. The `code` of a
+    `PathError` says why a path is refused (vectors/paths.jsonl).
     """
     parts = checked_parts(relative, base, mode=mode)
     root = os.path.realpath(base)
@@ -95,11 +101,8 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
     """Return a descriptor of the regular file `relative`, opened beneath `base` without links.
 
     Each part is opened relative to the descriptor of the one before with `O_NOFOLLOW`, so a
-    directory that is swapped for a link while we walk cannot lead outside. Links are refused,
-    also those that stay inside: `confine` first where they are wanted.
-
-    Raises:
-        PathError: `path-link` for a link, else as `confine`.
+    directory that is swapped for a link while we walk cannot lead outside. Links are refused
+    (`path-link`), also those that stay inside: `confine` first where they are wanted.
     """
     parts = checked_parts(relative, base)
     if not parts:
@@ -111,10 +114,8 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
         last = index == len(parts) - 1
         # O_NONBLOCK: opening a FIFO that has no writer must not hang.
         want = (flags | _NONBLOCK) if last else (os.O_RDONLY | _DIRECTORY)
-        try:
+        with descriptor(handle):
             below = _open(base, relative, part, want | _NOFOLLOW, handle)
-        finally:
-            os.close(handle)
         handle = below
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -125,11 +126,8 @@ def open_beneath(base: Path, relative: str, *, flags: int = os.O_RDONLY) -> int:
 def open_directory_beneath(base: Path, relative: str, *, create: bool = False) -> int:
     """Return a descriptor of the directory `relative` (or "." for `base`), opened without links.
 
-    Args:
-        base: Existing directory that bounds the result.
-
-    Raises:
-        PathError: as `open_beneath`; `not-found` also for a part that is a file.
+    The codes of a `PathError` are those of `open_beneath`; `not-found` also for a part that is a
+    file.
     """
     parts = checked_parts(relative, base)
     handle = _open(base, relative, str(base), _DIRECTORY | os.O_RDONLY, None)
@@ -174,11 +172,7 @@ def _is_link(part: str, handle: int | None) -> bool:
 
 
 def read_beneath(base: Path, relative: str, *, max_bytes: int) -> bytes:
-    """Return at most `max_bytes + 1` bytes of a file beneath `base`; longer means too large.
-
-    Raises:
-        PathError: as `open_beneath`.
-    """
+    """Return at most `max_bytes + 1` bytes of a file beneath `base`; longer means too large."""
     handle = open_beneath(base, relative)
     with os.fdopen(handle, "rb") as file:
         return file.read(max_bytes + 1)
@@ -212,12 +206,7 @@ _KINDS = {
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """Return what is in a regular file, or in the one that a link leads to.
-
-    Raises:
-        ConfigError: it is something else, or has more bytes.
-        OSError: it is not there or cannot be read.
-    """
+    """Return what is in a regular file, or in the one that a link leads to; else `ConfigError`."""
     try:
         # O_NONBLOCK: opening a FIFO that has no writer must not hang.
         handle = os.open(path, os.O_RDONLY | _CLOEXEC | _NONBLOCK)
@@ -242,12 +231,8 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) -> Iterator[BinaryIO]:
     """Give a new file that replaces `path` at the end; after an error nothing has changed.
 
-    Args:
-        path: The file to make or replace; its directory exists. A link is replaced itself.
-        durable: Also wait until the disk has the file and its name.
-
-    Raises:
-        OSError: the file cannot be written.
+    A link at `path` is replaced itself. With `durable`, wait until the disk has the file and its
+    name.
     """
     beside = path.with_name(f".{os.urandom(8).hex()}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW, mode)
@@ -263,8 +248,4 @@ def write_atomically(path: Path, *, mode: int = 0o600, durable: bool = False) ->
             os.unlink(beside)
         raise
     if durable:
-        directory = os.open(path.parent, os.O_RDONLY | _DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(path.parent)

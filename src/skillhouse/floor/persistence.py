@@ -10,15 +10,13 @@ import enum
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES
+from skillhouse.floor.secret_names import NEVER_WRITTEN, PROTECTED_NAMES, path_pattern
 
 
 class PathClass(enum.StrEnum):
-    """How changes of a path are treated, whatever rules say."""
-
     NEVER = "never"
     """No tool and no command writes it."""
     ASKED = "asked"
@@ -212,7 +210,6 @@ class PersistentPaths:
         return group is not None and group.path_class is _NEVER
 
     def is_asked(self, relative: str) -> bool:
-        """Whether a person is asked each time."""
         group = self.group(relative)
         return group is not None and group.path_class is _ASKED
 
@@ -286,17 +283,4 @@ def _groups() -> tuple[tuple[PathGroup, re.Pattern[str]], ...]:
     return tuple((group, _matcher(group.patterns)) for group in PATH_GROUPS)
 
 
-@functools.cache
-def _matcher(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds one of some patterns in a spelled path.
-
-    In a pattern without a dot, `*` is a run of characters without one: `id_map.py` is no key.
-    """
-    return re.compile(f"(?:{'|'.join(_texts(patterns))})(?:/|$)")
-
-
-def _texts(patterns: Iterable[str]) -> Iterable[str]:
-    for pattern in patterns:
-        star = "[^/]*" if "." in pattern else "[^/.]*"
-        text = re.escape(pattern.lstrip("/").casefold()).replace(r"\*", star)
-        yield f"^{text}" if pattern.startswith("/") else f"(?:^|/){text}"
+_matcher = functools.cache(path_pattern)

@@ -136,13 +136,17 @@ SECRET_NAMES = (
 def path_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
     """Return what finds one of some relative paths, in which `*` is within a name, in a path.
 
-    In a path without a dot, `*` is a run of characters without one: `id_map.py` is no key.
+    In a path without a dot, `*` is a run of characters without one: `id_map.py` is no key. One
+    that begins with `/` is found at the top alone.
     """
-    parts = (
-        re.escape(text.casefold()).replace(r"\*", "[^/]*" if "." in text else "[^/.]*")
-        for text in patterns
-    )
-    return re.compile(f"(?:^|/)(?:{'|'.join(parts)})(?=/|$)")
+    forms: dict[str, list[str]] = {"(?:^|/)": [], "^": []}
+    for text in patterns:
+        star = "[^/]*" if "." in text else "[^/.]*"
+        name = re.escape(text.lstrip("/").casefold()).replace(r"\*", star)
+        forms["^" if text.startswith("/") else "(?:^|/)"].append(name)
+    # The start once for all names: before each, it makes the search twenty times slower.
+    found = "|".join(f"{start}(?:{'|'.join(names)})" for start, names in forms.items() if names)
+    return re.compile(f"(?:{found})(?=/|$)")
 
 
 _SECRET = path_pattern(SECRET_NAMES)

@@ -38,13 +38,10 @@ FINISH_SECONDS = 8.0
 """How long calls may go on once the end was asked for; docker kills after 10."""
 
 Report = Callable[[Mapping[str, Any]], None]
-"""Takes one line of the log, as plain values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorSettings:
-    """What an operator says of one executor."""
-
     host: str
     port: int
     """0 takes a free one."""
@@ -66,10 +63,8 @@ async def run_executor(
 ) -> None:
     """Serve until SIGINT or SIGTERM; then take nothing new, and let calls end for a while.
 
-    Args:
-        status: What was tested: at this level code runs.
-        announce: Gets the first line, as soon as the port is ours.
-        report: Gets a line for each call, and for what fails.
+    Code runs at the level of `status`. `announce` gets the first line as soon as the port is ours,
+    `report` a line for each call and for what fails.
 
     Raises:
         OSError: the address cannot be had.
@@ -132,8 +127,6 @@ def at_port(url: str, port: int) -> str:
 
 
 class _RunningExecutor:
-    """How many calls are under way."""
-
     def __init__(self) -> None:
         self.count = 0
         self.is_ending = False
@@ -192,7 +185,6 @@ def _reported(name: str, method: Method, report: Report, running: _RunningExecut
 
 @contextmanager
 def _ending() -> Iterator[asyncio.Event]:
-    """Give an event that SIGINT and SIGTERM set."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
     for number in signals:

@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from skillhouse.net.client import HttpResponse as HttpResponse
     from skillhouse.net.client import fetch as fetch
     from skillhouse.net.client import open_stream as open_stream
+    from skillhouse.net.connection import Route as Route
     from skillhouse.net.net_errors import METHODS as METHODS
     from skillhouse.net.net_errors import NetError as NetError
     from skillhouse.net.policy import HostRule as HostRule
     from skillhouse.net.policy import NetLimits as NetLimits
     from skillhouse.net.policy import NetPolicy as NetPolicy
+    from skillhouse.net.policy import Target as Target
     from skillhouse.net.policy import host_rule as host_rule
+    from skillhouse.net.policy import parse_url as parse_url
     from skillhouse.net.proxy import EgressDecision as EgressDecision
     from skillhouse.net.proxy import EgressProxy as EgressProxy
-    from skillhouse.net.route import Route as Route
     from skillhouse.net.search import BraveSearch as BraveSearch
     from skillhouse.net.search import SearchProvider as SearchProvider
     from skillhouse.net.search import SearxngSearch as SearxngSearch
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from skillhouse.net.secret import leaked as leaked
     from skillhouse.net.secret import masked as masked
     from skillhouse.net.secret import names_in as names_in
-    from skillhouse.net.url import Target as Target
-    from skillhouse.net.url import parse_url as parse_url
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import anyio
 
 from skillhouse.floor import tracing
-from skillhouse.floor.conventions import (
+from skillhouse.floor.tracing import (
     HTTP_METHOD,
     HTTP_RESENDS,
     HTTP_STATUS,
@@ -19,12 +19,10 @@ from skillhouse.floor.conventions import (
     SERVER_PORT,
     URL_SCHEME,
 )
-from skillhouse.net.exchange import HOP_HEADERS, Exchange, Headers, ResponseHead
+from skillhouse.net.connection import HOP_HEADERS, Exchange, Headers, ResponseHead, Route
 from skillhouse.net.net_errors import METHODS, NetError
-from skillhouse.net.policy import NetPolicy
-from skillhouse.net.route import Route
+from skillhouse.net.policy import NetPolicy, Target, parse_url
 from skillhouse.net.secret import filled
-from skillhouse.net.url import Target, parse_url
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _OF_CONNECTION = HOP_HEADERS | {"host", "content-length", "expect"}
@@ -36,8 +34,6 @@ _USER_AGENT = ("User-Agent", "skillhouse")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """The response to a request."""
-
     status: int
     url: str
     """Where the answer is from, after redirects."""
@@ -69,7 +65,7 @@ async def fetch(
     body: bytes = b"",
     route: Route | None = None,
 ) -> HttpResponse:
-    """Make a request and return the whole answer, or refuse.
+    """Make a request and return the whole answer.
 
     Args:
         policy: What may be reached; without a rule that allows it, nothing.
@@ -198,9 +194,6 @@ async def open_stream(
     Args:
         policy: What may be reached. Of its limits those of connections and heads hold.
         headers: As a client made them; those of one connection are left out.
-
-    Raises:
-        NetError: it is refused or failed; `code` says why.
     """
     target = parse_url(url)
     policy.check_origin(target, method)
@@ -222,11 +215,6 @@ def _leads_on(head: ResponseHead) -> bool:
 
 
 def _redirected(request: _Request, head: ResponseHead) -> _Request:
-    """Return the request that a redirect asks for.
-
-    Raises:
-        NetError: "redirect-refused".
-    """
     before = request.target
     try:
         target = parse_url(urljoin(before.url, head.get("location")))
@@ -250,7 +238,6 @@ def _redirected(request: _Request, head: ResponseHead) -> _Request:
 
 
 ACCEPTED = "gzip, deflate"
-"""Encodings that we ask for and can decode."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -265,12 +252,6 @@ class Body:
         self._kept = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes as they came.
-
-        Raises:
-            NetError: "too-large", "encoding-unknown", or "protocol-error" for what is not of its
-                encoding.
-        """
         if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
             message = f"expected an answer in {ACCEPTED} or plain, got {self._encoding[:40]!r}"
             raise NetError("encoding-unknown", message)
@@ -287,17 +268,11 @@ class Body:
             raise NetError("protocol-error", f"the answer is no {self._encoding}") from error
 
     def end(self) -> bytes:
-        """Return the whole.
-
-        Raises:
-            NetError: "protocol-error", something is missing at the end.
-        """
         if self._unpacker is not None and not self._unpacker.eof:
             raise NetError("protocol-error", f"the {self._encoding} answer ends too early")
         return bytes(self._kept)
 
     def _unpack(self, data: bytes) -> bytes:
-        """Keep what is in some of `data`, and return the rest."""
         if self._unpacker is None or self._unpacker.eof:
             self._unpacker = zlib.decompressobj(self._window(data))
         room = self._max_bytes - len(self._kept)

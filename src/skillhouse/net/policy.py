@@ -1,4 +1,4 @@
-"""The rules of what may be reached: origins with their methods, private networks, secrets."""
+"""The rules of what may be reached: URLs, origins with their methods, private networks, secrets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,109 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
+from urllib.parse import quote, urlsplit
 
 import ssrfguard
 
 from skillhouse.net.net_errors import METHODS, READING, NetError
 from skillhouse.net.secret import SecretBinding, leaked
-from skillhouse.net.url import DEFAULT_PORTS, Target, parse_url
+
+URL_MAX = 2_048
+"""Characters of a URL (reference "Proxied fetch")."""
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_PATH_SAFE = "/%:@!$&'()*+,;=~-._?[]"
+_LAST_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.DOTALL)
+"""WHATWG "ends in a number": resolvers read such a name as an address."""
+_NO_BLOCKS = ssrfguard.AddressTable(())
+"""Refuses no address: those are judged where they are used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a URL leads, in the one spelling that everything here compares."""
+
+    scheme: str
+    """"http" or "https"."""
+    host: str
+    """A name of lower-case ASCII without a dot at its end, or an address in its shortest form."""
+    port: int
+    path: str
+    """What is asked for there: path and query, percent-encoded; begins with `/`."""
+
+    @property
+    def is_address(self) -> bool:
+        return ":" in self.host or self.host.rpartition(".")[2].isdigit()
+
+    @property
+    def authority(self) -> str:
+        """The host, with the port where it is not the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """Scheme and authority, to which rules apply."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def url(self) -> str:
+        return self.origin + self.path
+
+
+def parse_url(text: str) -> Target:
+    """Return where a URL leads ("url-refused").
+
+    Refused are all schemes but http and https, a user before the host, blanks, control characters
+    and backslashes, and every spelling of an address but the usual one. Letters beyond ASCII in
+    the host become what the resolver would make of them (`ssrfguard`).
+
+    >>> parse_url("HTTPS://Example.COM.:443/a?b#c").url
+    'https://example.com/a?b'
+    """
+    if len(text) > URL_MAX:
+        raise NetError("url-refused", f"expected a URL of at most {URL_MAX} characters")
+    if "\\" in text or " " in text or not text.isprintable():
+        raise NetError("url-refused", "expected a URL without backslashes, blanks and controls")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise NetError("url-refused", f"not a URL: {error}") from error
+    scheme = parts.scheme
+    if scheme not in DEFAULT_PORTS:
+        raise NetError("url-refused", f"expected an http or https URL, got {scheme[:20]!r}")
+    port = DEFAULT_PORTS[scheme] if port is None else port
+    if port == 0:
+        raise NetError("url-refused", "expected a port from 1 to 65535, got 0")
+    reader = ssrfguard.Policy(
+        allowed_ports=frozenset((port,)), denied_networks=_NO_BLOCKS, max_url_length=URL_MAX
+    )
+    try:
+        checked = reader.check_url(text)
+    except ssrfguard.SSRFGuardError as error:
+        reason = getattr(error, "reason", "it cannot be read")
+        raise NetError("url-refused", f"refused URL: {reason}") from error
+    if "[" in parts.netloc and ":" not in checked.host:
+        raise NetError("url-refused", "expected an IPv6 address in brackets")
+    path = quote(parts.path or "/", safe=_PATH_SAFE)
+    if parts.query:
+        path += "?" + quote(parts.query, safe=_PATH_SAFE)
+    return Target(scheme=scheme, host=_host(checked), port=port, path=path)
+
+
+def _host(checked: ssrfguard.Target) -> str:
+    if checked.address is not None:
+        if not checked.host_as_written.isascii():
+            raise NetError(
+                "url-refused", f"expected an address in ASCII digits: {checked.host_as_written}"
+            )
+        return str(ip_address(checked.host))
+    host = checked.host.removesuffix(".")
+    if _LAST_NUMBER.fullmatch(host):
+        raise NetError("url-refused", f"expected a name or an address, got {host!r}")
+    return host
+
 
 _RULE = re.compile(
     r"(?:(?P<methods>\*|[A-Za-z]+(?:,[A-Za-z]+)*) )?(?:(?P<scheme>https?)://)?"
@@ -35,7 +132,6 @@ class HostRule:
     the encryption, any method and path, is not seen."""
 
     def covers(self, target: Target) -> bool:
-        """Whether the target's origin is one of these."""
         if self.scheme != target.scheme or self.port not in (None, target.port):
             return False
         if self.host == "*" or self.host.startswith("*."):
@@ -61,9 +157,6 @@ def host_rule(text: str) -> HostRule:
     Without methods GET and HEAD are meant, without a scheme https, without a port the scheme's.
     `*` means all methods, ports or names; `*.example.com` the names below example.com.
 
-    Raises:
-        NetError: "url-refused", the text is no such rule.
-
     >>> str(host_rule("*.Example.com")), str(host_rule("POST http://127.0.0.1:8080"))
     ('GET,HEAD https://*.example.com', 'POST http://127.0.0.1:8080')
     """
@@ -73,7 +166,9 @@ def host_rule(text: str) -> HostRule:
     methods, scheme, wild, host, port = match.group("methods", "scheme", "wild", "host", "port")
     scheme = scheme or "https"
     if host != "*":
-        target = parse_url(f"{scheme}://{host}:{port}/" if _digits(port) else f"{scheme}://{host}/")
+        target = parse_url(
+            f"{scheme}://{host}:{port}/" if port and port != "*" else f"{scheme}://{host}/"
+        )
         host = target.host
         if wild and target.is_address:
             raise NetError("url-refused", f"`*.` before an address means nothing: {text!r}")
@@ -85,10 +180,6 @@ def host_rule(text: str) -> HostRule:
         port=_port(port, scheme),
         methods=_methods(methods),
     )
-
-
-def _digits(port: str | None) -> bool:
-    return port is not None and port.isdigit()
 
 
 def _port(port: str | None, scheme: str) -> int | None:
@@ -135,11 +226,7 @@ class NetPolicy:
     limits: NetLimits = field(default_factory=NetLimits)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be read.
-
-        Raises:
-            NetError: "address-refused" for a network, "url-refused" for a secret's host.
-        """
+        """Refuse networks and hosts of secrets that cannot be read."""
         for secret in self.secrets:
             for text in secret.hosts:
                 host_rule(text)
@@ -165,11 +252,7 @@ class NetPolicy:
         return replace(self, hosts=(*self.hosts, rule))
 
     def check_origin(self, target: Target, method: str) -> None:
-        """Refuse an origin or method that no rule allows.
-
-        Raises:
-            NetError: "host-refused".
-        """
+        """Refuse an origin or method that no rule allows ("host-refused")."""
         if not self.allows(target, method):
             covering = [rule for rule in self.hosts if rule.covers(target)]
             what = f"{method} to {target.origin}" if covering else target.origin
@@ -184,13 +267,10 @@ class NetPolicy:
         }
 
     def check_secrets(self, target: Target, parts: Sequence[bytes]) -> None:
-        """Refuse to let a secret go to an origin that it is not bound to.
+        """Refuse to let a secret go to an origin that it is not bound to ("secret-refused").
 
         Args:
             parts: What would go out besides the URL, before secrets are put in.
-
-        Raises:
-            NetError: "secret-refused".
         """
         if not self.secrets:
             return
@@ -208,9 +288,6 @@ class NetPolicy:
 
         What an address carries inside (IPv4 in IPv6, NAT64, 6to4, Teredo) is judged too. A host
         with a public and a private address is refused whole: that is how rebinding looks.
-
-        Raises:
-            NetError: "address-refused".
         """
         judge = _judge(self.private)
         for text in addresses:

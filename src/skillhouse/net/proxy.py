@@ -14,11 +14,17 @@ import anyio
 from anyio.abc import ByteStream, SocketStream, TaskStatus
 
 from skillhouse.floor.threads import in_thread
-from skillhouse.net.exchange import CHUNK, Exchange, Incoming, end_to_end, received, text_answer
+from skillhouse.net.connection import (
+    CHUNK,
+    Exchange,
+    Incoming,
+    Route,
+    end_to_end,
+    received,
+    text_answer,
+)
 from skillhouse.net.net_errors import NetError
-from skillhouse.net.policy import NetPolicy
-from skillhouse.net.route import Route
-from skillhouse.net.url import Target, parse_url
+from skillhouse.net.policy import NetPolicy, Target, parse_url
 
 CONNECTIONS = 32
 """Connections at one time; a further one waits."""
@@ -34,8 +40,6 @@ _STATUS = {"resolve-failed": 502, "connect-failed": 502, "protocol-error": 502, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressDecision:
-    """What was decided about one request of a confined command."""
-
     allowed: bool
     method: str
     """`CONNECT` for https: what is said inside is not seen."""
@@ -44,7 +48,6 @@ class EgressDecision:
     addresses: tuple[str, ...] = ()
     """Where the host may be, by the one look-up; empty when it came to none."""
     reason: str = ""
-    """Why not."""
 
 
 Report = Callable[[EgressDecision], None]
@@ -72,9 +75,6 @@ class EgressProxy:
 
         Args:
             path: Where; by default in a new directory of this user alone. Linux takes 107 bytes.
-
-        Raises:
-            OSError: there can be no socket, for example because the path is too long.
         """
         failure: Exception | None = None
         with tempfile.TemporaryDirectory(prefix="skillhouse-") as directory:
@@ -152,12 +152,8 @@ class EgressProxy:
                 await stream.send(text_answer(status, f"{error}"))
 
     async def _greeting(self, stream: ByteStream, data: bytes, target: Target) -> bytes:
-        """Return the first bytes of a tunnel, once they say that it leads where it was to lead.
-
-        Raises:
-            NetError: "host-refused", "protocol-error" or "timeout"; reported.
-        """
-        try:
+        """Return the first bytes of a tunnel, once they name the host it was opened for."""
+        async with self._refusals("CONNECT", target.origin):
             with anyio.fail_after(self._policy.limits.head_seconds):
                 while (hello := client_hello(data)) is None:
                     more = await received(stream)
@@ -168,21 +164,10 @@ class EgressProxy:
             if hello.name != wanted or hello.hides_name:
                 meant = "a hidden name" if hello.hides_name else f"`{hello.name[:255]}`"
                 raise NetError("host-refused", f"a tunnel to {target.host} asks for {meant}")
-        except (NetError, TimeoutError) as error:
-            reason = str(error) or "the tunnel did not begin"
-            await self._tell(
-                EgressDecision(allowed=False, method="CONNECT", origin=target.origin, reason=reason)
-            )
-            raise
         return data
 
     async def _target(self, method: str, asked: str) -> Target:
-        """Return what a request is for.
-
-        Raises:
-            NetError: "url-refused"; reported.
-        """
-        try:
+        async with self._refusals(method, asked[:200]):
             if method == "CONNECT":
                 if not _AUTHORITY.fullmatch(asked):
                     raise NetError("url-refused", f"expected `CONNECT host:port`, got {asked!r}")
@@ -191,31 +176,29 @@ class EgressProxy:
             if target.scheme != "http":
                 raise NetError("url-refused", "https goes by CONNECT through this proxy")
             return target
-        except NetError as error:
-            await self._tell(
-                EgressDecision(allowed=False, method=method, origin=asked[:200], reason=str(error))
-            )
-            raise
 
     async def _allowed(
         self, method: str, target: Target, fields: tuple[bytes, ...]
     ) -> tuple[str, ...]:
-        """Decide, report, and return the addresses that may be connected to.
-
-        Raises:
-            NetError: it is refused or there is no address.
-        """
-        decision = EgressDecision(allowed=False, method=method, origin=target.origin)
-        try:
+        """Decide, report, and return the addresses that may be connected to."""
+        async with self._refusals(method, target.origin) as refusal:
             self._policy.check_origin(target, method)
             self._policy.check_secrets(target, fields)
             addresses = await self._route.addresses(target, self._policy)
-        except NetError as error:
-            await self._tell(replace(decision, reason=str(error)))
-            raise
         # INVARIANT: reported before anything is sent, so that nothing leaves without a log entry.
-        await self._tell(replace(decision, allowed=True, addresses=addresses))
+        await self._tell(replace(refusal, allowed=True, addresses=addresses))
         return addresses
+
+    @asynccontextmanager
+    async def _refusals(self, method: str, origin: str) -> AsyncIterator[EgressDecision]:
+        """Report an error of the block as a refusal."""
+        decision = EgressDecision(allowed=False, method=method, origin=origin)
+        try:
+            yield decision
+        except (NetError, TimeoutError) as error:
+            reason = str(error) or "the tunnel did not begin"
+            await self._tell(replace(decision, reason=reason))
+            raise
 
     async def _tell(self, decision: EgressDecision) -> None:
         try:
@@ -270,8 +253,6 @@ class Hello:
 
 
 class _Cursor:
-    """Takes bytes from the front."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
@@ -295,11 +276,7 @@ class _Cursor:
 
 
 def client_hello(data: bytes) -> Hello | None:
-    """Return the greeting that `data` begins with; None when more of it must come.
-
-    Raises:
-        NetError: "protocol-error", it is none.
-    """
+    """Return the greeting that `data` begins with; None when more of it must come."""
     body, at = b"", 0
     while True:
         head = data[at : at + 5]

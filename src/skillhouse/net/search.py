@@ -12,9 +12,8 @@ from urllib.parse import quote
 import msgspec
 
 from skillhouse.net.net_errors import NetError
-from skillhouse.net.policy import HostRule, NetPolicy
+from skillhouse.net.policy import HostRule, NetPolicy, parse_url
 from skillhouse.net.secret import SecretBinding
-from skillhouse.net.url import parse_url
 
 TEXT_MAX = 400
 """Characters of a title or an excerpt."""
@@ -36,8 +35,6 @@ class WebResult:
 
 
 class SearchProvider(Protocol):
-    """A service that searches the web."""
-
     @property
     def name(self) -> str:
         """Its name in rules and in the log."""
@@ -48,21 +45,13 @@ class SearchProvider(Protocol):
         """Headers of a request; secrets by their names."""
         ...
 
-    def url(self, query: str, count: int) -> str:
-        """Return the URL that asks for `count` results."""
-        ...
+    def url(self, query: str, count: int) -> str: ...
 
     def policy(self, policy: NetPolicy) -> NetPolicy:
         """Return `policy` reduced to this one service."""
         ...
 
-    def read(self, body: bytes) -> tuple[WebResult, ...]:
-        """Return the results of an answer.
-
-        Raises:
-            NetError: "protocol-error", it is none.
-        """
-        ...
+    def read(self, body: bytes) -> tuple[WebResult, ...]: ...
 
 
 class _BraveResult(msgspec.Struct):
@@ -91,8 +80,6 @@ class _SearxngAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BraveSearch:
-    """The search of Brave, with the user's key."""
-
     key: str = field(repr=False)
     endpoint: str = BRAVE_URL
     name: str = "brave"

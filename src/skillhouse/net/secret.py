@@ -43,11 +43,7 @@ class SecretBinding:
     """Rules as `host_rule` reads them; their methods do not count."""
 
     def __post_init__(self) -> None:
-        """Refuse what could not be searched for or sent.
-
-        Raises:
-            NetError: "secret-refused"; it does not tell the value.
-        """
+        """Refuse what could not be searched for or sent; the error does not show the value."""
         if not _PLACEHOLDER.fullmatch(f"{{{{secret:{self.name}}}}}"):
             raise NetError("secret-refused", f"expected a name of letters, got {self.name!r}")
         if len(self.value) < SECRET_MIN or not self.value.isprintable() or self.value.isspace():
@@ -68,10 +64,7 @@ def filled(text: str, bound: Mapping[str, SecretBinding], host: str) -> str:
     """Return a header's value with its secrets put in.
 
     Args:
-        bound: The secrets that may go to this host, by name.
-
-    Raises:
-        NetError: "secret-refused", one of them may not go there or does not exist.
+        bound: The secrets that may go to this host, by name; any other is "secret-refused".
     """
 
     def value(match: re.Match[str]) -> str:
@@ -190,7 +183,6 @@ def _needles(value: str) -> tuple[bytes, ...]:
 
 
 def _packed(raw: bytes) -> Iterator[bytes]:
-    """Yield what Base64 and Base32 make of a secret."""
     for group, bits, encode in (
         (3, 6, base64.b64encode),
         (3, 6, base64.urlsafe_b64encode),
@@ -211,7 +203,6 @@ def _encoded(
 
 
 def _without(data: bytes, secret: SecretBinding) -> bytes:
-    """Return bytes without a secret in the spellings that can be cut out."""
     kept, at = [], 0
     for match in _spellings(secret.value).finditer(data):
         start, end = match.span()

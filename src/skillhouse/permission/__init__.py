@@ -5,13 +5,13 @@ The judge of command lines is loaded when it is first used, because few commands
 
 from typing import TYPE_CHECKING
 
-from skillhouse.floor.effect import STRICTNESS as STRICTNESS
-from skillhouse.floor.effect import Effect as Effect
-from skillhouse.floor.effect import strictest as strictest
-from skillhouse.floor.wildcard import Dialect as Dialect
-from skillhouse.floor.wildcard import covers as covers
-from skillhouse.floor.wildcard import matches as matches
-from skillhouse.floor.wildcard import matches_in as matches_in
+from skillhouse.floor.rules import STRICTNESS as STRICTNESS
+from skillhouse.floor.rules import Dialect as Dialect
+from skillhouse.floor.rules import Effect as Effect
+from skillhouse.floor.rules import covers as covers
+from skillhouse.floor.rules import matches as matches
+from skillhouse.floor.rules import matches_in as matches_in
+from skillhouse.floor.rules import strictest as strictest
 from skillhouse.permission.decision import Decision as Decision
 from skillhouse.permission.decision import Layer as Layer
 from skillhouse.permission.decision import MatchedRule as MatchedRule

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from skillhouse.floor import SkillhouseError
-from skillhouse.floor.effect import Effect
-from skillhouse.floor.wildcard import matches
+from skillhouse.floor.rules import Effect, matches
 from skillhouse.permission.decision import Layer, Rule, command_resource
 
 GRANTS = "grants"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skillhouse.floor import ONE_TIME
-from skillhouse.floor.effect import Effect
-from skillhouse.floor.wildcard import OURS, Dialect, matches, matches_in
+from skillhouse.floor.rules import OURS, Dialect, Effect, matches, matches_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

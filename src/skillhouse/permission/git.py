@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from skillhouse.floor import SECRET_NAMES, is_secret
-from skillhouse.permission.options import Grammar, Use, grammar, scan
+from skillhouse.permission.wrappers import Grammar, Use, grammar, scan
 
 _GLOBAL = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"})
 

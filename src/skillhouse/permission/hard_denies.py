@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillhouse.floor.effect import Effect
+from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.path_policy import PathPolicy

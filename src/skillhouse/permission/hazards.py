@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 
@@ -114,7 +115,20 @@ def destruction(argv: Sequence[str]) -> str:
         _is_device(word.removeprefix("of=")) for word in rest if not word.startswith("if=")
     ):
         return "writing to a device"
+    operands = [word for word in rest if word[:1] != "-"]
+    # Options of cp make a link, keep a backup or remove what is there.
+    changed = operands[-1:] if name == "cp" and options else operands if name in _REPLACING else ()
+    if any(map(_is_in_devices, changed)):
+        return "removing a device, or changing who may use it"
     return ""
+
+
+_REPLACING = frozenset("rm rmdir mv ln unlink shred truncate install chmod chown chgrp".split())
+"""Programs that put something in the place of a file, or end it."""
+
+
+def _is_in_devices(path: str) -> bool:
+    return posixpath.normpath(f"/{path.lstrip('/')}").startswith("/dev/") and path[:1] == "/"
 
 
 def _is_device(path: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from skillhouse.floor.effect import STRICTNESS, Effect, strictest
+from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.plan import (

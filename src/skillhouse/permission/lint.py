@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from skillhouse.floor import ONE_TIME
-from skillhouse.floor.effect import Effect
-from skillhouse.floor.wildcard import covers, matches
+from skillhouse.floor.rules import Effect, covers, matches
 from skillhouse.permission.decision import Layer, Rule
 
 ACTIONS = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from skillhouse.floor import PersistentPaths, is_secret
-from skillhouse.floor.effect import Effect
+from skillhouse.floor.rules import Effect
 from skillhouse.permission.hazards import DEVICES
 
 _SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/dev", "/proc", "/sys")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from skillhouse.floor.effect import Effect
+from skillhouse.floor.rules import Effect
 
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from skillhouse.permission.git import git_use
-from skillhouse.permission.options import Grammar, ScannedOptions, Use, grammar, scan
-from skillhouse.permission.wrappers import unwrapped
+from skillhouse.permission.wrappers import Grammar, ScannedOptions, Use, grammar, scan, unwrapped
 
 PRINTING = frozenset({"echo", "true", "false", ":"})
 """Whatever they are given, they print it or do nothing."""

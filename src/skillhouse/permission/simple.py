@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from skillhouse.floor.effect import Effect
+from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
 from skillhouse.permission.git import git_paths

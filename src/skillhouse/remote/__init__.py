@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from skillhouse.remote.cache_sync import cached as cached
     from skillhouse.remote.cache_sync import skills_place as skills_place
     from skillhouse.remote.cache_sync import sync as sync
-    from skillhouse.remote.mcp_cache import McpCache as McpCache
     from skillhouse.remote.mcp_entry import McpFile as McpFile
     from skillhouse.remote.mcp_entry import McpServer as McpServer
     from skillhouse.remote.mcp_entry import McpSkill as McpSkill
+    from skillhouse.remote.mcp_host import McpCache as McpCache
     from skillhouse.remote.mcp_host import McpHost as McpHost
     from skillhouse.remote.mcp_host import McpReport as McpReport
     from skillhouse.remote.mcp_host import VerificationError as VerificationError

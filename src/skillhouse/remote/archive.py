@@ -53,18 +53,14 @@ class _ArchiveMember:
 
 
 def unpack(data: bytes, target: Path) -> tuple[str, ...]:
-    """Write the files of a `.tar.gz` or `.zip` below the new directory `target`.
+    """Write the files of a `.tar.gz` or `.zip` below the new directory `target`; return the paths.
 
     Args:
         data: The archive; which kind it is, its first bytes say.
         target: Does not exist yet; removed again when anything is wrong.
 
-    Returns:
-        The relative paths, sorted.
-
     Raises:
         ArchiveError: the archive is broken, too large, or holds what is no plain file.
-        OSError: a file cannot be written.
     """
     if len(data) > ARCHIVE_MAX:
         raise ArchiveError("too-large", f"expected at most {ARCHIVE_MAX} bytes, got {len(data)}")

@@ -32,7 +32,6 @@ CURRENT = "current"
 
 
 def cache_place(cache: Path, source: RemoteSource) -> Path:
-    """Return the directory of a source; two sources never share one."""
     key = hashlib.sha256(f"{source.kind} {source.url}".encode()).hexdigest()
     return cache / key[:32]
 
@@ -43,8 +42,7 @@ def skills_place(cache: Path, source: RemoteSource) -> Path:
 
 
 def cached(cache: Path, source: RemoteSource) -> Mapping[str, str]:
-    """Return the version of each of a source's skills in the cache; none when there is no cache
-    that holds."""
+    """Return the version of each of a source's skills in the cache; none without a valid one."""
     try:
         data = (cache_place(cache, source) / CURRENT / VERSIONS).read_bytes()
         return decode(data, dict[str, str])
@@ -62,8 +60,6 @@ NAME_SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer to one request."""
-
     status: int
     url: str
     """Where it came from, after redirects."""
@@ -77,8 +73,6 @@ or a larger one. Checking where an address leads is its part, not ours."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """The result of a sync with a source."""
-
     source: RemoteSource
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -96,7 +90,6 @@ async def sync(source: RemoteSource, cache: Path, fetch: Fetch) -> SyncReport:
 
     Raises:
         RemoteError: the source has no index that can be read; nothing was changed.
-        OSError: the cache cannot be written; nothing was changed.
     """
     place = cache_place(cache, source)
     make_private(place)
@@ -181,7 +174,6 @@ async def _staged(
 
 
 def _said(error: Exception) -> str:
-    """Return a reason in one short line; of the system's errors without our own paths."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     name = Path(str(error.filename or "")).name[:NAME_SHOWN]

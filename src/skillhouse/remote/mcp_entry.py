@@ -32,7 +32,6 @@ FILES_MAX = 512
 BYTES_MAX = 16 * 1024 * 1024
 """Bytes of a skill's files together (SEP-2640, "Limits")."""
 URI_MAX = 2_048
-"""Characters of an address."""
 FRONTMATTER_MAX = 65_536
 """Bytes of an entry's frontmatter as JSON (DESIGN, bounds)."""
 DESCRIPTION_MAX = 1_024
@@ -66,11 +65,7 @@ class McpServer:
     network."""
 
     def __post_init__(self) -> None:
-        """Refuse what names no server.
-
-        Raises:
-            ConfigError: the label is none, or there is not exactly one of url and command.
-        """
+        """Refuse a label that is none, and what has not exactly one of url and command."""
         if validate_name(self.label, directory=self.label):
             raise ConfigError(
                 f"expected a label of a-z, 0-9 and hyphens, got {self.label!r}", key="label"
@@ -85,8 +80,6 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpFile:
-    """One file of a skill, as its server describes it."""
-
     uri: str
     relative: str
     """Where it goes below the skill's directory."""
@@ -113,7 +106,7 @@ class McpSkill:
     @property
     def path(self) -> str:
         """The skill's path on its server, which ends in its name."""
-        return self.uri[_scheme_end(self.uri) : -len(SKILL_FILE) - 1]
+        return self.uri.partition("://")[2].removesuffix(f"/{SKILL_FILE}")
 
     @property
     def binding(self) -> str:
@@ -125,16 +118,11 @@ class McpSkill:
         return f"mcpset1:{hashlib.sha256(canonical_json(content)).hexdigest()}"
 
     def file(self, relative: str) -> McpFile | None:
-        """Return the file at a path below the skill's directory."""
         return next((one for one in self.files if one.relative == relative), None)
 
 
 def read_entry(label: str, value: Any) -> McpSkill:
-    """Return an entry of `skills/list` or `skills/get` when a host may go by it.
-
-    Raises:
-        RemoteError: something about it is not as SEP-2640 asks; the text says what.
-    """
+    """Return an entry of `skills/list` or `skills/get` when it is as SEP-2640 asks."""
     if not isinstance(value, dict):
         raise RemoteError(f"expected an object for a skill, got {str(value)[:80]!r}")
     uri = value.get("uri")
@@ -224,10 +212,6 @@ def _is_address(uri: str) -> bool:
         return False
     segments = uri[scheme.end() :].split("/")
     return all(segment not in ("", ".", "..") for segment in segments)
-
-
-def _scheme_end(uri: str) -> int:
-    return uri.index("://") + 3
 
 
 def shown_names(skills: Iterable[McpSkill]) -> Mapping[tuple[str, str], str]:

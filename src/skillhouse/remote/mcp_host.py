@@ -1,13 +1,33 @@
-"""The skills of MCP servers: listed from entries, fetched when used."""
+"""The skills of MCP servers: listed from entries, fetched when used, kept in a verified cache.
+
+INVARIANT: a path in the cache holds the server's label, the skill's address and the set of its
+digests. Equal addresses of two servers never meet, a file is never changed in place, and what was
+approved as one set never gets the bytes of another.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from skillhouse.floor import ConfigError, UnknownSkillError, digest, encode
-from skillhouse.remote.mcp_cache import McpCache
+from skillhouse.floor import (
+    ConfigError,
+    DecodeError,
+    PathError,
+    UnknownSkillError,
+    decode,
+    digest,
+    encode,
+    file_stamp,
+    make_private,
+    read_beneath,
+    write_atomically,
+)
 from skillhouse.remote.mcp_entry import (
     McpFile,
     McpServer,
@@ -19,6 +39,108 @@ from skillhouse.remote.mcp_entry import (
 from skillhouse.remote.mcp_source import Dial, connected
 from skillhouse.remote.source import RemoteError
 from skillhouse.skill import SKILL_FILE, ParsePolicy, Skill
+
+LISTING_MAX = 64 * 1024 * 1024
+"""Bytes of a stored listing."""
+
+_LISTING = "listing"
+_SKILLS = "skills"
+
+
+class McpCache:
+    """A directory of our own, outside every place where skills are looked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def refuse_roots(self, roots: Iterable[Path]) -> None:
+        """Raise `ConfigError` for a root in the cache, or around it: its files are no skills."""
+        own = Path(os.path.realpath(self.root))
+        for root in roots:
+            place = Path(os.path.realpath(root))
+            if own.is_relative_to(place) or place.is_relative_to(own):
+                raise ConfigError(
+                    f"the cache of MCP skills `{own}` must be outside the root `{place}`"
+                )
+
+    def place(self, skill: McpSkill) -> Path:
+        address = hashlib.sha256(skill.uri.encode()).hexdigest()[:24]
+        state = skill.binding.rpartition(":")[2][:24]
+        return self.root / skill.label / _SKILLS / address / state
+
+    def read(self, skill: McpSkill, file: McpFile) -> bytes | None:
+        """Return a file's bytes, their digest checked; None when it is missing or changed."""
+        try:
+            data = read_beneath(self.place(skill), file.relative, max_bytes=file.size)
+        except PathError:
+            return None
+        return data if len(data) == file.size and digest(data) == file.digest else None
+
+    def write(self, skill: McpSkill, file: McpFile, data: bytes) -> Path:
+        """Put verified bytes in their place and return it."""
+        target = self.place(skill) / file.relative
+        make_private(target.parent)
+        with write_atomically(target, mode=0o400) as stored:
+            stored.write(data)
+        return target
+
+    def listing(self, label: str) -> tuple[McpSkill, ...]:
+        """Return what a server said last; nothing when it was never asked, or that is broken."""
+        try:
+            data = read_beneath(self.root / label, _LISTING, max_bytes=LISTING_MAX)
+            entries = decode(data, list[dict[str, Any]])
+            # Judged again: what is on the disk is no more to be trusted than the wire.
+            return tuple(read_entry(label, entry) for entry in entries)
+        except (PathError, DecodeError, RemoteError):
+            return ()
+
+    def stamp(self, label: str) -> tuple[int, ...]:
+        """Return what changes when the stored listing does."""
+        return file_stamp(self.root / label / _LISTING)
+
+    def stored_at(self, label: str) -> float | None:
+        """Return when a listing was stored, in seconds since 1970; None when there is none."""
+        try:
+            return os.stat(self.root / label / _LISTING).st_mtime
+        except OSError:
+            return None
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the servers of which anything is stored, sorted."""
+        return tuple(sorted(place.name for place in _directories(self.root)))
+
+    def store(self, label: str, skills: Sequence[McpSkill]) -> None:
+        """Keep what a server said, and drop the files of what it no longer has."""
+        place = self.root / label
+        make_private(place)
+        entries = [
+            {
+                "uri": skill.uri,
+                "frontmatter": dict(skill.frontmatter),
+                "resources": [asdict(file) for file in skill.files],
+            }
+            for skill in skills
+        ]
+        with write_atomically(place / _LISTING) as listing:
+            listing.write(encode(entries))
+        kept = {self.place(skill) for skill in skills}
+        for address in _directories(place / _SKILLS):
+            for state in _directories(address):
+                if state not in kept:
+                    shutil.rmtree(state, ignore_errors=True)
+
+    def forget(self, label: str) -> None:
+        """Remove all of a server's (SEP-2640, "Cache integrity")."""
+        shutil.rmtree(self.root / label, ignore_errors=True)
+
+
+def _directories(place: Path) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            return [Path(e.path) for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
 
 SCOPE = "remote"
 
@@ -32,8 +154,6 @@ class VerificationError(RemoteError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpReport:
-    """The result of asking a server."""
-
     label: str
     added: tuple[str, ...] = ()
     """Addresses of skills that were not there before."""
@@ -45,19 +165,12 @@ class McpReport:
 
 
 class McpHost:
-    """The MCP servers of one configuration.
-
-    Nothing of a skill is fetched but what is used: asking a server stores entries only.
-    """
+    """The MCP servers of one configuration; only files that are used are fetched."""
 
     def __init__(
         self, servers: Sequence[McpServer], cache: McpCache, *, dial: Dial = connected
     ) -> None:
-        """Take the servers a person has named, and how they are reached.
-
-        Raises:
-            ConfigError: two servers share a label.
-        """
+        """Take the servers a person has named; two of one label are a `ConfigError`."""
         self._servers = {server.label: server for server in servers}
         if len(self._servers) < len(servers):
             raise ConfigError("two MCP servers have the same label", key="label")
@@ -73,7 +186,6 @@ class McpHost:
 
         Raises:
             RemoteError: the server cannot be asked; what was known of it stays.
-            OSError: the cache cannot be written.
         """
         server = self._server(label)
         before = {skill.uri: skill for skill in self._cache.listing(label)}
@@ -101,7 +213,6 @@ class McpHost:
 
         Raises:
             RemoteError: there is no such skill, or it cannot be used.
-            OSError: the cache cannot be written.
         """
         async with self._dial(self._server(label)) as peer:
             skill = _asked(label, uri, await peer.get_skill(uri))
@@ -118,10 +229,7 @@ class McpHost:
         return self._read[1]
 
     def skills(self) -> tuple[Skill, ...]:
-        """Return them as skills are listed: without any of their files.
-
-        Each is called `label:name`, and its description begins with where it comes from.
-        """
+        """Return them as listed: `label:name`, the origin before the description, and no files."""
         entries = self.entries()
         names = shown_names(entries)
         skills = []
@@ -137,7 +245,7 @@ class McpHost:
         return self._held.get(skill.file)
 
     def binding(self, skill: Skill) -> str | None:
-        """Return what an approval of a skill is bound to; None for one of another origin."""
+        """Return what an approval of a skill is bound to; None as `held`."""
         entry = self.held(skill)
         return None if entry is None else entry.binding
 
@@ -152,7 +260,7 @@ class McpHost:
         return tuple(sorted(f.relative for f in entry.files if f.relative != SKILL_FILE))
 
     def origin(self, skill: Skill) -> str:
-        """Return what to say of where a skill comes from; nothing for one of this machine."""
+        """Return the warning of a skill's origin; "" for one of this machine."""
         entry = self.held(skill)
         if entry is None:
             return ""
@@ -162,7 +270,7 @@ class McpHost:
         )
 
     def address(self, skill: Skill) -> str:
-        """Return a skill's address on its server; nothing for one of this machine."""
+        """Return a skill's address on its server; "" for one of this machine."""
         entry = self.held(skill)
         return "" if entry is None else entry.uri
 
@@ -172,7 +280,6 @@ class McpHost:
         Raises:
             VerificationError: the skill has no such file, or its bytes are not those of the entry.
             RemoteError: the server cannot be asked.
-            OSError: the cache cannot be written.
         """
         entry = self._held.get(skill.file)
         if entry is None:
@@ -255,11 +362,7 @@ def _asked(label: str, uri: str, value: object) -> McpSkill:
 
 
 def _verify(entry: McpSkill, file: McpFile, data: bytes) -> None:
-    """Do nothing, unless bytes are not what the entry says (SEP-2640, "Verification on Read").
-
-    Raises:
-        VerificationError: they are not.
-    """
+    """Refuse bytes that are not what the entry says (SEP-2640, "Verification on Read")."""
     again = f"; refresh `{entry.label}`, then the skill needs approval again"
     if len(data) != file.size:
         raise VerificationError(

@@ -44,9 +44,6 @@ async def bounded_http(
     Args:
         server: Named by the operator: its own origin may be reached, and nothing else.
         policy: Whose private networks, secrets and rules for plain http hold.
-
-    Raises:
-        NetError: plain http to another machine that no rule of the policy allows.
     """
     own = policy_for(server, policy or NetPolicy())
     async with (
@@ -66,11 +63,7 @@ async def bounded_http(
 
 
 def policy_for(server: McpServer, policy: NetPolicy) -> NetPolicy:
-    """Return what a server's connection may reach: its own origin, which must be public.
-
-    Raises:
-        NetError: "url-refused", plain http that neither the server nor a rule allows.
-    """
+    """Return what a server's connection may reach: its own origin, which must be public."""
     target = parse_url(server.url)
     private = (*policy.private, *(PRIVATE if server.allow_private else ()))
     if target.scheme == "http" and not policy.allows(target, "POST"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import anyio
 
-from skillhouse.floor import MissingExtraError
+from skillhouse.floor import needs_extra
 from skillhouse.remote.mcp_entry import McpServer
 from skillhouse.remote.source import RemoteError
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 EXTENSION = "io.modelcontextprotocol/skills"
 PAGES_MAX = 200
-"""Pages of a listing."""
 SKILLS_MAX = 1_000
-"""Skills of one server."""
 ANSWER_SECONDS = 30
 """How long one answer may take (DESIGN, bounds: fetch 30 s)."""
 
@@ -65,10 +63,8 @@ async def connected(
         MissingExtraError: the packages of the extra `mcp` are not installed.
         RemoteError: it cannot be reached, or does not declare the extension.
     """
-    try:
+    with needs_extra("mcp"):
         from mcp.client import Client, advertise  # noqa: PLC0415 - an extra.
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("mcp", error.name or "mcp") from error
     with _nowhere() as nowhere:
         target = (
             transport(server) if transport is not None else _target(server, nowhere, policy, route)
@@ -118,8 +114,6 @@ def _target(
 
 
 class _SdkPeer:
-    """The SDK's client, as far as skills go."""
-
     def __init__(self, server: McpServer, client: Any) -> None:
         self._label = server.label
         self._client = client
@@ -188,7 +182,6 @@ class _SdkPeer:
 
 @contextmanager
 def _nowhere() -> Iterator[TextIO]:
-    """Give a file that discards the stderr of a server."""
     with open(os.devnull, "w", encoding="utf-8") as file:
         yield file
 

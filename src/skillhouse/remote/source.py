@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
+import skillhouse.skill as skill_package
 from skillhouse.floor import ConfigError, PathError, SkillhouseError, checked_parts
-from skillhouse.skill import SKILL_FILE, find_hidden, validate_name
+from skillhouse.skill import SKILL_FILE
 
 DEPTH_MAX = 16
 PATH_MAX = 255
@@ -43,7 +44,7 @@ def is_safe_name(part: str) -> bool:
         and part.split(".", maxsplit=1)[0].rstrip().lower() not in _RESERVED
         and len(part.encode()) <= SEGMENT_MAX
         and unicodedata.normalize("NFC", part) == part
-        and find_hidden(part) is None
+        and skill_package.find_hidden(part) is None
     )
 
 
@@ -63,7 +64,6 @@ def clash(paths: Iterable[str]) -> bool:
 
 
 SKILLS_MAX = 1_000
-"""Skills of one source."""
 FILES_MAX = 1_000
 """Files of one skill (DESIGN, bounds)."""
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
@@ -81,18 +81,12 @@ class RemoteError(SkillhouseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSource:
-    """A server that offers skills."""
-
     url: str
     """`https://host/…`: the origin of a well-known source, the directory of an opencode index."""
     kind: Kind = "well-known"
 
     def __post_init__(self) -> None:
-        """Refuse an address that is none.
-
-        Raises:
-            ConfigError: it is not http or https, or carries a user, a query or a fragment.
-        """
+        """Refuse what is not http or https, or carries a user, a query or a fragment."""
         parts = urlsplit(self.url)
         if (
             parts.scheme not in ("http", "https")
@@ -112,8 +106,6 @@ class RemoteSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """One thing to fetch for a skill."""
-
     url: str
     path: str
     """Where it goes below the skill's directory; empty for an archive of all files."""
@@ -123,8 +115,6 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSkill:
-    """One skill that a source offers."""
-
     name: str
     artifacts: tuple[Artifact, ...]
     version: str = ""
@@ -133,8 +123,6 @@ class RemoteSkill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteListing:
-    """The skills of a source, and the entries of its list that were skipped."""
-
     skills: tuple[RemoteSkill, ...]
     problems: tuple[str, ...] = ()
 
@@ -144,9 +132,6 @@ def read_listing(source: RemoteSource, data: bytes, url: str) -> RemoteListing:
 
     Args:
         url: Where it came from in the end; relative addresses are relative to it.
-
-    Raises:
-        RemoteError: it is not the JSON of an index.
     """
     try:
         document = json.loads(data)
@@ -184,7 +169,7 @@ Reader = Callable[[str, Mapping[str, Any], str], RemoteSkill]
 def _named(entry: Any, read: Reader, url: str) -> RemoteSkill:
     name = entry.get("name") if isinstance(entry, dict) else None
     # INVARIANT: the name becomes that of a directory, so only the strict alphabet will do.
-    if not isinstance(name, str) or validate_name(name, directory=name):
+    if not isinstance(name, str) or skill_package.validate_name(name, directory=name):
         raise RemoteError(f"passed over: no usable name in {str(entry)[:80]!r}")
     return read(name, entry, url)
 

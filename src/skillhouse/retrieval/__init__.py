@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from skillhouse.retrieval.index import SearchIndex as SearchIndex
     from skillhouse.retrieval.index import search as search
     from skillhouse.retrieval.rank import FIELDS as FIELDS
-    from skillhouse.retrieval.stems import SearchError as SearchError
     from skillhouse.retrieval.tokens import QUERY_TERMS_MAX as QUERY_TERMS_MAX
+    from skillhouse.retrieval.tokens import SearchError as SearchError
     from skillhouse.retrieval.tokens import name_key as name_key
     from skillhouse.retrieval.tokens import query_terms as query_terms
 else:

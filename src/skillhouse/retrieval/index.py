@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skillhouse.floor import SkillError, encode
-from skillhouse.retrieval.documents import Keyed
 from skillhouse.retrieval.rank import Part, Ranking
 from skillhouse.retrieval.segment import KEY_BYTES, DamagedError, Segment
-from skillhouse.retrieval.segment_store import forget, in_memory, kept_segments
-from skillhouse.retrieval.stems import stems_of
-from skillhouse.retrieval.tokens import name_key, name_keys, query_terms
+from skillhouse.retrieval.segment_store import Keyed, forget, in_memory, kept_segments
+from skillhouse.retrieval.tokens import name_key, name_keys, query_terms, stems_of
 from skillhouse.skill import Skill, SkillIndex, load_body
 
 Document = tuple[str, str, str, str]
@@ -80,11 +78,7 @@ class SearchIndex:
     """An immutable index of documents, for any thread."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
-        """Index documents; ids may repeat.
-
-        Raises:
-            SearchError: this Python's SQLite has no full-text module.
-        """
+        """Index documents; ids may repeat."""
         kept = list(documents)
         self._lock = threading.Lock()
         self._rows = _IndexRows([_loose(kept)])
@@ -97,9 +91,6 @@ class SearchIndex:
         >>> index = SearchIndex.from_documents([("user:pdf", "pdf", "Merges PDF files", "")])
         >>> [hit.id for hit in index.search("merging two files")]
         ['user:pdf']
-
-        Raises:
-            SearchError: this Python's SQLite has no full-text module.
         """
         return cls(documents)
 
@@ -114,17 +105,13 @@ class SearchIndex:
     ) -> SearchIndex:
         """Return an index of the skills that are not shadowed.
 
-        A skill with an unreadable body is found by its name and description.
+        A skill with an unreadable body is found by its name and description. An exception from
+        `progress` ends the reading.
 
         Args:
-            index: The skills.
             bodies: Whether bodies are searched too.
             cache: Directory of the persistent index, for skills that did not change since; None
                 reads every body.
-            progress: Called while bodies are read; an exception from it ends the reading.
-
-        Raises:
-            SearchError: this Python's SQLite has no full-text module.
         """
         made = cls()
         source = _Source(index, progress, bodies=bodies)
@@ -276,11 +263,7 @@ class HeadIndex:
         self._skills = index.skills
 
     def search(self, query: str, *, limit: int = 5) -> list[Hit]:
-        """Return skills with a word of `query` in name or description, best first.
-
-        Raises:
-            SearchError: this Python's SQLite has no full-text module.
-        """
+        """Return skills with a word of `query` in name or description, best first."""
         stems = {stem for parts in stems_of(query_terms(query)).values() for stem in parts}
         # The stem of `happy` is `happi`; every other stem is the beginning of its word.
         beginnings = {_folded(stem if len(stem) < 4 else stem[:-1]) for stem in stems}
@@ -307,14 +290,9 @@ def _folded(text: str) -> str:
 def search(index: SkillIndex | SearchIndex, query: str, *, limit: int = 5) -> list[Hit]:
     """Return the skills of `index` that match `query`, best first, equal ones by id.
 
-    Args:
-        index: A `SkillIndex` is indexed for this call only; build a `SearchIndex` for several.
-            Shadowed skills are not searched.
-        query: Any text in any language, without syntax.
-        limit: Most hits; none when it is not positive.
-
-    Raises:
-        SearchError: this Python's SQLite has no full-text module.
+    A `SkillIndex` is indexed for this call only; build a `SearchIndex` for several. Shadowed skills
+    are not searched. `query` is any text in any language, without syntax. SearchError: this
+    Python's SQLite has no full-text module.
     """
     if isinstance(index, SkillIndex):
         if limit <= 0:

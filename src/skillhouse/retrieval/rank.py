@@ -55,11 +55,7 @@ class Ranking:
     def best(self, stems: Sequence[str], *, limit: int, pinned: Collection[int]) -> list[Ranked]:
         """Return the `pinned` rows, then those with any of `stems`: best first, then by number.
 
-        A pinned row has the best score.
-
-        Raises:
-            DamagedError: a segment is not as it was written.
-            OSError: a segment cannot be read.
+        A pinned row has the best score. DamagedError or OSError: a segment cannot be read.
         """
         of_stems = [self._postings(stem) for stem in stems]
         scores: dict[int, float] = {}

@@ -16,7 +16,6 @@ from typing import BinaryIO, NamedTuple
 from skillhouse.floor import SkillhouseError
 
 MAGIC = b"skillwords 1 " + sys.byteorder[:3].encode("ascii")
-"""Raise the number when the layout or its meaning changes."""
 KEY_BYTES = 16
 TIE_BYTES = 8
 
@@ -39,12 +38,10 @@ class DamagedError(SkillhouseError):
 
 
 class Postings(NamedTuple):
-    """The documents that have a word, and how often in each field."""
-
     documents: Sequence[int]
     """Ascending numbers within the segment."""
     counts: Sequence[int]
-    """The three numbers, packed as `FIELD_BITS` says."""
+    """The times in name, description and body, packed as `FIELD_BITS` says."""
 
 
 class SegmentBuilder:
@@ -76,11 +73,7 @@ class SegmentBuilder:
         self._lengths.append(sum(sum(counts.values()) for counts in fields))
 
     def take(self, segment: Segment, keep: Callable[[bytes], bool]) -> None:
-        """Add those documents of another segment whose keys are to be kept.
-
-        Raises:
-            DamagedError: the segment is.
-        """
+        """Add those documents of another segment whose keys are to be kept."""
         numbers: list[int] = []
         for number, key in enumerate(segment.keys):
             numbers.append(len(self._keys) if keep(key) else -1)
@@ -101,10 +94,7 @@ class SegmentBuilder:
     def write(self, file: BinaryIO, *, own: bytes = _NO_ID, base: bytes = _NO_ID) -> None:
         """Write the segment to an empty file; the builder is used up.
 
-        Args:
-            file: Open for writing, at its start.
-            own: Id of this segment, 16 bytes.
-            base: Id of the segment that it adds to.
+        `own` is the id of this segment, 16 bytes, and `base` that of the one that it adds to.
         """
         file.write(bytes(_HEADER_BYTES))
         words = sorted((stem.encode(), stem) for stem in self._postings)
@@ -147,15 +137,13 @@ def _packed(fields: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
 
 
 class Segment:
-    """A segment that was written, read as far as it is needed; one thread at a time."""
+    """A segment that was written, read as far as it is needed; one thread at a time.
+
+    What is not as it was written raises DamagedError, and what cannot be read OSError.
+    """
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        """Read the tables of a file of `size` bytes, which stays open.
-
-        Raises:
-            DamagedError: it is no such file, or another version's.
-            OSError: it cannot be read.
-        """
+        """Read the tables of a file of `size` bytes, which stays open."""
         self._file = file
         header = self._read(0, _HEADER_BYTES)
         if header[-_CRC.size :] != _CRC.pack(zlib.crc32(header[: -_CRC.size])):
@@ -187,12 +175,7 @@ class Segment:
             raise DamagedError("tables that do not fit each other")
 
     def postings(self, stem: str) -> Postings | None:
-        """Return the postings of a stem, or None when no document has it.
-
-        Raises:
-            DamagedError: they are not as they were written.
-            OSError: they cannot be read.
-        """
+        """Return the postings of a stem, or None when no document has it."""
         wanted = stem.encode()
         low, high = 0, len(self._crcs)
         while low < high:
@@ -207,12 +190,7 @@ class Segment:
         return self._checked(low, self._read_postings(start, end))
 
     def everything(self) -> Iterator[tuple[str, Postings]]:
-        """Yield each stem with its postings.
-
-        Raises:
-            DamagedError: some are not as they were written.
-            OSError: they cannot be read.
-        """
+        """Yield each stem with its postings."""
         for first in range(0, len(self._crcs), _SEGMENT_READ_WORDS):
             last = min(first + _SEGMENT_READ_WORDS, len(self._crcs))
             begin = self._starts[first]

@@ -1,8 +1,8 @@
 """Stores the postings of skills in a cache directory, and updates them.
 
-A root has two segments: one of all its skills, and a small one of later changes. The key of a
-document is a digest of all its sources, so documents of another state, project or agent are skipped
-and do not count in any score.
+Documents are tokenised in batches, each different token stemmed once. A root has two segments: one
+of all its skills, and a small one of later changes. The key of a document is a digest of all its
+sources, so documents of another state, project or agent are skipped and do not count in any score.
 """
 
 from __future__ import annotations
@@ -17,18 +17,89 @@ import stat
 import time
 import unicodedata
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
-from skillhouse.floor import encode, make_private
+from skillhouse.floor import encode, make_private, write_atomically
 from skillhouse.floor.lock import lock
-from skillhouse.retrieval.documents import BODY_CHARS_MAX, Keyed, add_documents
-from skillhouse.retrieval.segment import DamagedError, Segment, SegmentBuilder
+from skillhouse.retrieval.segment import TIE_BYTES, DamagedError, Segment, SegmentBuilder
+from skillhouse.retrieval.tokens import STOP_WORDS, stems_of, tokens_of, words
+
+BODY_CHARS_MAX = 4_096
+"""Characters of a body that are indexed; its purpose is at its start."""
+_BATCH = 256
+_WORDS_KNOWN_MAX = 200_000
+"""Different words whose stems are cached at a time."""
+
+
+class Keyed(NamedTuple):
+    key: bytes
+    name: str
+    description: str
+    body: str
+
+
+def add_documents(builder: SegmentBuilder, documents: Iterable[Keyed]) -> None:
+    """Add documents to a segment, in their order."""
+    # A library repeats most of its words.
+    stems: dict[str, tuple[str, ...]] = {}
+    body_stems: dict[str, tuple[str, ...]] = {}
+    for batch in _batches(documents):
+        if len(stems) > _WORDS_KNOWN_MAX:
+            stems, body_stems = {}, {}
+        read = [(each, _tie(each), _texts(each)) for each in batch]
+        new = set(chain.from_iterable(text for *_, texts in read for text in texts))
+        _learn(new - stems.keys(), stems, body_stems)
+        for each, tie, (name, description, body) in read:
+            fields = (
+                _counted(name, stems),
+                _counted(description, stems),
+                _counted(body, body_stems),
+            )
+            builder.add(each.key, tie, fields)
+
+
+def _batches(documents: Iterable[Keyed]) -> Iterator[list[Keyed]]:
+    remaining = iter(documents)
+    while batch := list(islice(remaining, _BATCH)):
+        yield batch
+
+
+def _tie(document: Keyed) -> bytes:
+    # A body from the caller can contain half a surrogate pair.
+    data = document.body[:BODY_CHARS_MAX].encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=TIE_BYTES).digest()
+
+
+def _texts(document: Keyed) -> tuple[list[str], ...]:
+    texts = (document.name, document.description, document.body[:BODY_CHARS_MAX])
+    return tuple(words(text) for text in texts)
+
+
+def _learn(
+    new: Collection[str], stems: dict[str, tuple[str, ...]], body_stems: dict[str, tuple[str, ...]]
+) -> None:
+    """Add the stems of new words: all of them, and those without stop words for bodies."""
+    tokens = {word: tokens_of(word) for word in new}
+    of_token = stems_of(chain.from_iterable(tokens.values()))
+    for word, parts in tokens.items():
+        stems[word] = tuple(stem for token in parts for stem in of_token[token])
+        body_stems[word] = tuple(
+            stem for token in parts if token not in STOP_WORDS for stem in of_token[token]
+        )
+
+
+def _counted(words_found: Iterable[str], stems: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
+    """Count each stem, without a Python loop because bodies are long."""
+    return Counter(chain.from_iterable(map(stems.__getitem__, words_found)))
+
 
 READING = 1
 """Increase it when the same text gives other tokens: older files become invalid."""
 DIRECTORY = "words"
-"""Directory of the files, below the cache directory."""
 ROOTS_KEPT = 256
 """Roots whose files are kept; the one written longest ago is deleted first."""
 
@@ -88,9 +159,7 @@ class WordFiles:
     def update(self, wanted: Sequence[bytes], read: Read) -> None:
         """Write the missing ones of the wanted documents; most other documents stay.
 
-        Raises:
-            OSError: it cannot be written; the old files stay valid.
-            SearchError: this Python's SQLite has no full-text module.
+        OSError: it cannot be written; the old files stay valid.
         """
         make_private(self._directory)
         handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -121,24 +190,11 @@ class WordFiles:
         for segment in segments[1:] if is_small else segments:
             builder.take(segment, lambda key: keeps_others or key in keep)
         add_documents(builder, read(missing))
-        if is_small:
-            self._replace(self._changes, builder, base=segments[0].own)
-        else:
-            self._replace(self._base, builder)
+        target, base = (self._changes, segments[0].own) if is_small else (self._base, bytes(16))
+        with write_atomically(target) as file:
+            builder.write(file, own=secrets.token_bytes(16), base=base)
+        if not is_small:
             self._tidy()
-
-    def _replace(self, target: Path, builder: SegmentBuilder, base: bytes = bytes(16)) -> None:
-        """Replace `target` atomically."""
-        beside = target.with_name(f".{secrets.token_hex(8)}")
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                builder.write(file, own=secrets.token_bytes(16), base=base)
-            os.replace(beside, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
 
     def _tidy(self) -> None:
         """Delete the files of the oldest roots, and unfinished files without a writer."""
@@ -183,11 +239,7 @@ def _own_user(info: os.stat_result) -> int:
 
 
 def in_memory(documents: Sequence[Keyed] | Iterator[Keyed]) -> Segment:
-    """Return a segment of documents that are not kept.
-
-    Raises:
-        SearchError: this Python's SQLite has no full-text module.
-    """
+    """Return a segment of documents that are not kept."""
     builder = SegmentBuilder()
     add_documents(builder, documents)
     file = io.BytesIO()
@@ -201,12 +253,8 @@ def kept_segments(cache: Path, wanted: Mapping[str, Sequence[bytes]], read: Read
     What cannot be written is in none of them.
 
     Args:
-        cache: The cache directory.
         wanted: The keys of documents, by their root.
         read: Reads those that are missing.
-
-    Raises:
-        SearchError: this Python's SQLite has no full-text module.
     """
     usable: list[Segment] = []
     for root, keys in wanted.items():

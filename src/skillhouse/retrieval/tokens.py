@@ -1,10 +1,15 @@
-"""Splits text into the tokens that are indexed and searched, before stemming."""
+"""Splits text into tokens, and stems them with SQLite: Porter's algorithm for English."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+
+from skillhouse.floor import SkillhouseError
 
 QUERY_TERMS_MAX = 64
 """Different terms of a query that are searched (reference/retrieval.md, section 5)."""
@@ -39,20 +44,14 @@ def tokens(text: str) -> list[str]:
     Han, kana or Hangul gives its overlapping pairs, or itself when it is one character. A token
     holds letters and digits only.
 
-    >>> tokens("Parse_PDF with useEffect")
-    ['parse', 'pdf', 'with', 'useeffect', 'use', 'effect']
-    >>> tokens("用Python做数据分析")
-    ['用', 'python', '做数', '数据', '据分', '分析']
+    >>> tokens("用Python做数据, useEffect")
+    ['用', 'python', '做数', '数据', 'useeffect', 'use', 'effect']
     """
     return [token for word in words(text) for token in tokens_of(word)]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text` as they are written, and its pairs of CJK characters, in order.
-
-    >>> words("Parse_PDF: 数据分析")
-    ['Parse', 'PDF', '数据', '据分', '分析']
-    """
+    """Return the words of `text` as they are written, and its pairs of CJK characters, in order."""
     if text.isascii():
         return _ASCII_WORD.findall(text)
     parts: list[str] = []
@@ -65,11 +64,7 @@ def words(text: str) -> list[str]:
 
 
 def tokens_of(word: str) -> tuple[str, ...]:
-    """Return the tokens of a word of `words`.
-
-    >>> tokens_of("useEffect")
-    ('useeffect', 'use', 'effect')
-    """
+    """Return the tokens of a word of `words`."""
     folded = word.casefold()
     if folded == word:
         return (word,)
@@ -85,10 +80,8 @@ def query_terms(query: str) -> list[str]:
 
     Stop words count only when there is nothing else.
 
-    >>> query_terms("merge the PDF, and the other PDF")
-    ['merge', 'pdf', 'other']
-    >>> query_terms("to be or not")
-    ['to', 'be', 'or', 'not']
+    >>> query_terms("merge the PDF, and the other PDF"), query_terms("to be or not")
+    (['merge', 'pdf', 'other'], ['to', 'be', 'or', 'not'])
     """
     different = dict.fromkeys(tokens(query))
     terms = [token for token in different if token not in STOP_WORDS]
@@ -106,11 +99,7 @@ def name_key(text: str) -> str:
 
 
 def name_keys(texts: Sequence[str]) -> list[str]:
-    """Return the `name_key` of each text, fast for thousands.
-
-    >>> name_keys(["PDF tools", "pdf_tools"])
-    ['pdf-tools', 'pdf-tools']
-    """
+    """Return the `name_key` of each text, fast for thousands."""
     # No step crosses a NUL, which names rarely contain.
     folded = unicodedata.normalize("NFKC", "\0".join(texts)).casefold()
     keys = [key.strip("-") for key in _NAME_BREAK.sub("-", folded).split("\0")]
@@ -125,3 +114,53 @@ def _normalised(text: str) -> str:
     return "".join(
         character for character in text if not unicodedata.category(character).startswith("M")
     )
+
+
+# `porter` stems what `unicode61` splits, and leaves every token that is not English as it is, so
+# that our pairs of CJK characters survive.
+_CREATE = (
+    "CREATE VIRTUAL TABLE words USING fts5("
+    "word, content='', tokenize='porter unicode61 remove_diacritics 2')"
+)
+_VOCABULARY = "CREATE VIRTUAL TABLE stems USING fts5vocab(words, instance)"
+_INSERT = "INSERT INTO words(rowid, word) VALUES (?, ?)"
+_SELECT = "SELECT doc, term FROM stems ORDER BY doc, offset"
+
+_IN_MEMORY = partial(sqlite3.connect, ":memory:")
+
+
+class SearchError(SkillhouseError):
+    """This Python's SQLite lacks the full-text module."""
+
+    def __init__(self, sqlite_version: str) -> None:
+        super().__init__(
+            "search needs SQLite 3.27 or newer with FTS5, got one that has no such module: "
+            f"{sqlite_version}"
+        )
+        self.sqlite_version = sqlite_version
+
+
+def stems_of(
+    tokens: Iterable[str], *, connect: Callable[[], sqlite3.Connection] = _IN_MEMORY
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the stems of each token: usually one, none or several where SQLite splits it.
+
+    SearchError: this SQLite, which `connect` opens in memory, has no FTS5.
+
+    >>> stems_of(["merging", "café", "数据"])
+    {'merging': ('merg',), 'café': ('cafe',), '数据': ('数据',)}
+    """
+    different = list(dict.fromkeys(tokens))
+    stems: dict[str, tuple[str, ...]] = dict.fromkeys(different, ())
+    if not different:
+        return stems
+    with closing(connect()) as connection:
+        try:
+            connection.execute(_CREATE)
+            connection.execute(_VOCABULARY)
+        except sqlite3.DatabaseError as error:
+            raise SearchError(sqlite3.sqlite_version) from error
+        connection.executemany(_INSERT, enumerate(different))
+        for number, stem in connection.execute(_SELECT):
+            stems[different[number]] += (stem,)
+    return stems

@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skillhouse.runtime.agent_file import agent_skills as agent_skills
     from skillhouse.runtime.agent_view import AgentView as AgentView
-    from skillhouse.runtime.caller import Caller as Caller
+    from skillhouse.runtime.agent_view import Invocable as Invocable
     from skillhouse.runtime.config import Config as Config
     from skillhouse.runtime.config import ExtensionSettings as ExtensionSettings
     from skillhouse.runtime.config import Locations as Locations
@@ -16,17 +15,17 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Settings as Settings
     from skillhouse.runtime.config import SkillCodeSettings as SkillCodeSettings
     from skillhouse.runtime.config import load_config as load_config
-    from skillhouse.runtime.config.resolve import configured as configured
+    from skillhouse.runtime.config.config_files import configured as configured
     from skillhouse.runtime.conversation import Conversation as Conversation
-    from skillhouse.runtime.definition import SkillDefinition as SkillDefinition
-    from skillhouse.runtime.definition import SkillFile as SkillFile
-    from skillhouse.runtime.definition import file_kind as file_kind
+    from skillhouse.runtime.conversation import agent_skills as agent_skills
     from skillhouse.runtime.enforcement import EnforcementServices as EnforcementServices
     from skillhouse.runtime.house import Skillhouse as Skillhouse
     from skillhouse.runtime.house_snapshot import Difference as Difference
     from skillhouse.runtime.house_snapshot import HouseSnapshot as HouseSnapshot
     from skillhouse.runtime.management import Management as Management
-    from skillhouse.runtime.menu import Invocable as Invocable
+    from skillhouse.runtime.management import SkillDefinition as SkillDefinition
+    from skillhouse.runtime.management import SkillFile as SkillFile
+    from skillhouse.runtime.management import file_kind as file_kind
     from skillhouse.runtime.network import Network as Network
     from skillhouse.runtime.own_files import audit_troubles as audit_troubles
     from skillhouse.runtime.own_files import file_troubles as file_troubles
@@ -36,17 +35,18 @@ if TYPE_CHECKING:
     from skillhouse.runtime.rehearsal import JudgedLine as JudgedLine
     from skillhouse.runtime.rehearsal import MentionVerdict as MentionVerdict
     from skillhouse.runtime.rehearsal import Rehearsal as Rehearsal
+    from skillhouse.runtime.rehearsal import explain_loading as explain_loading
+    from skillhouse.runtime.rehearsal import export_source as export_source
     from skillhouse.runtime.rehearsal import judged_line as judged_line
+    from skillhouse.runtime.rehearsal import read_skill_file as read_skill_file
     from skillhouse.runtime.rehearsal import rehearse as rehearse
     from skillhouse.runtime.remotes import Remotes as Remotes
     from skillhouse.runtime.remotes import RemoteState as RemoteState
     from skillhouse.runtime.remotes import Synced as Synced
+    from skillhouse.runtime.services import Caller as Caller
     from skillhouse.runtime.services import Services as Services
     from skillhouse.runtime.settings import SettingsStore as SettingsStore
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
-    from skillhouse.runtime.skill_access import explain_loading as explain_loading
-    from skillhouse.runtime.skill_access import export_source as export_source
-    from skillhouse.runtime.skill_access import read_skill_file as read_skill_file
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools
     from skillhouse.runtime.trust import TrustedSkill as TrustedSkill

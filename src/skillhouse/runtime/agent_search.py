@@ -40,10 +40,7 @@ class AgentSearch:
         """Set once the index is complete, or known to take long."""
 
     def index(self, progress: Progress = lambda _, __: None) -> SearchIndex:
-        """Return the complete index, once it is made.
-
-        Args:
-            progress: Hears how far that is, if this call makes it.
+        """Return the complete index, once it is made; `progress` hears of this call's work only.
 
         Raises:
             SearchError: this Python's SQLite has no full-text module.

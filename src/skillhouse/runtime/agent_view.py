@@ -1,20 +1,32 @@
-"""One agent's view of a snapshot: its skills, its catalog and its prompts."""
+"""One agent's view of a snapshot: its skills, catalog and prompts, and what a person may start."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse.discovery import Catalog, catalog_under
+from skillhouse import discovery
+from skillhouse import skill as skill_package
+from skillhouse import tools as toolbox
+from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
+from skillhouse.floor.lock import once
 from skillhouse.permission import Effect, Layer, Permission, decide
 from skillhouse.runtime.agent_search import AgentSearch
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.menu import PersonMenu
 from skillhouse.runtime.policy import Policy
 from skillhouse.runtime.prompts import Prompts
 from skillhouse.runtime.settings import SkillSettings
-from skillhouse.skill import Profile, Skill, SkillIndex, described, read_invocation
+from skillhouse.skill import Skill, SkillIndex, described, read_invocation
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.runtime.config import Config
+    from skillhouse.skill import Profile
 
 
 class AgentView:
@@ -54,7 +66,7 @@ class AgentView:
             if not read_invocation(skill, extensions).model_invocable
         )
         layers = policy.layers(agent)
-        denied = {skill.file for skill in index.skills if _is_denied(skill.name, layers)}
+        denied = {skill.file for skill in index.skills if _is_denied("skill", skill.name, layers)}
         present = [
             skill
             for skill in index.skills
@@ -76,7 +88,8 @@ class AgentView:
             diagnostics=(
                 found
                 for found in index.diagnostics
-                if found.path is not None and not _is_denied(found.path.parent.name, layers)
+                if found.path is not None
+                and not _is_denied("skill", found.path.parent.name, layers)
             ),
             name_match=index.name_match,
         )
@@ -85,12 +98,17 @@ class AgentView:
         )
         """Finds among what the agent sees."""
         self.hidden = tuple(skill for skill in index.skills if skill.file in denied)
-        shadowed = (skill for skill in index.shadowed if _is_denied(skill.name, layers))
+        shadowed = (skill for skill in index.shadowed if _is_denied("skill", skill.name, layers))
         off = (skill for skill in index.skills if not settings.is_enabled(skill.id))
         self.withheld = frozenset(skill.directory for skill in (*self.hidden, *shadowed, *off))
         self.all_skills = (*index.skills, *index.shadowed)
-        self.skill_directories = (*roots, *(skill.directory for skill in self.all_skills))
+        self._roots = tuple(roots)
         self._is_on = settings.enable_skills
+
+    @once
+    def skill_directories(self) -> tuple[Path, ...]:
+        """The directories below which no tool writes."""
+        return (*self._roots, *(skill.directory for skill in self.all_skills))
 
     def withholds(self, directory: Path) -> bool:
         """Whether the skill in a directory is denied to this agent or switched off."""
@@ -145,7 +163,7 @@ class AgentView:
             listed = listed.where(self._is_allowed)
         if style == "compact" and self._recent:
             listed = SkillIndex(self._recent_first(listed.skills), name_match=listed.name_match)
-        found = catalog_under(
+        found = discovery.catalog_under(
             self.profile,
             listed,
             style=style,
@@ -162,11 +180,7 @@ class AgentView:
         return self.prompts().system(offered)
 
     def prompts(self, prefix: str = "") -> Prompts:
-        """Return the texts about skills that a model gets outside of the skill tool.
-
-        Args:
-            prefix: What a framework puts before the names of tools.
-        """
+        """Return the texts besides the skill tool; `prefix` goes before the names of tools."""
         return Prompts(
             profile=self.profile,
             has_skills=bool(self.visible.skills),
@@ -202,6 +216,107 @@ class AgentView:
         return found.decision.effect is Effect.ALLOW
 
 
-def _is_denied(name: str, layers: tuple[Layer, ...]) -> bool:
-    permission = Permission(action="skill", resource=name)
+ARGUMENTS_SHOWN = 16
+"""Names of arguments that a menu has for one skill."""
+_ARGUMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocable:
+    """One entry of a menu."""
+
+    name: str
+    """What `invoke` takes: the skill's name, or its id where two share the name."""
+    description: str
+    argument_hint: str = ""
+    """What to write after the name; empty when the skill does not say."""
+    arguments: tuple[str, ...] = ()
+    """Names of what is written there, in order; empty where the skill names none."""
+
+
+class PersonMenu:
+    """The skills that a person may start beside one agent.
+
+    A rule of the managed, user or project layer that denies the skill holds for people too, and so
+    does a rule of any layer that denies the action `invoke`; what an agent is denied does not.
+    """
+
+    def __init__(
+        self, agent: str, index: SkillIndex, settings: SkillSettings, policy: Policy
+    ) -> None:
+        self._agent = agent
+        self._index = index
+        self._settings = settings
+        self._policy = policy
+        self._layers = policy.layers(agent)
+
+    @once
+    def skills(self) -> SkillIndex:
+        return self._index.where(lambda skill: not self._why_not(skill))
+
+    def entries(self) -> tuple[Invocable, ...]:
+        """Return the entries of a menu."""
+        extensions = self._policy.profile.extensions
+        names = Counter(skill.name for skill in self.skills.skills)
+        return tuple(
+            Invocable(
+                name=skill.name if names[skill.name] == 1 else skill.id,
+                description=skill.description,
+                argument_hint=read_invocation(skill, extensions).argument_hint,
+                arguments=_argument_names(skill) if extensions.substitution else (),
+            )
+            for skill in self.skills.skills
+        )
+
+    def refusal(self, reference: str) -> str:
+        """Return why a skill is not in the menu; empty if there is no such skill."""
+        try:
+            return self._why_not(self._index.get(reference))
+        except (UnknownSkillError, AmbiguousSkillError):
+            return ""
+
+    def need(self, skill: Skill) -> toolbox.PermissionRequest:
+        """Return what starting a skill needs.
+
+        The caller is the person who would be asked, so it asks only about bytes of the project that
+        are not those that were trusted.
+        """
+        wanted = Permission(action=toolbox.INVOKE, resource=skill.name)
+        loading = self._policy.skill_need(skill)
+        if skill.scope == "project" and loading.default is Effect.ASK:
+            return toolbox.PermissionRequest(
+                permission=wanted,
+                default=Effect.ASK,
+                why=loading.why,
+                skill_digest=loading.skill_digest,
+                level="read",
+            )
+        return toolbox.PermissionRequest(
+            permission=wanted, default=Effect.ALLOW, why="a person starts it", level="read"
+        )
+
+    def _why_not(self, skill: Skill) -> str:
+        if not self._settings.is_enabled(skill.id):
+            return f"skill `{skill.name}` is off"
+        for action, layers in (
+            ("skill", self._policy.shared_layers),
+            (toolbox.INVOKE, self._layers),
+        ):
+            if _is_denied(action, skill.name, layers):
+                return f"denied: a rule denies `{action} {skill.name}`"
+        if not read_invocation(skill, self._policy.profile.extensions).user_invocable:
+            return f"skill `{skill.name}` is for the model alone (`user-invocable: false`)"
+        return ""
+
+
+def _argument_names(skill: Skill) -> tuple[str, ...]:
+    """Return the argument names before the first that a menu cannot show."""
+    if b"arguments" not in skill.packed_fields:
+        return ()
+    names = skill_package.argument_names(skill.frontmatter.fields)[:ARGUMENTS_SHOWN]
+    return tuple(takewhile(_ARGUMENT.fullmatch, dict.fromkeys(names)))
+
+
+def _is_denied(action: str, name: str, layers: tuple[Layer, ...]) -> bool:
+    permission = Permission(action=action, resource=name)
     return decide(layers, permission).effect is Effect.DENY

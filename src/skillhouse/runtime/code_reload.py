@@ -13,9 +13,9 @@ from skillhouse.approval import OWNER
 from skillhouse.floor import SkillhouseError, tree_digest
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
-from skillhouse.runtime.code.code_service import SkillCode
-from skillhouse.runtime.code.reloads import Lacking
+from skillhouse.runtime.code_service import SkillCode
 from skillhouse.runtime.house import Skillhouse
+from skillhouse.runtime.reloads import Lacking
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.tools import CodeSkill, SkillCodeTool, cell_of
 
@@ -98,10 +98,9 @@ async def load_code(
     agent: str,
     progress: Progress | None = None,
 ) -> tuple[Loaded, ...]:
-    """Load each skill's code in a cell without host calls and without progress reports.
+    """Load each skill's code in a cell without host calls, several at once, in their order.
 
-    Several are loaded at once; results and steps have the order of the skills. Code of which even
-    reads are asked about is not run. Failures are in the results.
+    Code of which even reads are asked about is not run. Failures are in the results.
 
     Raises:
         SandboxUnavailableError: no code runs on this machine.

@@ -1,18 +1,20 @@
 """One conversation of an agent, as whoever keeps its context needs it: what was given, and when it
-is lost, what to give again."""
+is lost, what to give again; and the skills that the file of a subagent names for it."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from skillhouse import tools as toolbox
-from skillhouse.floor import AmbiguousSkillError, UnknownSkillError
+from skillhouse.floor import AmbiguousSkillError, ConfigError, UnknownSkillError, read_regular
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.caller import Caller
-from skillhouse.runtime.services import Services
+from skillhouse.runtime.services import Caller, Services
+from skillhouse.skill import parse
 from skillhouse.tools import Activation, Activations, Attachment, LeftOut
 
 PRELOADED_MAX = 50
@@ -36,10 +38,8 @@ class Conversation:
     ) -> None:
         """Join the conversation of a caller; callers with equal fields share it.
 
-        Args:
-            services: Where sessions are kept and attachments are judged.
-            view: Returns what an agent sees now.
-            caller: With client and connection, see `Services.caller`.
+        `view` returns what an agent sees now; `caller` has client and connection, see
+        `Services.caller`.
 
         Raises:
             ConfigError: no agent has that name.
@@ -113,14 +113,10 @@ class Conversation:
         return self._services.portal().call(lambda: self.reattachment(call_ids, **bounds))
 
     async def preload(self, names: Iterable[str] | None = None) -> Attachment:
-        """Return skills' texts for the first message of this agent, such as one that is started by
-        another.
+        """Return skills' texts for the first message of this agent.
 
         Each is judged and recorded as if the agent loaded it, and no person is asked: a skill that
-        needs an approval is left out, and named.
-
-        Args:
-            names: The skills; those that the configuration has for the agent when None.
+        needs an approval is left out, and named. `names` are those of the configuration when None.
         """
         view = self._view(self._caller.agent)
         if names is None:
@@ -160,11 +156,7 @@ class Conversation:
         return self.activations.as_data()
 
     def restore(self, data: object) -> None:
-        """Take back what `as_data` gave; it grants nothing, see `Activations.restore`.
-
-        Raises:
-            DecodeError: it is not of that shape, or too large.
-        """
+        """Take back what `as_data` gave, see `Activations.restore`; DecodeError for other data."""
         session = self.session()
         session.activations.restore(data)
         # A transcript with the words of another server holds them whoever wrote the data.
@@ -236,3 +228,31 @@ def _shares(missing: Iterable[Activation], skill_tokens: int, tokens: int) -> di
 
 def _line(text: str) -> str:
     return toolbox.one_line(text)[:LINE_MAX]
+
+
+AGENT_FILE_MAX = 262_144
+"""Bytes of such a file, as of a SKILL.md."""
+
+
+def agent_skills(path: Path) -> tuple[str, ...]:
+    """Return what the field `skills` of a subagent's Markdown file names, for `preload`.
+
+    It is a list or a line with commas (reference/standard.md section 6). Nothing else of the file
+    is used, and naming a skill grants nothing.
+
+    Raises:
+        ConfigError: the file cannot be read, or has no frontmatter that can be used.
+    """
+    try:
+        data = read_regular(path, AGENT_FILE_MAX)
+    except OSError as error:
+        raise ConfigError(f"cannot read the agent: {error.strerror}", path=path) from error
+    result = parse(data, directory=path.stem, path=path)
+    if result.skill is None:
+        found = next(found for found in result.diagnostics if found.severity == "error")
+        raise ConfigError(f"not an agent's file: {found.message}", path=path)
+    named = result.skill.frontmatter.fields.get("skills", "")
+    parts = re.split(r"[,\s]+", named) if isinstance(named, str) else named
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError("expected names in `skills`", path=path, key="skills")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))

@@ -1,22 +1,26 @@
-"""The services between calls and effects: audit log, approvals, tiers, keys, emergency stop."""
+"""The services between calls and effects: audit log, approvals, tiers, keys, emergency stop.
+
+Also which values of the configuration and the environment no log may hold.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from skillhouse import approval, sandbox
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditDraft, AuditError, AuditLog
+from skillhouse.audit import AuditDraft, AuditError, AuditLog, is_secret_name
 from skillhouse.floor import ConfigError, SteadyClock, digest, read_regular
-from skillhouse.floor.once import once
+from skillhouse.floor.lock import once
 from skillhouse.permission import matches
 from skillhouse.runtime.config import Config
-from skillhouse.runtime.hidden import hidden_values
 from skillhouse.runtime.own_files import AUDIT_FILE
 from skillhouse.signer import KEYSTORE_FILE, STATE_FILE, PasswordSource, SessionKeys, SignerProcess
-from skillhouse.store import close_pooled
 from skillhouse.tiers import StopNotice, StopReport, TierEngine, TierPolicy, load_tier_policy
 from skillhouse.tiers.emergency_stop import CALLS
 from skillhouse.tiers.tier_file import POLICY_FILE_MAX
@@ -123,9 +127,7 @@ class EnforcementServices:
         )
 
     def stop(self, by: str, reason: str) -> StopReport:
-        """Stop everything, in every process of this state.
-
-        The commands of a process that does not answer are killed from here.
+        """Stop everything in every process of this state; kill commands of those that are silent.
 
         Raises:
             StateError: the state cannot be written; this process is stopped all the same.
@@ -139,11 +141,7 @@ class EnforcementServices:
         return self.tiers.resume(by, channel)
 
     def event(self, what: str, *, user: str, reason: str = "", **values: str) -> None:
-        """Record, durably, what is no call: a change of trust, of policy, of keys.
-
-        Raises:
-            AuditError: it was not recorded.
-        """
+        """Record, durably, what is no call, such as a change of keys; AuditError if it fails."""
         self.audit_log.append(
             AuditDraft(
                 kind="event",
@@ -190,14 +188,13 @@ class EnforcementServices:
         )
 
     def close(self) -> None:
-        """End the signer's process; close the state and the log."""
+        """End the signer's process; close the log."""
         if "signer" in self.__dict__:
             self.signer.close()
         if "tier_gate" in self.__dict__:
             self.tier_gate.close()
         if "approvals" in self.__dict__:
             self.approvals.connections.close()
-        close_pooled(self._state / STATE_FILE)
         self.audit_log.close()
 
     def _note_policy(self) -> None:
@@ -261,3 +258,80 @@ class EnforcementServices:
             ),
             durable=True,
         )
+
+
+TOKEN_BYTES = 4_096
+"""Bytes of a file with a token that are read."""
+_WORD_MAX = 16
+"""Letters of a word; a longer row of letters is no word of any configuration."""
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.-]+(:[0-9]+)?/?")
+
+
+def hidden_values(config: Config) -> tuple[str, ...]:
+    """Return the values that no record, log line or transcript may hold.
+
+    These are the variables that are named as secrets, the variables that skills get, what servers
+    of skills are started with, and the tokens and passwords that the configuration points at.
+    `KnownSecrets` leaves out what has fewer than 8 characters.
+    """
+    return tuple(dict.fromkeys(value for value in _values(config) if value))
+
+
+def is_plain(value: str) -> bool:
+    """Whether a value without a telling name is a setting and no secret.
+
+    Hiding a word, an origin or a place of this machine would take it out of every record.
+
+    >>> [is_plain(value) for value in ("production", "https://api.example.org", "k7-xTq9-aa")]
+    [True, True, False]
+    """
+    is_word = value.isalpha() and len(value) < _WORD_MAX and value[1:].islower() | value.isupper()
+    if is_word or _ORIGIN.fullmatch(value):
+        return True
+    try:
+        return os.path.isabs(value) and os.path.lexists(value)
+    except ValueError:
+        # A NUL is in no path.
+        return False
+
+
+def _values(config: Config) -> Iterator[str]:
+    environment = config.places.environment
+    yield from (value for name, value in environment.items() if is_secret_name(name))
+    handed = {name for names in config.skill_code.env.values() for name in names}
+    yield from _without_settings({name: environment.get(name, "") for name in sorted(handed)})
+    for server in config.mcp_servers:
+        yield from _without_settings(server.environment)
+        yield from _named_arguments(server.command)
+    for place in (config.signer.password, config.skill_code.executor_token):
+        kind, _, name = place.partition(":")
+        if kind == "env":
+            yield environment.get(name, "")
+        elif kind == "file":
+            yield _token(Path(name))
+
+
+def _without_settings(values: Mapping[str, str]) -> Iterator[str]:
+    return (value for name, value in values.items() if is_secret_name(name) or not is_plain(value))
+
+
+def _named_arguments(command: Sequence[str]) -> Iterator[str]:
+    """Yield the values of options that are named as secrets: `--token x` and `--token=x`."""
+    for before, word in zip(("", *command), command, strict=False):
+        name, equals, value = word.partition("=")
+        if equals and is_secret_name(name):
+            yield value
+        elif before.startswith("-") and "=" not in before and is_secret_name(before):
+            yield word
+
+
+def _token(path: Path) -> str:
+    try:
+        # A pipe would be waited for.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return (file.read(TOKEN_BYTES) or b"").decode("ascii", "replace").strip()
+    except OSError:
+        # The code that uses it looks again, and reports that it is missing.
+        return ""

@@ -1,52 +1,50 @@
-"""Makes an agent's gates, with the tools behind them."""
+"""Makes an agent's gates, with the tools and the sandbox behind them."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
 
-from skillhouse import approval
+import anyio
+
+from skillhouse import approval, cells, sandbox
 from skillhouse import tools as toolbox
 from skillhouse.floor import PersistentPaths
 from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.runtime.agent_view import AgentView
 from skillhouse.runtime.config import Config
-from skillhouse.runtime.egress import EgressReport
 from skillhouse.runtime.enforcement import EnforcementServices
-from skillhouse.runtime.network import Network
+from skillhouse.runtime.network import EgressReport, Network
 from skillhouse.runtime.own_files import ConfiguredFiles
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.skill import SkillIndex
-
-
-class GateServices(Protocol):
-    """The services behind a gate."""
-
-    config: Config
-    policy: Policy
-    enforcement: EnforcementServices
-    network: Network
-    sandbox: SandboxProvider
 
 
 class GateFactory:
     """Makes gates that share one policy, one audit log and one set of approvals."""
 
-    def __init__(self, services: GateServices) -> None:
-        self._services = services
-        self._config = services.config
-        self._policy = services.policy
-        self._enforcement = services.enforcement
+    def __init__(
+        self,
+        config: Config,
+        policy: Policy,
+        enforcement: EnforcementServices,
+        network: Network,
+        sandbox: SandboxProvider,
+    ) -> None:
+        self._config = config
+        self._policy = policy
+        self._enforcement = enforcement
+        self._network = network
+        self._sandbox = sandbox
 
     def for_agent(self, view: AgentView, code: Iterable[toolbox.Tool] = ()) -> toolbox.Gate:
         """Return the gate to the agent's tools, and to those that skills bring (`code`)."""
         enforcement = self._enforcement
         return toolbox.Gate(
             [*self._tools(view), *enforcement.tools(), *code],
-            conceal=self._services.network.conceal,
+            conceal=self._network.conceal,
             decide=self._decide,
             approvals=enforcement.approvals,
             audit=enforcement.audit_log,
@@ -117,7 +115,7 @@ class GateFactory:
             toolbox.EditTool(workspace),
             toolbox.ExecTool(
                 workspace,
-                self._services.sandbox.launcher,
+                self._sandbox.launcher,
                 layers=self._policy.layers,
                 network=self._grants_network,
                 way_out=self._way_out,
@@ -128,8 +126,8 @@ class GateFactory:
                 },
                 decide=self._decide,
             ),
-            toolbox.FetchTool(self._services.network),
-            toolbox.WebSearchTool(self._services.network),
+            toolbox.FetchTool(self._network),
+            toolbox.WebSearchTool(self._network),
             *self._memory_tools(view, workspace),
         ]
 
@@ -168,7 +166,7 @@ class GateFactory:
 
     def _way_out(self, session: toolbox.Session, command: str) -> AbstractAsyncContextManager[Path]:
         audit = self._enforcement.audit_log
-        return self._services.network.way_out(EgressReport(command, session, self._decide, audit))
+        return self._network.way_out(EgressReport(command, session, self._decide, audit))
 
     def _telemetry(self) -> toolbox.CallTelemetry:
         audit = self._enforcement.audit_log
@@ -209,3 +207,41 @@ def _menu(view: AgentView) -> toolbox.Menu:
         need=view.menu.need,
         refusal=view.menu.refusal,
     )
+
+
+LOOK_SECONDS = 0.02
+"""How often it is looked whether another call's self-test, which takes half a second, is over."""
+
+
+class SandboxProvider:
+    """Gives the launcher of commands."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self.tested: sandbox.SandboxStatus | None = None
+        """What the self-test said; None before anything needed it."""
+        self._launcher: sandbox.Launcher | None = None
+        # Calls come from several tasks, threads and event loops. No lock of one event loop serves
+        # them all, and who waits for this one must not stop its own loop.
+        self._testing = threading.Lock()
+
+    async def status(self) -> sandbox.SandboxStatus:
+        """Return the sandbox's level, tested once however many calls begin at the same time."""
+        while self.tested is None:
+            if not self._testing.acquire(blocking=False):
+                await anyio.sleep(LOOK_SECONDS)
+                continue
+            try:
+                if self.tested is None:
+                    self.tested = await cells.self_test()
+            finally:
+                # Where it was cancelled, the next call tests.
+                self._testing.release()
+        return self.tested
+
+    async def launcher(self) -> sandbox.Launcher:
+        """Return what runs commands at that level; SandboxUnavailableError if nothing does."""
+        status = await self.status()
+        if self._launcher is None:
+            self._launcher = sandbox.launcher_for(status, state=self._state)
+        return self._launcher

@@ -5,29 +5,31 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from skillhouse import approval
 from skillhouse import tools as toolbox
-from skillhouse.audit import AuditLog
-from skillhouse.discovery import Catalog
-from skillhouse.floor.once import once
-from skillhouse.retrieval import Hit
-from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.caller import Caller, CallerFields
-from skillhouse.runtime.config import Config, Locations
-from skillhouse.runtime.config.resolve import configured, overridden
-from skillhouse.runtime.conversation import Conversation
-from skillhouse.runtime.house_snapshot import Difference, HouseSnapshot, watch
-from skillhouse.runtime.management import Management
+from skillhouse.floor.lock import once
+from skillhouse.runtime.config import Locations
+from skillhouse.runtime.config.config_files import configured, overridden
+from skillhouse.runtime.house_snapshot import HouseSnapshot, watch
 from skillhouse.runtime.mcp_skills import load_for_person
-from skillhouse.runtime.menu import Invocable
-from skillhouse.runtime.own_files import check_directories
-from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.remotes import Remotes
 from skillhouse.runtime.services import Services
 from skillhouse.runtime.trust import ProjectTrust
-from skillhouse.skill import SkillContent, SkillIndex
+
+if TYPE_CHECKING:
+    from skillhouse import approval
+    from skillhouse.audit import AuditLog
+    from skillhouse.discovery import Catalog
+    from skillhouse.retrieval import Hit
+    from skillhouse.runtime.agent_view import AgentView, Invocable
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.conversation import Conversation
+    from skillhouse.runtime.house_snapshot import Difference
+    from skillhouse.runtime.management import Management
+    from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.remotes import Remotes
+    from skillhouse.runtime.services import Caller, CallerFields
+    from skillhouse.skill import SkillContent, SkillIndex
 
 
 class Skillhouse:
@@ -62,7 +64,6 @@ class Skillhouse:
         if config is None:
             config = configured(Locations.here())
         self.config = overridden(config, overrides)
-        check_directories(self.config)
         self.services = Services(self.config, channel=channel, checks=checks, call=self.call)
         """The parts that it is composed of, for frontends and tests."""
         self._snapshot = self._new_snapshot()
@@ -93,11 +94,7 @@ class Skillhouse:
         return self._snapshot.index
 
     def view(self, agent: str = "default") -> AgentView:
-        """Return what an agent sees.
-
-        Raises:
-            ConfigError: no agent has that name.
-        """
+        """Return what an agent sees. Raises ConfigError: no agent has that name."""
         return self._current().view(agent)
 
     def catalog(
@@ -109,19 +106,13 @@ class Skillhouse:
         files: Iterable[str] = (),
         budget_chars: int | None = None,
     ) -> Catalog:
-        """Return what an agent sees of the skills it may use, in the profile's style or another.
-
-        Raises:
-            ConfigError: no agent or no style has that name.
-        """
+        """Return what an agent sees, in a style; ConfigError for an unknown agent or style."""
         return self.view(agent).catalog(
             budget_tokens, style=style, files=files, budget_chars=budget_chars
         )
 
     def system_prompt(self, *, agent: str = "default", offered: Iterable[str] | None = None) -> str:
-        """Return the part of the system prompt about skills.
-
-        The list of skills is in one place of a request only; see `Prompts.system`.
+        """Return the part of the system prompt about skills; see `Prompts.system`.
 
         Args:
             agent: Whose prompt it is.
@@ -186,10 +177,7 @@ class Skillhouse:
         origin_digest: str = "",
         **fields: Unpack[CallerFields],
     ) -> toolbox.ToolResult:
-        """Make a call as `call` does, from synchronous code.
-
-        All such calls run on one thread until `close`.
-        """
+        """Make a call as `call` does; all such calls run on one thread until `close`."""
         return self.services.portal().call(
             lambda: self.call(
                 name,
@@ -215,12 +203,9 @@ class Skillhouse:
         """Return what the gate would answer now; nothing is run, recorded, asked or reserved.
 
         Args:
-            name: The tool.
-            arguments: Checked against the tool's schema.
+            name, arguments: As of `call`.
             need: The request to decide where the arguments are not known; they are then ignored.
-            caller: As of `call`.
-            origin_digest: As of `call`.
-            fields: As of `call`.
+            caller, origin_digest, fields: As of `call`.
 
         Raises:
             UnknownToolError: no tool has that name.
@@ -247,9 +232,8 @@ class Skillhouse:
         Args:
             name: The skill.
             arguments: What the person wrote after it.
-            caller: As of `call`.
+            caller, fields: As of `call`.
             approval_id: Of an answered approval of this very start.
-            fields: As of `call`.
 
         Raises:
             ConfigError: no agent has that name.
@@ -284,13 +268,15 @@ class Skillhouse:
         Raises:
             ConfigError: no agent has that name.
         """
+        from skillhouse.runtime.conversation import Conversation
+
         return Conversation(self.services, self.view, self.services.caller(caller, fields))
 
     def close(self) -> None:
         """End the thread of `call_sync`, skills' code and the signer's process; close the log."""
         self.services.close_portal()
         self._snapshot.close()
-        self.services.enforcement.close()
+        self.services.close()
 
     def __enter__(self) -> Self:
         return self
@@ -309,6 +295,8 @@ class Skillhouse:
 
     @once
     def remotes(self) -> Remotes:
+        from skillhouse.runtime.remotes import Remotes
+
         return Remotes(
             self.config,
             self.policy.profile,
@@ -321,6 +309,8 @@ class Skillhouse:
     @once
     def management(self) -> Management:
         """Adds, removes and switches skills for a person."""
+        from skillhouse.runtime.management import Management
+
         return Management(
             index=lambda: self.index,
             refresh=self.refresh,
@@ -386,7 +376,7 @@ class Skillhouse:
             lambda view, code: services.gates.for_agent(
                 view, services.skill_code.tools(code, view)
             ),
-            services.skill_code.found,
+            lambda *looked: services.skill_code.found(*looked),  # noqa: PLW0108 made late
             services.touched,
             services.recent,
         )

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skillhouse import discovery
-from skillhouse import tools as toolbox
+from skillhouse import discovery, remote
 from skillhouse.discovery import Root, default_roots, discover
-from skillhouse.floor import SkillhouseError
-from skillhouse.floor.once import once
-from skillhouse.runtime.agent_search import Signature
+from skillhouse.floor import ConfigError, SkillhouseError
+from skillhouse.floor.lock import once
 from skillhouse.runtime.agent_view import AgentView
-from skillhouse.runtime.code.code_service import Found
-from skillhouse.runtime.config import Config
 from skillhouse.runtime.mcp_skills import with_skills_of
-from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.recent import RecentSkills
-from skillhouse.runtime.remotes import with_remotes
-from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.skill import Skill, SkillIndex, invocation_findings
+
+if TYPE_CHECKING:
+    import threading
+
+    from skillhouse import tools as toolbox
+    from skillhouse.runtime.agent_search import Signature
+    from skillhouse.runtime.code_service import Found
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.policy import Policy
+    from skillhouse.runtime.settings import SettingsStore, SkillSettings
+    from skillhouse.runtime.usage import RecentSkills, TouchedFiles
+    from skillhouse.skill import Profile
 
 logger = logging.getLogger(__name__)
 
+SCOPE = "remote"
+"""Of the skills that are synced from other servers."""
 BUILTIN_DIRECTORY = Path(__file__).resolve().parent.parent / "builtin"
 
 
@@ -54,18 +60,11 @@ class HouseSnapshot:
         worked: TouchedFiles,
         recent: RecentSkills,
     ) -> None:
-        """Store the dependencies; everything is read lazily.
+        """Store the dependencies; everything is read when it is first asked for.
 
-        Args:
-            config: Where to look.
-            policy: Who may see what.
-            settings: What is switched off.
-            is_trusted: Whether the project's skills may be read.
-            open_gate: Makes the gate of a view, with the tools that skills bring.
-            find_code: Finds those; takes the roots, and whether the project is trusted.
-            worked: Which files each agent works on; it outlives a snapshot.
-            recent: Which skills were loaded lately; likewise; a snapshot keeps the order that it
-                began with, since a client takes another list for a change.
+        `open_gate` makes the gate of a view with the tools that skills bring, which `find_code`
+        finds below the roots, knowing whether the project is trusted. `worked` and `recent` outlive
+        a snapshot, which keeps its first order: a client takes another list for a change.
         """
         self._config = config
         self._profile = policy.profile
@@ -82,11 +81,7 @@ class HouseSnapshot:
 
     @once
     def roots(self) -> tuple[Root, ...]:
-        """All roots of this place, strongest first, whether they exist or not.
-
-        Raises:
-            ConfigError: the directory of synced skills is below one of the others.
-        """
+        """All roots of this place, strongest first; ConfigError if synced skills are below one."""
         places = self._config.places
         found = default_roots(
             start=places.start,
@@ -147,11 +142,7 @@ class HouseSnapshot:
         return "index" in self.__dict__
 
     def view(self, agent: str) -> AgentView:
-        """Return what an agent sees.
-
-        Raises:
-            ConfigError: no agent has that name.
-        """
+        """Return what an agent sees. Raises ConfigError: no agent has that name."""
         if agent not in self._views:
             self._views[agent] = AgentView(
                 agent,
@@ -251,3 +242,54 @@ def watch(
 
 def _signatures(index: SkillIndex) -> dict[str, Signature]:
     return {skill.file: skill.signature for skill in index.skills}
+
+
+def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
+    """Return a root for each configured server; none where the profile has no such scope."""
+    if all(scope.name != SCOPE for scope in profile.scopes):
+        return ()
+    return tuple(
+        Root(remote.skills_place(config.remote_directory, source), SCOPE)
+        for source in config.remotes
+    )
+
+
+def with_remotes(config: Config, profile: Profile, roots: tuple[Root, ...]) -> tuple[Root, ...]:
+    """Return roots with those of other servers in their place among them.
+
+    Where the profile orders roots in another way than by scope, those of servers are the weakest:
+    they take no name from a skill of this machine.
+
+    Raises:
+        ConfigError: what is synced would be found as something else as well.
+    """
+    directory = config.remote_directory
+    if config.remotes or directory.exists():
+        check_outside(directory, roots)
+    own = remote_roots(config, profile)
+    if not own:
+        return roots
+    if profile.duplicates == "last":
+        return (*own, *roots)
+    ranks = {scope.name: rank for rank, scope in enumerate(profile.scopes)}
+    if profile.root_order == "written":
+        return (*roots, *own)
+    place = next(
+        (at for at, root in enumerate(roots) if ranks[root.scope] > ranks[SCOPE]), len(roots)
+    )
+    return (*roots[:place], *own, *roots[place:])
+
+
+def check_outside(directory: Path, roots: Iterable[Root]) -> None:
+    """Raise ConfigError for a cache below a scanned root, whose skills it would add to."""
+    real = os.path.realpath(directory)
+    for root in roots:
+        if "\0" in str(root.path):
+            continue
+        base = os.path.realpath(root.path)
+        if os.path.commonpath((base, real)) == base:
+            raise ConfigError(
+                f"skills of other servers are kept in `{directory}`, which is below `{root.path}`"
+                "; expected a `cache_directory` outside of every place where skills are looked for",
+                key="cache_directory",
+            )

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from skillhouse.audit import AuditLog
 from skillhouse.audit.changes import recorded
@@ -20,10 +22,93 @@ from skillhouse.floor import (
     confine,
     read_beneath,
 )
-from skillhouse.runtime.definition import SkillDefinition, define
-from skillhouse.runtime.safe_path import safe_path
+from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.mcp_skills import load_known
 from skillhouse.runtime.settings import SettingsStore, SkillSettings
-from skillhouse.skill import SKILL_FILE, Profile, Skill, SkillIndex, skill_text
+from skillhouse.skill import (
+    SKILL_FILE,
+    Profile,
+    Skill,
+    SkillIndex,
+    list_resources,
+    revealed,
+    skill_text,
+)
+
+FileKind = Literal["markdown", "script", "template", "other"]
+
+_SCRIPTS = (".py", ".js", ".ts", ".sh", ".bash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFile:
+    """One file of a skill (S004-11)."""
+
+    name: str
+    """Relative to the skill's directory."""
+    path: str
+    """Absolute."""
+    type: FileKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillDefinition:
+    """A skill as the management operations give it (S004-82)."""
+
+    id: str
+    name: str
+    description: str
+    source: str
+    path: str
+    """The SKILL.md."""
+    directory_path: str
+    enabled: bool
+    instructions: str
+    allowed_tools: tuple[str, ...]
+    files: tuple[SkillFile, ...]
+
+
+def define(skill: Skill, settings: SkillSettings, profile: Profile) -> SkillDefinition:
+    """Return what is known of a skill; SkillError if its file cannot be read now."""
+    content = load_known(skill)
+    return SkillDefinition(
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        source=profile.scope(skill.scope).source or skill.scope,
+        path=skill.file,
+        directory_path=str(skill.directory),
+        enabled=settings.is_enabled(skill.id),
+        instructions=revealed(content.body.strip()),
+        allowed_tools=skill.frontmatter.allowed_tools,
+        files=skill_files(skill),
+    )
+
+
+def skill_files(skill: Skill) -> tuple[SkillFile, ...]:
+    """Return the skill's other files with their types, sorted; at most `RESOURCES_MAX`."""
+    listed, _ = list_resources(skill.directory)
+    return tuple(
+        SkillFile(name=name, path=str(skill.directory / name), type=file_kind(name))
+        for name in listed
+    )
+
+
+def file_kind(name: str) -> FileKind:
+    """Return the type of a file by its path (S004-11).
+
+    >>> [file_kind(name) for name in ("a.md", "run.py", "templates/t.txt", "logo.png")]
+    ['markdown', 'script', 'template', 'other']
+    """
+    path = PurePosixPath(name)
+    if path.suffix == ".md":
+        return "markdown"
+    if path.suffix in _SCRIPTS:
+        return "script"
+    if "templates" in path.parts[:-1] or "template" in path.name:
+        return "template"
+    return "other"
+
 
 FILE_MAX = 5 * 1024 * 1024
 """Bytes of a skill's file that is read for a person (DESIGN, bounds: fetch)."""
@@ -45,16 +130,9 @@ class Management:
         settings: SettingsStore,
         audit: AuditLog,
     ) -> None:
-        """Store the dependencies.
+        """Take the source of the skills, of their roots and of the settings; `refresh` scans again.
 
-        Args:
-            index: Returns what was found last.
-            refresh: Scans again.
-            roots: Returns the places of skills, strongest first.
-            profile: How skills are found, what scopes are called, and its published words.
-            project: Where this project's own skills are made.
-            settings: What is switched off.
-            audit: Where changes are recorded.
+        `project` is where this project's own skills are made.
         """
         self._index = index
         self._refresh = refresh
@@ -80,10 +158,7 @@ class Management:
         return made
 
     def get_all(self) -> tuple[SkillDefinition, ...]:
-        """Return every skill that was found, also the disabled, and shadowed ones last.
-
-        A skill whose file cannot be read any more is left out; a refresh reports it.
-        """
+        """Return every readable skill, also the disabled, and shadowed ones last."""
         index = self._index()
         settings = self.settings
         return tuple(
@@ -93,13 +168,7 @@ class Management:
         )
 
     def get(self, reference: str) -> SkillDefinition:
-        """Return one skill by id, name or directory name.
-
-        Raises:
-            UnknownSkillError: nothing fits.
-            AmbiguousSkillError: several fit.
-            SkillError: its file cannot be used any more.
-        """
+        """Return one skill by id, name or directory name; errors as `SkillIndex.get` and `load`."""
         return define(self._find(reference), self.settings, self._profile)
 
     def get_enabled(self) -> tuple[SkillDefinition, ...]:
@@ -134,11 +203,7 @@ class Management:
             raise SkillError("not-text", target, "expected UTF-8 text") from error
 
     def open_directory(self, reference: str | None = None) -> Path:
-        """Show a skill's directory in the file manager; without a skill the user's directory.
-
-        Raises:
-            SkillError: there is no file manager to be found; the error has the directory.
-        """
+        """Show a skill's directory, or the user's, in the file manager; SkillError without one."""
         path = self._target("user").path if reference is None else self._find(reference).directory
         wanted = _OPENERS.get(sys.platform, "xdg-open")
         opener = shutil.which(wanted, path=safe_path(os.environ, self._project))
@@ -158,15 +223,9 @@ class Management:
     ) -> SkillDefinition:
         """Make a skill and return it; what is there already is never overwritten.
 
-        Args:
-            name: Also the name of its directory.
-            description: Any text; it reads back as it is.
-            instructions: The body.
-            scope: user or project.
-
         Raises:
             SkillError: the name or description breaks the specification, the place is taken, or
-                there is no place of this scope.
+                there is no place of this scope (user or project).
         """
         text = skill_text(name, description, instructions)
         root = self._target(scope)
@@ -221,11 +280,7 @@ class Management:
         return directory
 
     def set_enabled(self, reference: str, *, enabled: bool) -> SkillDefinition:
-        """Switch a skill on or off, for good; other ids of the same name are left alone.
-
-        Raises:
-            UnknownSkillError: there is no such skill.
-        """
+        """Switch one skill on or off, for good; UnknownSkillError if there is none."""
         skill = self._find(reference)
         with recorded(self._audit, "enable" if enabled else "disable", {"id": skill.id}):
             self._settings.set_skill(skill.id, enabled=enabled)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skillhouse import remote
 from skillhouse import skill as skill_package
 from skillhouse import tools as toolbox
-from skillhouse.runtime.safe_path import safe_path
+from skillhouse.runtime.config.config_files import safe_path
 from skillhouse.skill import SkillContent, SkillIndex
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ program may clear or fill."""
 
 def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHost | None:
     """Return what knows the configured servers; None where there are none, and nothing is loaded.
-
-    Args:
-        config: Names the servers.
-        network: Gives what may be reached and how, once a server is asked.
 
     Raises:
         ConfigError: one of them is no server, or two share a label.
@@ -62,10 +58,9 @@ def mcp_host_of(config: Config, network: Callable[[], Network]) -> remote.McpHos
 def with_skills_of(
     remote_skills: RemoteSkillProvider | None, found: SkillIndex, roots: Sequence[Root]
 ) -> SkillIndex:
-    """Return an index with the skills of MCP servers as they were listed last.
+    """Return an index with skills of MCP servers, as listed last, before the built-in ones.
 
-    They come before the built-in skills. Their names begin with their server's label, so
-    they shadow nothing.
+    Their names begin with their server's label, so they shadow nothing.
 
     Raises:
         ConfigError: their files would be found below one of the roots.
@@ -84,11 +79,7 @@ def with_skills_of(
 
 
 def load_known(skill: Skill) -> SkillContent:
-    """Return a skill's body as far as it is here; looking at a list of skills fetches nothing.
-
-    Raises:
-        SkillError: as `load`.
-    """
+    """Return a skill's body as far as it is here, fetching nothing; SkillError as `load`."""
     # A place of its own is what only a skill of an MCP server has.
     is_away = skill.scope == "remote" and skill.root == str(skill.directory)
     if not is_away or os.path.lexists(skill.file):

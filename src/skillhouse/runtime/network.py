@@ -1,7 +1,8 @@
-"""Network access under the configured policy, made when it is first needed."""
+"""Network access under the configured policy, and the record of what commands ask the proxy for."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from skillhouse import approval, net, remote
+from skillhouse.audit import AuditDraft, DecidedPermission
 from skillhouse.floor import ConfigError
-from skillhouse.floor.once import once
+from skillhouse.floor.lock import once
+from skillhouse.permission import Decision, Effect, Permission
 from skillhouse.runtime.config import secret_variables
+from skillhouse.tools import PermissionRequest
 
 if TYPE_CHECKING:
+    from skillhouse.audit import AuditLog
     from skillhouse.runtime.config import Config
+    from skillhouse.tools import Session
 
 SYNC_SECONDS = 120.0
 """Time for one file or archive of a remote: 50 MB take longer than a page (DESIGN, bounds)."""
@@ -101,11 +107,7 @@ class Network:
     def way_out(
         self, report: Callable[[net.EgressDecision], None]
     ) -> AbstractAsyncContextManager[Path]:
-        """Open a proxy that keeps the policy, and give its socket.
-
-        Args:
-            report: Receives each decision before anything is sent; what it raises refuses it.
-        """
+        """Open a proxy and give its socket; what `report` raises refuses the request."""
         return net.EgressProxy(self.policy, report=report, route=self.route).listening()
 
     def fetch_for(
@@ -113,9 +115,7 @@ class Network:
     ) -> remote.Fetch:
         """Return the way to a source: its own origin, and what the operator listed besides.
 
-        Args:
-            source: The server.
-            report: Receives each address before it is requested.
+        `report` gets each address before it is requested.
         """
         target = net.parse_url(source.url)
         own = net.HostRule(
@@ -131,11 +131,7 @@ class Network:
         return fetch
 
     def channels(self, own: approval.Channel | None) -> tuple[approval.Channel, ...]:
-        """Return the channels that ask a person: `own`, and the configured webhook.
-
-        Raises:
-            ConfigError: the variable with its secret is not set, or holds none.
-        """
+        """Return `own` and the configured webhook; ConfigError if its variable holds no secret."""
         settings = self._approvals
         asked = () if own is None else (own,)
         if not settings.webhook_url:
@@ -181,3 +177,80 @@ class Network:
             secrets=self.policy.secrets,
             limits=net.NetLimits(**limits),
         )
+
+
+REQUESTS_MAX = 1_000
+"""Requests of one command that are recorded; further ones are refused, so that no command can fill
+the log."""
+
+
+class EgressReport:
+    """Receives each decision of a command's proxy; refuses what a rule or the log refuses.
+
+    The list of hosts says what can be reached; rules about `fetch` can only take away from it, as
+    no person can be asked while a command runs.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        session: Session,
+        decide: Callable[[PermissionRequest, Session], tuple[Decision, str]],
+        audit: AuditLog,
+    ) -> None:
+        self._command = command
+        self._session = session
+        self._decide = decide
+        self._audit = audit
+        # Connections report on threads of their own; `next` counts each once.
+        self._counter = itertools.count(1)
+
+    def __call__(self, decision: net.EgressDecision) -> None:
+        """Record a decision, durably where something is about to be sent.
+
+        Raises:
+            net.NetError: "host-refused", a rule is against it, or there were too many.
+            AuditError: it cannot be recorded.
+        """
+        count = next(self._counter)
+        if count > REQUESTS_MAX:
+            raise net.NetError("host-refused", f"more than {REQUESTS_MAX} requests of one command")
+        need = PermissionRequest(
+            permission=Permission(action="fetch", resource=f"{decision.method} {decision.origin}"),
+            default=Effect.ALLOW,
+            why="the list of hosts allows it",
+        )
+        if decision.allowed:
+            found, why = self._decide(need, self._session)
+        else:
+            found, why = Decision(effect=Effect.DENY, layer="default"), decision.reason
+        allowed = found.effect is Effect.ALLOW
+        reason = "" if allowed else f"denied: {why}"
+        if count == REQUESTS_MAX:
+            reason += f" (the last of {REQUESTS_MAX} requests; further ones are refused)"
+        draft = AuditDraft(
+            kind="event",
+            tool="exec",
+            agent=self._session.agent,
+            user=self._session.user,
+            channel=self._session.channel,
+            arguments={"command": self._command},
+            permissions=(
+                DecidedPermission(
+                    action="fetch",
+                    resource=need.permission.resource,
+                    effect=found.effect.value,
+                    layer=found.layer,
+                    rule_index=found.rule_index,
+                ),
+            ),
+            status="ok" if allowed else "denied",
+            reason=reason.strip(),
+            detail={"event": "egress", "addresses": " ".join(decision.addresses)},
+        )
+        if not allowed:
+            self._audit.append_read(draft)
+            if decision.allowed:
+                raise net.NetError("host-refused", reason)
+            return
+        self._audit.append(draft, durable=True)

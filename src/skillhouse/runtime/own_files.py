@@ -8,33 +8,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from skillhouse.audit import Trouble, stuck
-from skillhouse.audit.checkpoints import default_directory
+from skillhouse.audit.log_end import default_directory
 from skillhouse.floor import (
     Looks,
-    StateError,
-    check_private,
     directory_problem,
     file_problem,
     trail,
 )
 from skillhouse.runtime.config import PROJECT_FILE, Config
-from skillhouse.runtime.config.resolve import project_of
+from skillhouse.runtime.config.config_files import project_of
 from skillhouse.skill import Skill
 from skillhouse.store import STATE_FILE
 
 AUDIT_FILE = "audit.jsonl"
-
-
-def check_directories(config: Config) -> None:
-    """Do nothing, unless others can use the state's directory or write what is kept for later.
-
-    Raises:
-        StateError: they can; the message has the command that mends it.
-    """
-    check_private(config.state_directory)
-    cache = config.cache_directory or config.places.cache()
-    if problem := directory_problem(cache):
-        raise StateError(f"the cache cannot be used: {problem}", cache)
 
 
 class ConfiguredFiles:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import skill as skill_package
+from skillhouse import tools as toolbox
 from skillhouse.approval import OWNER, GrantStore
 from skillhouse.floor import ConfigError, SteadyClock, TreeError, nearest, tree_digest
 from skillhouse.permission import (
@@ -22,8 +24,6 @@ from skillhouse.permission import (
     matches,
     matches_in,
 )
-from skillhouse.skill import hidden_text
-from skillhouse.tools import HIDDEN_TEXT, PERSISTENCE, UNBOUND, PermissionRequest, caution_of
 
 if TYPE_CHECKING:
     from skillhouse.approval import Grant
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from skillhouse.runtime.config import Config
     from skillhouse.runtime.trust import TrustStore
     from skillhouse.skill import Profile, Skill, SkillContent
-    from skillhouse.tools import RemoteSkillProvider
+    from skillhouse.tools import PermissionRequest, RemoteSkillProvider
 
 
 GRANTS = "grants"
@@ -96,7 +96,7 @@ class Policy:
     def layers(
         self, agent: str, skill_digest: str = "", *, user: str = OWNER, session: str = ""
     ) -> tuple[Layer, ...]:
-        """Return the layers of an agent from far to near; grants about other skills are left out.
+        """Return an agent's layers, far to near, without grants about other skills.
 
         Raises:
             ConfigError: no agent has that name.
@@ -137,7 +137,7 @@ class Policy:
         user: str = OWNER,
         session: str = "",
         caution: str = "",
-        caution_layer: str = HIDDEN_TEXT,
+        caution_layer: str = "",
     ) -> Explanation:
         """Return the decision, every rule that matched, and the reason as a sentence.
 
@@ -151,7 +151,8 @@ class Policy:
             session: The conversation, whose own approvals hold as well.
             caution: Why a person is asked whatever rules allow; an approval of the same bytes
                 holds.
-            caution_layer: The layer that asks; of `PERSISTENCE` no earlier approval holds.
+            caution_layer: The layer that asks, that of hidden text if empty; of `PERSISTENCE` no
+                earlier approval holds.
         """
         layers = self.layers(agent, skill_digest, user=user, session=session)
         decision, matched = explain(layers, permission, default=default)
@@ -161,7 +162,7 @@ class Policy:
                 rule = f"rule `{found.rule.action} {found.rule.pattern}` of {found.layer} policy"
                 reason = f"{rule}: {found.rule.reason}" if found.rule.reason else rule
         if caution:
-            if caution_layer == PERSISTENCE:
+            if caution_layer == toolbox.PERSISTENCE:
                 decision, reason = _asked_each_time(decision, reason, caution)
             else:
                 decision, reason = _cautious(decision, reason, caution, skill_digest)
@@ -171,7 +172,7 @@ class Policy:
         """Return the request for loading a skill; its digest is read if a rule asks about it."""
         default, why = self._skill_default(skill)
         asks = default is Effect.ASK or self._is_asked_about(skill)
-        return PermissionRequest(
+        return toolbox.PermissionRequest(
             permission=Permission(action="skill", resource=skill.name),
             default=default,
             why=why,
@@ -195,12 +196,12 @@ class Policy:
     def loading_need(self, skill: Skill, content: SkillContent | None) -> PermissionRequest:
         """Return the request for loading a skill; with `content` also for its hidden text."""
         need = self.skill_need(skill)
-        found = None if content is None else hidden_text(content.text)
+        found = None if content is None else skill_package.hidden_text(content.text)
         if found is None or not found.asks:
             return need
         binding = need.skill_digest or self._binding(skill)
         return dataclasses.replace(
-            need, skill_digest=binding, caution=caution_of(skill.file, found)
+            need, skill_digest=binding, caution=toolbox.caution_of(skill.file, found)
         )
 
     def _binding(self, skill: Skill) -> str:
@@ -258,14 +259,14 @@ def _cautious(
         return decision, reason
     if decision.effect is Effect.ASK:
         return decision, f"{caution}; {reason}"
-    return Decision(effect=Effect.ASK, layer=HIDDEN_TEXT), caution
+    return Decision(effect=Effect.ASK, layer=toolbox.HIDDEN_TEXT), caution
 
 
 def _asked_each_time(decision: Decision, reason: str, caution: str) -> tuple[Decision, str]:
     """Return a decision that is ask at least, whatever was approved before."""
     if decision.effect is Effect.DENY:
         return decision, reason
-    return Decision(effect=Effect.ASK, layer=PERSISTENCE), caution
+    return Decision(effect=Effect.ASK, layer=toolbox.PERSISTENCE), caution
 
 
 def _digest(skill: Skill) -> str:
@@ -273,4 +274,4 @@ def _digest(skill: Skill) -> str:
     try:
         return tree_digest(skill.directory)
     except TreeError:
-        return UNBOUND
+        return toolbox.UNBOUND

@@ -88,8 +88,7 @@ class Prompts:
     def instructions(self) -> str:
         """Return the instructions of the MCP server, with the skills in the style `compact`.
 
-        Some clients show a model these and no tool's description until it asks for the tool; others
-        show the descriptions alone. So both hold the list.
+        Some clients show a model these, others only descriptions of tools, so both hold the list.
         """
         rule = self.profile.catalog
         if not self.has_skills:

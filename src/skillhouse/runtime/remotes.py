@@ -1,9 +1,9 @@
-"""The servers whose skills are synced, and the cache of their skills."""
+"""The servers whose skills are used here: those that are synced, and MCP servers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import anyio
 
 from skillhouse import remote
-from skillhouse.audit import AuditDraft
-from skillhouse.discovery import Root
+from skillhouse.audit import AuditDraft, AuditLog
+from skillhouse.audit.changes import recorded, recorded_async
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
 from skillhouse.floor.threads import in_thread
+from skillhouse.runtime.config import Config, McpServerSettings
+from skillhouse.runtime.house_snapshot import SCOPE, check_outside
+from skillhouse.runtime.mcp_skills import MCP_DIRECTORY
 
 if TYPE_CHECKING:
-    from skillhouse.audit import AuditLog
-    from skillhouse.runtime.config import Config
+    from skillhouse.discovery import Root
     from skillhouse.runtime.network import Network
     from skillhouse.skill import Profile
-
-SCOPE = "remote"
 
 _TOLD_MAX = 50
 """Problems of one sync that the log keeps."""
@@ -57,61 +57,6 @@ class Synced:
         return self.report is not None and not self.report.problems
 
 
-def remote_roots(config: Config, profile: Profile) -> tuple[Root, ...]:
-    """Return a root for each configured server; none where the profile has no such scope."""
-    if all(scope.name != SCOPE for scope in profile.scopes):
-        return ()
-    return tuple(
-        Root(remote.skills_place(config.remote_directory, source), SCOPE)
-        for source in config.remotes
-    )
-
-
-def with_remotes(config: Config, profile: Profile, roots: tuple[Root, ...]) -> tuple[Root, ...]:
-    """Return roots with those of other servers in their place among them.
-
-    Where the profile orders roots in another way than by scope, those of servers are the weakest:
-    they take no name from a skill of this machine.
-
-    Raises:
-        ConfigError: what is synced would be found as something else as well.
-    """
-    directory = config.remote_directory
-    if config.remotes or directory.exists():
-        check_outside(directory, roots)
-    own = remote_roots(config, profile)
-    if not own:
-        return roots
-    if profile.duplicates == "last":
-        return (*own, *roots)
-    ranks = {scope.name: rank for rank, scope in enumerate(profile.scopes)}
-    if profile.root_order == "written":
-        return (*roots, *own)
-    place = next(
-        (at for at, root in enumerate(roots) if ranks[root.scope] > ranks[SCOPE]), len(roots)
-    )
-    return (*roots[:place], *own, *roots[place:])
-
-
-def check_outside(directory: Path, roots: Iterable[Root]) -> None:
-    """Refuse a cache below a scanned root, where its skills would be taken for that root's.
-
-    Raises:
-        ConfigError: it is below one.
-    """
-    real = os.path.realpath(directory)
-    for root in roots:
-        if "\0" in str(root.path):
-            continue
-        base = os.path.realpath(root.path)
-        if os.path.commonpath((base, real)) == base:
-            raise ConfigError(
-                f"skills of other servers are kept in `{directory}`, which is below `{root.path}`"
-                "; expected a `cache_directory` outside of every place where skills are looked for",
-                key="cache_directory",
-            )
-
-
 class Remotes:
     """The configured servers."""
 
@@ -137,11 +82,7 @@ class Remotes:
         return tuple(self._state(source, is_read=is_read) for source in self._config.remotes)
 
     def chosen(self, url: str) -> tuple[remote.RemoteSource, ...]:
-        """Return the servers at an address; all when it is empty.
-
-        Raises:
-            ConfigError: no server is configured at all, or none with that address.
-        """
+        """Return the servers at an address, or all; ConfigError if there is none."""
         sources = self._config.remotes
         if not sources:
             message = "no remotes are configured: add `[[remotes]]` with a `url`"
@@ -159,13 +100,10 @@ class Remotes:
     async def sync(
         self, url: str = "", *, progress: Callable[[str], None] = lambda _: None
     ) -> tuple[Synced, ...]:
-        """Sync with the servers, one after the other.
+        """Sync with the server at `url`, or with all, one after the other.
 
-        A failing server does not affect the others. Each sync is in the audit log.
-
-        Args:
-            url: The address of one; all when empty.
-            progress: Receives one line for each step.
+        A failing server does not affect the others. Each sync is in the audit log. `progress` gets
+        a line for each step.
 
         Raises:
             ConfigError: no such server is configured, or the cache is in a scanned directory.
@@ -231,3 +169,141 @@ def _detail(report: remote.SyncReport | None) -> dict[str, object]:
         "kept": len(report.kept),
         "problems": " · ".join(report.problems[:_TOLD_MAX]),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServerState:
+    """A server, and what is known of it."""
+
+    label: str
+    where: str
+    """Its address, or the program that is started; empty when it is configured no longer."""
+    skills: tuple[str, ...]
+    """Addresses of the skills that it listed, sorted."""
+    asked_at: float | None
+    """Seconds since 1970 when what is known was stored; None when nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAsked:
+    """What came of asking one server: a report, or why there is none."""
+
+    label: str
+    report: remote.McpReport | None = None
+    error: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that the server lists can be used."""
+        return self.report is not None and not self.report.problems
+
+
+class McpServers:
+    """The `[[mcp_servers]]` of one configuration, and stored data of servers that were removed."""
+
+    def __init__(
+        self,
+        config: Config,
+        host: remote.McpHost | None,
+        audit: AuditLog,
+        refresh: Callable[[], object],
+    ) -> None:
+        self._servers = {server.label: server for server in config.mcp_servers}
+        self._cache = remote.McpCache(config.state_directory / MCP_DIRECTORY)
+        self._host = host
+        self._audit = audit
+        self._refresh = refresh
+
+    def states(self) -> tuple[McpServerState, ...]:
+        """Return the servers in their order, then the removed ones; no server is asked."""
+        stored = self._cache.labels()
+        return tuple(self._state(label) for label in dict.fromkeys((*self._servers, *stored)))
+
+    async def refresh(self, label: str = "") -> tuple[McpAsked, ...]:
+        """Ask a server, or all, what they have; no file of a skill is read.
+
+        A failing server does not affect the others. Each is in the audit log.
+
+        Raises:
+            ConfigError: there is no such server.
+            AuditError: the log cannot be written; no further server was asked.
+            MissingExtraError: the packages of the extra `mcp` are not installed.
+        """
+        host = self._asking(label)
+        labels = [label] if label else list(self._servers)
+        done = [await self._asked(one, host.refresh) for one in labels]
+        self._refresh()
+        return tuple(done)
+
+    async def add(self, label: str, uri: str) -> McpAsked:
+        """Ask a server about one skill by its address, listed or not; errors as of `refresh`."""
+        host = self._asking(label)
+
+        async def ask(one: str) -> remote.McpReport:
+            before = {entry.uri: entry for entry in self._cache.listing(one)}
+            found = await host.add(one, uri)
+            old = before.get(uri)
+            is_changed = old is not None and old.binding != found.binding
+            return remote.McpReport(
+                label=one,
+                added=() if old else (uri,),
+                changed=(uri,) if is_changed else (),
+            )
+
+        done = await self._asked(label, ask, uri)
+        self._refresh()
+        return done
+
+    def forget(self, label: str) -> int:
+        """Remove all that is stored of a server, and return how many skills that were.
+
+        Raises:
+            ConfigError: nothing is stored under that label.
+            AuditError: the log cannot be written; nothing was removed.
+        """
+        stored = self._cache.labels()
+        # INVARIANT: only what was found there is removed, so that no label is a path.
+        if label not in stored:
+            raise _unknown(f"nothing is stored of an MCP server `{label}`", label, stored)
+        count = len(self._cache.listing(label))
+        with recorded(self._audit, "mcp-forget", {"label": label}):
+            self._cache.forget(label)
+        self._refresh()
+        return count
+
+    def _asking(self, label: str) -> remote.McpHost:
+        if self._host is None:
+            message = "no MCP servers are configured: add `[[mcp_servers]]` with a `label`"
+            raise ConfigError(message, key="mcp_servers")
+        if label and label not in self._servers:
+            raise _unknown(f"no MCP server is called `{label}`", label, self._servers)
+        return self._host
+
+    async def _asked(
+        self, label: str, ask: Callable[[str], Awaitable[remote.McpReport]], uri: str = ""
+    ) -> McpAsked:
+        arguments = {"label": label, **({"uri": uri} if uri else {})}
+        try:
+            async with recorded_async(self._audit, "mcp-add" if uri else "mcp-refresh", arguments):
+                return McpAsked(label=label, report=await ask(label))
+        except (remote.RemoteError, OSError, ValueError, RecursionError) as error:
+            return McpAsked(label=label, error=str(error))
+
+    def _state(self, label: str) -> McpServerState:
+        server = self._servers.get(label)
+        return McpServerState(
+            label=label,
+            where="" if server is None else _where(server),
+            skills=tuple(sorted(entry.uri for entry in self._cache.listing(label))),
+            asked_at=self._cache.stored_at(label),
+        )
+
+
+def _where(server: McpServerSettings) -> str:
+    # Arguments and queries may hold secrets.
+    return server.url.partition("?")[0] if server.url else server.command[0]
+
+
+def _unknown(message: str, label: str, known: Iterable[str]) -> ConfigError:
+    close = nearest(label, list(known))
+    return ConfigError(message, key="mcp_servers", suggestion=next(iter(close), ""))

@@ -1,29 +1,84 @@
-"""The parts that one `Skillhouse` is composed of, made from its configuration."""
+"""Who calls, and the parts that one `Skillhouse` is composed of, made from its configuration.
+
+The parts that only calls need are imported where each is made: looking at skills loads no gate, no
+audit log, no sandbox and no event loop, which would be most of a short command's time.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from skillhouse import approval, sandbox
+from skillhouse import approval, sandbox, store
 from skillhouse import tools as toolbox
-from skillhouse.floor.once import once
-from skillhouse.runtime.caller import Caller, CallerFields
-from skillhouse.runtime.code.code_service import Call, SkillCode
-from skillhouse.runtime.config import Config
-from skillhouse.runtime.config.resolve import profile_of, project_of
-from skillhouse.runtime.enforcement import EnforcementServices
-from skillhouse.runtime.gates import GateFactory
+from skillhouse.floor import StateError, check_private, directory_problem
+from skillhouse.floor.lock import once
+from skillhouse.runtime.config.config_files import profile_of, project_of
 from skillhouse.runtime.mcp_skills import mcp_host_of
-from skillhouse.runtime.network import Network
 from skillhouse.runtime.policy import Policy
-from skillhouse.runtime.recent import RecentSkills
-from skillhouse.runtime.sandbox_provider import SandboxProvider
 from skillhouse.runtime.settings import SettingsStore
-from skillhouse.runtime.touched_files import TouchedFiles
 from skillhouse.runtime.trust import TrustStore
+from skillhouse.runtime.usage import RecentSkills, TouchedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from skillhouse.runtime.code_service import Call, SkillCode
+    from skillhouse.runtime.config import Config
+    from skillhouse.runtime.enforcement import EnforcementServices
+    from skillhouse.runtime.gates import GateFactory, SandboxProvider
+    from skillhouse.runtime.network import Network
+    from skillhouse.sandbox import SandboxStatus
+
+
+class CallerFields(TypedDict, total=False):
+    """The fields of `Caller` as keywords."""
+
+    agent: str
+    user: str
+    channel: str
+    client: str
+    connection: str
+    session_id: str
+    message_id: str
+    call_id: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who makes a call.
+
+    An approval belongs to the connection that asked, and when that has ended to the next one of the
+    same client; `session` answers end with the connection. A program that serves several clients
+    with one `Skillhouse` names each of them.
+    """
+
+    agent: str = "default"
+    user: str = "local"
+    """On whose behalf."""
+    channel: str = "library"
+    """Where the call comes from."""
+    client: str = ""
+    """Name of the client; the channel when empty."""
+    connection: str = ""
+    """Which connection of that client; that of the `Skillhouse` itself when empty."""
+    session_id: str = ""
+    """Separates conversations."""
+    message_id: str = ""
+    call_id: str = ""
+    trace: str = ""
+
+    def tool_call(
+        self, name: str, arguments: Mapping[str, Any], *, approval_id: str | None = None
+    ) -> toolbox.ToolCall:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return toolbox.ToolCall(
+            name=name, arguments=arguments, approval_id=approval_id or "", **fields
+        )
 
 
 class Services:
@@ -39,17 +94,18 @@ class Services:
     ) -> None:
         """Compose the services; each opens its files and processes when it is first used.
 
-        Args:
-            config: What they are made from.
-            channel: Asks a person, besides the configured channels.
-            checks: What loading a skill needs besides a decision of the policy.
-            call: Makes the tool calls of skills' code.
+        `channel` asks a person, besides the configured ones; `checks` are what loading needs
+        besides a decision of the policy; `call` makes the calls of skills' code.
 
         Raises:
             ConfigError: the profile or a server of the configuration cannot be used.
+            StateError: others can use the state's directory, or write to the cache's.
         """
+        check_directories(config)
         self.config = config
+        self._channel = channel
         self._checks = tuple(checks)
+        self._call = call
         profile = profile_of(config)
         self.trust_store = TrustStore(config.state_directory)
         self.settings_store = SettingsStore(config.state_directory)
@@ -62,20 +118,10 @@ class Services:
             lambda key: self.enforcement.approvals.session_grants(key),  # noqa: PLW0108 opened late
             self.mcp_host,
         )
-        self.network = Network(config)
-        self.enforcement = EnforcementServices(
-            config,
-            channels=lambda: self.network.channels(channel),
-            secrets=lambda: self.network.secret_values,
-            background=lambda: self.skill_code.background,
-        )
         self.touched = TouchedFiles(config.places.start, self.project)
         self.recent = RecentSkills(config.cache_directory)
-        self.sandbox = SandboxProvider(config.state_directory / "sandbox")
         self.connection = approval.new_connection()
         """The connection of callers that name none of their own."""
-        self.skill_code = SkillCode(config, profile, self.policy, self.sandbox, call)
-        self.gates = GateFactory(self)
         self._portal: toolbox.Portal | None = None
         self._portal_lock = threading.Lock()
 
@@ -84,12 +130,44 @@ class Services:
         """The git root of the start directory, or the start directory outside git."""
         return project_of(self.config.places.start)
 
-    def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
-        """Return the caller, given as a value or as keywords, with client and connection.
+    @once
+    def network(self) -> Network:
+        from skillhouse.runtime.network import Network
 
-        Raises:
-            TypeError: both forms are given, or a keyword is unknown.
-        """
+        return Network(self.config)
+
+    @once
+    def enforcement(self) -> EnforcementServices:
+        from skillhouse.runtime.enforcement import EnforcementServices
+
+        return EnforcementServices(
+            self.config,
+            channels=lambda: self.network.channels(self._channel),
+            secrets=lambda: self.network.secret_values,
+            background=lambda: self.skill_code.background,
+        )
+
+    @once
+    def sandbox(self) -> SandboxProvider:
+        from skillhouse.runtime.gates import SandboxProvider
+
+        return SandboxProvider(self.config.state_directory / "sandbox")
+
+    @once
+    def skill_code(self) -> SkillCode:
+        from skillhouse.runtime.code_service import SkillCode
+
+        profile = self.policy.profile
+        return SkillCode(self.config, profile, self.policy, self.sandbox, self._call)
+
+    @once
+    def gates(self) -> GateFactory:
+        from skillhouse.runtime.gates import GateFactory
+
+        return GateFactory(self.config, self.policy, self.enforcement, self.network, self.sandbox)
+
+    def caller(self, caller: Caller | None, fields: CallerFields | None = None) -> Caller:
+        """Return the caller, given in one form, with client and connection; TypeError for both."""
         if caller is not None and fields:
             raise TypeError(f"got both `caller` and the keyword `{next(iter(fields))}`")
         known = caller or Caller(**(fields or {}))
@@ -105,7 +183,7 @@ class Services:
         noted = lambda activation: self.recent.note(activation.file)  # noqa: E731
         return toolbox.Sessions(self.policy.skill_need, self._checks, self.mcp_host, noted)
 
-    def expected_sandbox(self) -> sandbox.SandboxStatus:
+    def expected_sandbox(self) -> SandboxStatus:
         """Return the sandbox that this machine should offer, without a self-test."""
         return self.portal().call(sandbox.detect)
 
@@ -126,3 +204,17 @@ class Services:
     async def release_loop(self) -> None:
         """Close what is bound to the running event loop; call it before that loop ends."""
         await self.skill_code.close()
+
+    def close(self) -> None:
+        """End the signer's process; close the state and the log."""
+        if "enforcement" in vars(self):
+            self.enforcement.close()
+        store.close_pooled(self.config.state_directory / store.STATE_FILE)
+
+
+def check_directories(config: Config) -> None:
+    """Raise StateError if others can use the state, or write what the cache keeps for later."""
+    check_private(config.state_directory)
+    cache = config.cache_directory or config.places.cache()
+    if problem := directory_problem(cache):
+        raise StateError(f"the cache cannot be used: {problem}", cache)

@@ -32,11 +32,7 @@ class SettingsStore:
         self._path = state_directory / STATE_FILE
 
     def read(self) -> SkillSettings:
-        """Return the settings.
-
-        Raises:
-            StateError: the state cannot be read.
-        """
+        """Return the settings. Raises StateError: the state cannot be read."""
         if not self._path.exists():
             return SkillSettings()
         with pooled(self._path, STATE) as store:

@@ -50,7 +50,7 @@ class SkillsManager:
 
     @classmethod
     def at(cls, root: Path, *, profile: str | Profile = "openseed") -> Self:
-        """Return a manager of the skills in one directory, which is read at each call (S003-14).
+        """Return a manager of one directory's skills, read at each call (S003-14).
 
         Raises:
             ConfigError: no profile has that name.
@@ -139,13 +139,8 @@ def register_tools(
     """Register the tools about skills as functions (S003-80, S003-81).
 
     Each has the signature of its schema, goes through the gate and never raises: an error comes
-    back as text.
-
-    Args:
-        house: Whose tools they are.
-        register: A decorator that takes a function, such as `tool_manager.register`.
-        tools_list: Gets the names added.
-        agent: On whose behalf the functions are called.
+    back as text. `register` is a decorator, such as `tool_manager.register`; `tools_list` gets the
+    names added.
     """
     kinds = {rule.name: rule.kind for rule in house.policy.profile.tools}
     names = []

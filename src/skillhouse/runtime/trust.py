@@ -48,11 +48,7 @@ class TrustStore:
         self._path = state_directory / STATE_FILE
 
     def is_trusted(self, project: Path) -> bool:
-        """Whether the project's skills may be read at all.
-
-        Raises:
-            StateError: the state cannot be read; nothing is trusted then.
-        """
+        """Whether the project's skills may be read; StateError if the state cannot be."""
         return _PROJECT in self._digests(project)
 
     def projects(self) -> tuple[str, ...]:
@@ -120,15 +116,7 @@ class ProjectTrust:
         log: EventLog,
         refresh: Callable[[], bool],
     ) -> None:
-        """Bind the store to a project.
-
-        Args:
-            store: Keeps the digests.
-            project: The real path is what is trusted.
-            skills: Reads the project's skills as they are now.
-            log: Records each change.
-            refresh: Makes a change take effect.
-        """
+        """Bind the store to a project, whose real path is trusted; `skills` reads its skills."""
         self._store = store
         self._project = project
         self._skills = skills

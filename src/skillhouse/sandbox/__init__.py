@@ -3,29 +3,29 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.sandbox.covers import Survey as Survey
     from skillhouse.sandbox.covers import covered_paths as covered_paths
     from skillhouse.sandbox.git_changes import GitChanges as GitChanges
     from skillhouse.sandbox.git_changes import find_git_changes as find_git_changes
+    from skillhouse.sandbox.inner_scripts import plan_argv as plan_argv
+    from skillhouse.sandbox.inner_scripts import plan_readable as plan_readable
     from skillhouse.sandbox.launcher import BubblewrapLauncher as BubblewrapLauncher
     from skillhouse.sandbox.launcher import Launcher as Launcher
+    from skillhouse.sandbox.launcher import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.launcher import launcher_for as launcher_for
     from skillhouse.sandbox.level_probes import self_test as self_test
-    from skillhouse.sandbox.persistence import Opened as Opened
-    from skillhouse.sandbox.plans import plan_argv as plan_argv
-    from skillhouse.sandbox.plans import plan_readable as plan_readable
-    from skillhouse.sandbox.process import kill_sandboxes as kill_sandboxes
     from skillhouse.sandbox.profile import Completed as Completed
+    from skillhouse.sandbox.profile import CoveredPaths as CoveredPaths
     from skillhouse.sandbox.profile import Limits as Limits
+    from skillhouse.sandbox.profile import Opened as Opened
+    from skillhouse.sandbox.profile import SandboxError as SandboxError
     from skillhouse.sandbox.profile import SandboxProfile as SandboxProfile
+    from skillhouse.sandbox.profile import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.profile import fits as fits
-    from skillhouse.sandbox.sandbox_errors import SandboxError as SandboxError
-    from skillhouse.sandbox.sandbox_errors import SandboxUnavailableError as SandboxUnavailableError
     from skillhouse.sandbox.status import ProbeResult as ProbeResult
     from skillhouse.sandbox.status import SandboxLevel as SandboxLevel
     from skillhouse.sandbox.status import SandboxStatus as SandboxStatus
     from skillhouse.sandbox.status import detect as detect
-    from skillhouse.sandbox.survey import CoveredPaths as CoveredPaths
-    from skillhouse.sandbox.survey import Survey as Survey
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -25,7 +25,6 @@ CHUNK = 65_536
 CONNECTIONS = 64
 """Connections at one time; a further one is closed at once."""
 NOT_STARTED = 126
-"""Exit code when the command cannot be started (as a shell's)."""
 NOT_FOUND = 127
 SIGNAL_BASE = 128
 
@@ -128,7 +127,6 @@ class Bridge:
         """Of each socket, the way in which it is the source, and that in which it is the sink."""
 
     def carry_until(self, ended: int) -> None:
-        """Forward until the descriptor `ended` can be read."""
         self._listener.setblocking(False)  # noqa: FBT003 - the parameter has no name.
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(ended, selectors.EVENT_READ)

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from skillhouse.sandbox import bridge
-from skillhouse.sandbox.profile import Limits, SandboxProfile
+from skillhouse.sandbox import inner_scripts
+from skillhouse.sandbox.inner_scripts import PROGRAM_PATH
+from skillhouse.sandbox.profile import Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
-from skillhouse.sandbox.sandbox_errors import SandboxError
 
-PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
-"""The PATH inside, whatever the caller's is."""
 HOME = "/tmp"  # noqa: S108 - the sandbox's own, empty at every start.
 SHARED_MEMORY_BYTES = 64 << 20
 """Size of /dev/shm, as in a container of Docker."""
@@ -62,18 +60,14 @@ def etc_files(profile: SandboxProfile) -> Mapping[str, str]:
     own = _ETC_FILES if profile.paths is None else _ETC_FILES | _GIT_SETTINGS
     if profile.network:
         return own
-    bridged = {bridge.SCRIPT: bridge.script()} if profile.proxy_socket else {}
+    bridged = (
+        {inner_scripts.BRIDGE_SCRIPT: inner_scripts.bridge_script()} if profile.proxy_socket else {}
+    )
     return own | _ETC_HOSTS | bridged
 
 
 def check_places(profile: SandboxProfile, cwd: Path) -> None:
-    """Refuse a system directory as workspace, and a current directory that is not mounted.
-
-    All paths are resolved.
-
-    Raises:
-        SandboxError: "workspace-refused" or "cwd-outside".
-    """
+    """Refuse a system directory as workspace, and a current directory that is not mounted."""
     workspace = profile.workspace
     refused = workspace == Path("/") or any(workspace.is_relative_to(path) for path in _SYSTEM)
     if refused or str(workspace) == HOME:
@@ -96,13 +90,7 @@ def options(
         covers: What is mounted over the protected paths.
         files: The descriptor of each of `etc_files` and of the profile's sealed files.
     """
-    yield from ("--unshare-all", "--unshare-user", "--disable-userns")
-    if profile.network:
-        yield "--share-net"
-    yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", "sandbox")
-    yield from ("--new-session", "--die-with-parent", "--clearenv")
-    for name, value in _environment(profile).items():
-        yield from ("--setenv", name, value)
+    yield from _start(profile, "sandbox", *(("--share-net",) if profile.network else ()))
     yield from _own(profile, files)
     yield from _places(profile, covers, files)
     yield from ("--chdir", str(cwd))
@@ -129,18 +117,10 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
 
     There is no /proc: it would show all calls of a cell that forks, and in `mountinfo`, which no
     mount can cover for processes to come, where on the host each bind comes from.
-
-    Args:
-        files: The descriptor of each file that bubblewrap makes.
     """
     profile = SandboxProfile(view.skill, limits=view.limits)
-    yield from ("--unshare-all", "--unshare-user", "--disable-userns")
-    yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", "cell")
-    if view.forks:
-        yield from ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
-    yield from ("--new-session", "--die-with-parent", "--clearenv")
-    for name, value in _environment(profile).items():
-        yield from ("--setenv", name, value)
+    capabilities = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
+    yield from _start(profile, "cell", *(capabilities if view.forks else ()))
     yield from _own(profile, files, processes=False)
     # A call, as its owner, could make it writable, and a later call would see what it wrote.
     yield from ("--remount-ro", "/dev")
@@ -153,16 +133,21 @@ def cell_options(view: CellView, *, files: Mapping[str, int]) -> Iterator[str]:
     yield from _programs()
 
 
-def _environment(profile: SandboxProfile) -> Mapping[str, str]:
-    proxied = bridge.environment() if profile.proxy_socket else {}
+def _start(profile: SandboxProfile, hostname: str, *more: str) -> Iterator[str]:
+    """Yield the namespaces, capabilities and variables; `more` widens them."""
+    yield from ("--unshare-all", "--unshare-user", "--disable-userns")
+    yield from ("--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL", "--hostname", hostname)
+    yield from more
+    yield from ("--new-session", "--die-with-parent", "--clearenv")
+    proxied = inner_scripts.proxy_variables() if profile.proxy_socket else {}
     own = {"PATH": PROGRAM_PATH, "HOME": HOME}
-    return {"LANG": "C.UTF-8", **profile.environment, **proxied, **own}
+    for name, value in {"LANG": "C.UTF-8", **profile.environment, **proxied, **own}.items():
+        yield from ("--setenv", name, value)
 
 
 def _own(
     profile: SandboxProfile, files: Mapping[str, int], *, processes: bool = True
 ) -> Iterator[str]:
-    """Yield what each run gets of its own: most of /etc, /proc, /dev and /tmp."""
     reaching = _ETC_TRUST if profile.network or profile.proxy_socket else ()
     for name in _ETC + reaching + (_ETC_NETWORK if profile.network else ()):
         path = f"/etc/{name}"
@@ -172,7 +157,7 @@ def _own(
         if path not in profile.sealed:
             yield from ("--perms", "0444", "--file", str(descriptor), path)
     if profile.proxy_socket:
-        yield from ("--ro-bind", str(profile.proxy_socket), bridge.SOCKET)
+        yield from ("--ro-bind", str(profile.proxy_socket), inner_scripts.BRIDGE_SOCKET)
     # INVARIANT: read-only. What /proc/sys and /proc/sysrq-trigger do is for the superuser's id, not
     # for capabilities, so a run that is root's outside could set kernel.core_pattern, which names
     # a program for the host to run. bubblewrap 0.8 means to cover them and here does not.

@@ -1,30 +1,159 @@
-"""Which paths of a workspace a sandbox covers below its top level, at a bounded cost."""
+"""Which paths of a workspace a sandbox covers below its top level, at a bounded cost.
+
+The names in its directories are cached from run to run: a directory is read again when its times or
+its inode have changed, so that a run pays for changes only. The walk is bounded, and counts what it
+left out.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from skillhouse.floor import DEPENDENCIES, PersistentPaths, is_secret, name_filter
-from skillhouse.sandbox.persistence import COVERS_MAX, Opened
-from skillhouse.sandbox.profile import names_like
-from skillhouse.sandbox.survey import CoveredPaths, Survey, SurveyEntry, SurveyHit
+from skillhouse.sandbox.profile import (
+    CoveredPaths,
+    Directory,
+    Opened,
+    SurveyEntry,
+    SurveyHit,
+    names_like,
+)
 
+DIRECTORIES_MAX = 20_000
+"""Directories that are read before a run, nearest first."""
+ENTRIES_MAX = 200_000
+"""Names in them: 0.2 s the first time, and 1 µs a directory afterwards."""
+SETTLED_NS = 20_000_000
+"""How long ago a directory must have changed: within one tick of the clock a second change would
+have the same times."""
+
+
+Classify = Callable[[str, SurveyEntry], SurveyHit | None]
+"""Takes a directory, relative to the workspace, and an entry; None if the entry does not count."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """The cache of one workspace; thread-safe."""
+
+    _directories: dict[str, Directory] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    left: int = 0
+    """Directories that the last walk left out, at least."""
+
+    def walk(
+        self, root: str, classify: Classify, key: Hashable
+    ) -> list[tuple[str, tuple[SurveyHit, ...]]]:
+        """Return each directory with the names in it that count, nearest first.
+
+        Links are not followed. Directories beyond the bounds are counted in `left`.
+
+        Args:
+            root: Real path of the workspace.
+            classify: Called again only for changed directories.
+            key: Anything else that the results of `classify` depend on.
+        """
+        with self._lock:
+            hits: list[tuple[str, tuple[SurveyHit, ...]]] = []
+            kept: dict[str, Directory] = {}
+            waiting = deque([""])
+            entries = 0
+            while waiting and len(kept) < DIRECTORIES_MAX and entries < ENTRIES_MAX:
+                place = waiting.popleft()
+                known = kept[place] = self._known(root, place)
+                if known.key != key:
+                    _classify(known, place, classify, key)
+                entries += len(known.entries)
+                if known.hits:
+                    hits.append((place, known.hits))
+                waiting += known.below
+            self._directories = kept
+            self.left = len(waiting)
+            return hits
+
+    def names_of(self, inodes: frozenset[int]) -> Iterator[str]:
+        """Yield the paths, as of the last walk, of files with one of these inodes."""
+        with self._lock:
+            for place, known in self._directories.items():
+                for entry in known.entries:
+                    if entry.inode in inodes and not entry.is_directory:
+                        yield f"{place}/{entry.name}" if place else entry.name
+
+    @property
+    def directories(self) -> Mapping[str, Directory]:
+        return self._directories
+
+    def _known(self, root: str, place: str) -> Directory:
+        return read_directory(f"{root}/{place}" if place else root, self._directories.get(place))
+
+
+def _classify(known: Directory, place: str, classify: Classify, key: Hashable) -> None:
+    hits = tuple(hit for entry in known.entries if (hit := classify(place, entry)) is not None)
+    closed = {hit.name for hit in hits if hit.is_closed}
+    prefix = f"{place}/" if place else ""
+    known.hits = hits
+    known.below = tuple(
+        prefix + entry.name
+        for entry in known.entries
+        if entry.is_directory and entry.name not in closed
+    )
+    known.key = key
+
+
+def read_directory(path: str, known: Directory | None = None) -> Directory:
+    """Return a directory as it is now, or `known` if it has not changed since that was read."""
+    stamp = _stamp(path)
+    if known is not None and known.stamp == stamp:
+        return known
+    entries = read_entries(path)
+    # INVARIANT: a directory that could still change within the same tick is not cached.
+    is_settled = stamp and max(stamp[2:]) < time.time_ns() - SETTLED_NS
+    now = Directory(stamp if is_settled else (0,), entries, stamp[3] if stamp else 0)
+    if known is not None and known.entries == entries:
+        # A run that puts its placeholders there and away again leaves the same names.
+        return replace(now, hits=known.hits, below=known.below, key=known.key, kept=known.kept)
+    return now
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ()
+    return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns
+
+
+def read_entries(path: str) -> tuple[SurveyEntry, ...]:
+    try:
+        with os.scandir(path) as listing:
+            entries = [
+                SurveyEntry(e.name, e.is_dir(follow_symlinks=False), e.inode(), e.is_symlink())
+                for e in listing
+            ]
+    except OSError:
+        return ()
+    return tuple(sorted(entries))
+
+
+COVERS_MAX = 48
+"""Paths that are mounted read-only, nearest first; bubblewrap needs 0.1 ms for each."""
 PATHS_MAX = 160
 """Most covered paths; for 48, 160 and 500 bubblewrap needs 10, 60 and 500 ms."""
 HIDDEN_FILES_MAX = 20_000
 """Files in hidden directories that are checked for other hard links: about 40 ms."""
 PERSISTENT = "persistent"
-"""Kind of a path that takes effect later (`floor.persistence`)."""
 REPOSITORY = ("/hooks", "/config", "/modules", "/worktrees")
 """Covered in the git directory of a repository in the workspace, also if missing."""
 
 
 class CoverRules(Protocol):
-    """What is covered besides the names that are always protected."""
-
     @property
     def key(self) -> Hashable: ...
 
@@ -54,8 +183,6 @@ class CoverRules(Protocol):
 
 
 class NoRules:
-    """The default: only names decide."""
-
     key = ()
 
     def concerns(self, path: str, *, is_directory: bool) -> bool:
@@ -106,7 +233,6 @@ def covered_paths(
 
 
 def _persistent_left(walked: Iterable[tuple[str, Sequence[SurveyHit]]], opened: Opened) -> int:
-    """Return the number of persistent paths that a census does not mount read-only."""
     count = 0
     covered: set[str] = set()
     for place, hits in walked:
@@ -186,7 +312,6 @@ def _judge(
 
 
 def _pin(result: CoveredPaths, place: str) -> None:
-    """Add a directory to the pinned ones, after those above it."""
     parts = place.split("/") if place else []
     above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
     result.pinned += [path for path in above if path not in result.pinned]
@@ -201,7 +326,6 @@ def _is_below(place: str, masked: set[str]) -> bool:
 
 
 def _add_other_names(result: CoveredPaths, workspace: str, survey: Survey) -> None:
-    """Hide the other hard links of hidden files."""
     hidden = {
         f"{place}/{name}" if place else name for place, name, secret in result.paths if secret
     }
@@ -215,7 +339,6 @@ def _add_other_names(result: CoveredPaths, workspace: str, survey: Survey) -> No
 def _inodes_with_names(
     result: CoveredPaths, workspace: str, hidden: Iterable[str]
 ) -> Iterator[int]:
-    """Yield the inodes of the hidden files that have several names."""
     looked_at = 0
     for relative in hidden:
         for path in _files(f"{workspace}/{relative}"):

@@ -46,13 +46,7 @@ UNKNOWN = GitChanges(is_known=False)
 
 
 def find_git_changes(argv: Sequence[str], directory: Path, workspace: Path) -> GitChanges:
-    """Return what a git command in a directory would write of its work tree.
-
-    Args:
-        argv: `git` and its arguments.
-        directory: Where it would run.
-        workspace: Real path; files outside are left out.
-    """
+    """Return what `argv`, `git` with its arguments, would write below the workspace's real path."""
     rest = list(argv[1:])
     while rest and rest[0][:1] == "-":
         word = rest.pop(0)
@@ -122,7 +116,6 @@ class _Git:
                 return None
 
     def _placed(self, operands: Sequence[str]) -> set[str]:
-        """Return the names that a move makes, from the top of the work tree."""
         top = (self._ask("rev-parse", "--show-prefix") or "").rstrip("\n")
         if not operands:
             return set()

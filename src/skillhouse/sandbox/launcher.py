@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -15,15 +17,14 @@ import anyio
 
 from skillhouse.floor import PROTECTED_NAMES
 from skillhouse.floor.threads import in_thread
-from skillhouse.sandbox import bridge, bubblewrap
-from skillhouse.sandbox.cgroup import CgroupPlace
-from skillhouse.sandbox.guard import CgroupGuard, ProcessGuard, RlimitGuard
+from skillhouse.sandbox import bubblewrap
+from skillhouse.sandbox.guard import CgroupGuard, CgroupPlace, ProcessGuard, RlimitGuard
+from skillhouse.sandbox.inner_scripts import PROGRAM_PATH, bridged_argv, with_bridge
 from skillhouse.sandbox.mountpoints import Stash
 from skillhouse.sandbox.persistence import Census
 from skillhouse.sandbox.process import Command, Run
-from skillhouse.sandbox.profile import Completed, SandboxProfile, names_like
+from skillhouse.sandbox.profile import Completed, SandboxError, SandboxProfile, names_like
 from skillhouse.sandbox.protected_mounts import MountCover, shield
-from skillhouse.sandbox.sandbox_errors import SandboxError
 from skillhouse.sandbox.seccomp import program as filter_program
 from skillhouse.sandbox.status import SandboxLevel, SandboxStatus, capabilities_of
 
@@ -39,7 +40,6 @@ class Launcher(Protocol):
         Args:
             argv: The program's plain name, found in the sandbox's own PATH, and its arguments.
             cwd: The workspace, a directory in it or in a readable one.
-            stdin: The program's input.
 
         Raises:
             SandboxError: the run is refused or could not be started; `code` is the reason.
@@ -48,8 +48,6 @@ class Launcher(Protocol):
 
 
 class BubblewrapLauncher:
-    """Runs by bubblewrap and seccomp, with control groups or with rlimits."""
-
     def __init__(
         self,
         program: Path,
@@ -63,7 +61,6 @@ class BubblewrapLauncher:
 
         Args:
             program: bubblewrap.
-            seccomp: The filter for this machine.
             place: Where control groups can be made; None for rlimits.
             bridge_seccomp: The filter for the bridge to a proxy, which may make Unix sockets.
         """
@@ -81,7 +78,7 @@ class BubblewrapLauncher:
         _check_argv(argv)
         profile, cwd = _resolved(profile, cwd)
         bubblewrap.check_places(profile, cwd)
-        profile = bridge.prepared(profile)
+        profile = with_bridge(profile)
         census = await _census(profile)
         protected = [
             path
@@ -135,7 +132,7 @@ class BubblewrapLauncher:
 
         return Command(
             program=self._program,
-            argv=bridge.wrapped(argv, self._seccomp) if profile.proxy_socket else argv,
+            argv=bridged_argv(argv, self._seccomp) if profile.proxy_socket else argv,
             files={"seccomp": self._bridge_seccomp if profile.proxy_socket else self._seccomp}
             | {path: text.encode() for path, text in texts.items()}
             | dict(profile.sealed),
@@ -168,8 +165,8 @@ def _check_argv(argv: Sequence[str]) -> None:
     if "/" in program or program in (".", ".."):
         message = f"expected a program's plain name, got a path: {program!r}"
         raise SandboxError("exec-path", message)
-    if shutil.which(program, path=bubblewrap.PROGRAM_PATH) is None:
-        message = f"no program {program!r} in {bubblewrap.PROGRAM_PATH}"
+    if shutil.which(program, path=PROGRAM_PATH) is None:
+        message = f"no program {program!r} in {PROGRAM_PATH}"
         raise SandboxError("exec-not-found", message)
 
 
@@ -198,7 +195,7 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
             saves each run 2 ms.
 
     Raises:
-        SandboxUnavailableError: no level works; it carries the reasons and the hint.
+        SandboxUnavailableError: no level works.
     """
     around, program, place = capabilities_of(status)
     return BubblewrapLauncher(
@@ -208,3 +205,42 @@ def launcher_for(status: SandboxStatus, *, state: Path | None = None) -> Launche
         stash=Stash(state),
         bridge_seccomp=filter_program(around.machine, unix_sockets=True),
     )
+
+
+_PROC = Path("/proc")
+_COMM = "bwrap"
+
+
+def kill_sandboxes(pid: int, shown_in: Path) -> int:
+    """Kill each bubblewrap that another process started, with all inside; return their number.
+
+    Nothing is killed unless the process has a file `PID-…` of that directory open: in another
+    container the number may belong to an unrelated process.
+    """
+    if not _holds(pid, os.fspath(shown_in / f"{pid}-")):
+        return 0
+    killed = 0
+    for place in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(int(place.name))
+            try:
+                # Looked at while the handle is held, so the number is not another process's by now.
+                if _parent_and_name(place) == (pid, _COMM):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    killed += 1
+            finally:
+                os.close(handle)
+    return killed
+
+
+def _holds(pid: int, start: str) -> bool:
+    for link in (_PROC / str(pid) / "fd").glob("*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(link).startswith(start):
+                return True
+    return False
+
+
+def _parent_and_name(place: Path) -> tuple[int, str]:
+    head, _, rest = (place / "stat").read_text(errors="replace").rpartition(")")
+    return int(rest.split()[1]), head.partition("(")[2]

@@ -14,10 +14,15 @@ from typing import Any
 
 import anyio
 
-from skillhouse.sandbox.bridge import own_python
+from skillhouse.sandbox.inner_scripts import by_path, own_python
 from skillhouse.sandbox.launcher import Launcher, launcher_for
-from skillhouse.sandbox.profile import MIB, Limits, SandboxProfile
-from skillhouse.sandbox.sandbox_errors import SandboxError, SandboxUnavailableError
+from skillhouse.sandbox.profile import (
+    MIB,
+    Limits,
+    SandboxError,
+    SandboxProfile,
+    SandboxUnavailableError,
+)
 from skillhouse.sandbox.status import (
     CELL_STARTS,
     NAMESPACE_HINT,
@@ -54,9 +59,7 @@ except OSError:
 async def self_test(
     *, most: SandboxLevel = SandboxLevel.CGROUP, further: Sequence[Probe] = ()
 ) -> SandboxStatus:
-    """Return the best level whose probes all pass.
-
-    It makes its own files below the system's temporary directory and removes them.
+    """Return the best level whose probes all pass, in files of its own that it removes.
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
@@ -208,7 +211,6 @@ async def _processes(launcher: Launcher, place: Path) -> Mapping[str, str]:
 
 
 async def _tree(launcher: Launcher, place: Path) -> Mapping[str, str]:
-    """Leave processes of three kinds behind, and look for them."""
     mark = f"600.{secrets.randbelow(10**12):012}"
     script = f"trap '' TERM; sleep {mark} & setsid sleep {mark} & (setsid sleep {mark} &); wait"
     profile = SandboxProfile(place, limits=Limits(seconds=0.2))
@@ -233,8 +235,7 @@ async def _python(
         environment=environment or {},
         limits=limits or Limits(seconds=PROBE_SECONDS),
     )
-    # The launcher requires a plain name, so the shell starts the program by its path.
-    argv = ("sh", "-c", 'exec "$@"', "sh", str(program), "-I", "-S", "-c", *arguments)
+    argv = (*by_path(program), "-I", "-S", "-c", *arguments)
     done = await launcher.run(argv, profile, cwd=workspace)
     return (done.stdout or done.stderr[-500:]).decode(errors="replace")
 

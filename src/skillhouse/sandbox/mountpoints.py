@@ -13,8 +13,8 @@ from pathlib import Path
 from skillhouse.floor import make_private
 
 MTIME_NS = 1_000_000_007 * 1_000_000_000
-"""Modification time of a placeholder, by which a later run recognises one that a crash left behind:
-no other directory has exactly this second with zero nanoseconds."""
+"""Modification time of a placeholder, by which one that a crash left behind is recognised: no other
+directory has exactly this second with zero nanoseconds."""
 
 _STASH = re.compile(r"placeholders-(\d+)-\d+")
 _NUMBERS = itertools.count()
@@ -33,7 +33,7 @@ class Stash:
     """
 
     def __init__(self, base: Path | None = None) -> None:
-        """Make a stash; those of processes that no longer exist are removed from `base`."""
+        """Sweep the stashes of dead processes from `base`, and begin one there."""
         self._directory = ""
         self._free: list[str] = []
         self._numbers = itertools.count()
@@ -44,7 +44,6 @@ class Stash:
             os.mkdir(self._directory)
 
     def place(self, path: str) -> None:
-        """Put a placeholder at `path` if nothing exists there."""
         if self._directory:
             source = self._free.pop() if self._free else self._new()
             try:

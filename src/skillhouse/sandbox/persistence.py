@@ -2,39 +2,175 @@
 
 Existing ones are mounted read-only. Mounts cannot keep a run from making new ones anywhere, so
 changed directories are checked afterwards: a new persistent file is renamed, and a new repository
-keeps only configuration that starts no program. A file that was moved stays.
+is disarmed: it keeps only configuration that starts no program. A file that was moved stays.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skillhouse.floor import (
     DEPENDENCIES,
-    FIXED,
-    SECRET_NAMES,
     PathGroup,
     PersistentPaths,
     name_filter,
-    named,
     spelled,
 )
+from skillhouse.sandbox.covers import COVERS_MAX, ENTRIES_MAX, read_directory, read_entries
 from skillhouse.sandbox.mountpoints import is_placeholder
-from skillhouse.sandbox.repositories import BARE, disarm, is_repository, obeyed_names
-from skillhouse.sandbox.survey import Directory, SurveyEntry, read_directory, read_entries
+from skillhouse.sandbox.profile import Directory, Opened, SurveyEntry
 
-ENTRIES_MAX = 200_000
-"""Names of a workspace that are looked at before a run, nearest first; about 0.2 s. As many as in
-`survey`, which counts what is beyond, so that a person is asked."""
-COVERS_MAX = 48
-"""Paths that are mounted read-only, nearest first; bubblewrap needs 0.1 ms for each."""
+BARE = ("head", "objects", "refs")
+"""Marks of a repository's own directory (gitrepository-layout (5)); `commondir` replaces the last
+two."""
+OBEYED = frozenset({"config", "config.worktree", "hooks", "commondir"})
+"""Names in such a directory that git reads settings or programs from."""
+CONFIG_MAX = 262_144
+"""Bytes of a `config` that is read; a larger one is replaced."""
+DEPTH_MAX = 16
+"""Nesting of submodules."""
+DEFAULT_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = {bare}\n"
+
+_SECTION = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)', re.DOTALL)
+_HARMLESS = re.compile(
+    # git-config(1): nothing of it names a program or another file of settings.
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|eol"
+    r"|precomposeunicode|autocrlf|safecrlf|sparsecheckout|sparsecheckoutcone|abbrev|quotepath)"
+    r"|extensions\.(?:objectformat|partialclone|refstorage|noop|preciousobjects)"
+    r"|remote\.(?:url|fetch|push|pushurl|mirror|prune|tagopt|promisor|partialclonefilter)"
+    r"|branch\.(?:remote|merge|rebase|pushremote|autosetupmerge|autosetuprebase)"
+    r"|submodule\.(?:url|active|path|branch|ignore)|user\.(?:name|email)|init\.defaultbranch"
+    r"|lfs\.repositoryformatversion|pull\.(?:rebase|ff)|push\.default|gc\.auto|index\.version"
+    r"|pack\.threads|receive\.deny[a-z]+|maintenance\.(?:auto|strategy)"
+)
+
+
+def is_repository(names: Collection[str]) -> bool:
+    """Whether git takes a directory with these names for a bare repository.
+
+    >>> is_repository({"HEAD", "objects", "refs"}), is_repository({"HEAD", "refs"})
+    (True, False)
+    """
+    # Most directories have no such name, and spelling all of theirs is slow.
+    if not any(name[:4].casefold() == BARE[0] or not name.isascii() for name in names):
+        return False
+    # As a case-insensitive file system compares them.
+    spellings = {spelled(name) for name in names if len(name) < 32}
+    return "head" in spellings and ({"objects", "refs"} <= spellings or "commondir" in spellings)
+
+
+def obeyed_names(directory: str) -> frozenset[str]:
+    try:
+        return frozenset(name for name in os.listdir(directory) if spelled(name) in OBEYED)
+    except OSError:
+        return frozenset()
+
+
+def disarm(directory: str, *, depth: int = 0) -> str:
+    """Remove from a new repository what starts programs; return the removed names, or ""."""
+    removed = []
+    for name in sorted(obeyed_names(directory)):
+        path = os.path.join(directory, name)
+        kind = spelled(name)
+        if kind == "hooks":
+            removed += _without_hooks(path)
+        elif kind == "config":
+            removed += _without_programs(path)
+        else:
+            remove(path)
+            removed.append(name)
+    if depth < DEPTH_MAX:
+        for inner in _repositories_below(os.path.join(directory, "modules")):
+            removed += filter(None, [disarm(inner, depth=depth + 1)])
+    return ", ".join(removed)
+
+
+def _repositories_below(directory: str) -> list[str]:
+    repositories = []
+    for place, directories, files in os.walk(directory):
+        if is_repository({*directories, *files}):
+            repositories.append(place)
+            directories.clear()
+    return repositories
+
+
+def _without_hooks(path: str) -> list[str]:
+    """Remove every hook but git's own samples, which it never runs."""
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        remove(path)
+        return ["hooks"]
+    removed = []
+    for name in sorted(os.listdir(path)):
+        if not name.endswith(".sample"):
+            remove(os.path.join(path, name))
+            removed.append(f"hooks/{name}")
+    return removed
+
+
+def _without_programs(path: str) -> list[str]:
+    text = _text(path)
+    kept, removed = _filtered(text) if text is not None else ("", ["config"])
+    if not removed:
+        return []
+    bare = str(os.path.basename(os.path.dirname(path)) != ".git").lower()
+    remove(path)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(kept or DEFAULT_CONFIG.format(bare=bare))
+    return removed
+
+
+def _text(path: str) -> str | None:
+    """Return the text of a regular file; None of anything else, which git must not read."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return None
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        data = file.read(CONFIG_MAX + 1)
+    return None if len(data) > CONFIG_MAX else data.decode("utf-8", "surrogateescape")
+
+
+def _filtered(text: str) -> tuple[str, list[str]]:
+    """Return the harmless part of a `config`, and the keys of the rest."""
+    kept: list[str] = []
+    removed: list[str] = []
+    section = ""
+    for line in re.sub(r"\\\r?\n", "", text.removeprefix("\ufeff")).splitlines():
+        rest = line
+        while (header := _SECTION.fullmatch(rest)) is not None:
+            section, rest = header[1].casefold(), header[3]
+            heading = f'[{header[1]} "{header[2]}"]' if header[2] is not None else f"[{header[1]}]"
+            if section.count(".") == 0:
+                kept.append(heading)
+        rest = rest.strip()
+        if not rest or rest[0] in "#;":
+            continue
+        key, _, value = rest.partition("=")
+        name = f"{section}.{key.strip().casefold()}"
+        if _HARMLESS.fullmatch(name) and "::" not in value and value.strip()[:1] not in ("!", "-"):
+            kept.append(f"\t{rest}")
+        else:
+            removed.append(name)
+    return "".join(f"{line}\n" for line in kept), list(dict.fromkeys(removed))
+
+
+def remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
 logger = logging.getLogger(__name__)
 
+POINTER_BYTES = 8_192
+"""How much of a `.git` file is read: more than a path can have."""
 WITHHELD = "withheld"
 """Suffix of the new name of a file that a run made without approval."""
 
@@ -43,41 +179,8 @@ _Entry = tuple[str, SurveyEntry, PathGroup | None]
 """A relative path, its entry, and its group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """What of the protected paths a run may write."""
-
-    patterns: tuple[str, ...] = ()
-    """In the table's language."""
-    everything: bool = False
-    """Whether that is all that commands can write at all."""
-    trees: bool = False
-    """Whether the run brings directories of others' files, which may hold such names."""
-    repositories: bool = False
-    """Whether it makes git repositories."""
-
-    def is_below(self, relative: str) -> bool:
-        """Whether a path below this one may be written."""
-        if not self.patterns:
-            return False
-        start = f"/{spelled(relative)}/"
-        return any(spelled(pattern).startswith(start) for pattern in self.patterns)
-
-    def frees(self, relative: str) -> bool:
-        """Whether a protected path is not covered: it may be written, or holds what may."""
-        if not self.patterns and not self.everything:
-            return False
-        if named(FIXED.patterns, relative):
-            return False
-        if self.everything and not named(SECRET_NAMES, relative):
-            return True
-        return named(self.patterns, relative) or self.is_below(relative)
-
-
 @dataclass(slots=True)
 class Census:
-    """The paths that act later, of one workspace at one moment."""
-
     workspace: str
     paths: PersistentPaths
     opened: Opened
@@ -100,7 +203,6 @@ class Census:
         self._may_end = name_filter(self.paths)
 
     def take(self) -> None:
-        """Look at the workspace before a run."""
         left = ENTRIES_MAX
         waiting = deque([""])
         later: deque[str] = deque()
@@ -140,7 +242,6 @@ class Census:
         return f"{self.workspace}/{relative}" if relative else self.workspace
 
     def _remembered(self, place: str, known: Directory) -> tuple[bool, tuple[_Entry, ...]]:
-        """Return whether a directory is a repository's own, and what `_classified` says of it."""
         is_opened = self._is_opened(place)
         key = (self.paths, is_opened)
         if key not in known.kept:
@@ -172,8 +273,7 @@ class Census:
                 logger.info("`%s` of `%s` is not covered", relative, self.workspace)
 
     def _is_opened(self, place: str) -> bool:
-        """Whether a name in a directory need not be one of the table, as the directory is opened
-        itself."""
+        """Whether a directory is opened itself, so that any name in it may count."""
         return bool(place) and self.opened.frees(place) and self.paths.group(place) is not None
 
     def _classified(self, place: str, entries: Iterable[SurveyEntry]) -> Iterator[_Entry]:
@@ -240,16 +340,12 @@ class Census:
 
     def _leads_inside(self, relative: str) -> bool:
         try:
-            with open(self._absolute(relative), "rb") as file:
-                text = os.fsdecode(file.read(8_192))
+            _, target = read_pointer(self._absolute(relative))
         except OSError:
             return False
-        above = os.path.dirname(self._absolute(relative))
-        target = os.path.realpath(os.path.join(above, text.removeprefix("gitdir:").strip()))
         return target.startswith(f"{self.workspace}/")
 
     def _check_repository(self, place: str) -> None:
-        """Disarm a directory that has become a bare repository, or let it be none."""
         if self.opened.repositories:
             self._disarm(place)
             return
@@ -271,6 +367,15 @@ class Census:
         os.rename(path, target)
         shown = os.path.relpath(target, self.workspace)
         self.notes.append(f"withheld: `{relative}` is now `{shown}` ({why})")
+
+
+def read_pointer(path: str) -> tuple[bool, str]:
+    """Return whether a `.git` file is well-formed, and the real path of what it points to."""
+    with open(path, "rb") as file:
+        text = os.fsdecode(file.read(POINTER_BYTES))
+    relative = text.removeprefix("gitdir:").strip()
+    target = os.path.realpath(os.path.join(os.path.dirname(path), relative))
+    return text.startswith("gitdir:"), target
 
 
 def _changed_ns(path: str) -> int:

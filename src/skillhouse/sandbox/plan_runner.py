@@ -64,12 +64,13 @@ def become(command: Any, source: int, sink: int) -> int:
         if given >= 0:
             os.dup2(given, wanted)
             os.close(given)
+    # POSIX shell 2.9.1.1: words are expanded before redirections make files.
+    argv = expanded(command["argv"], command["patterns"])
     for descriptor, kind, target in command["redirects"]:
         try:
             redirect(descriptor, kind, target)
         except OSError as error:
             return _say(target, error)
-    argv = expanded(command["argv"], command["patterns"])
     if argv[0] == ":":
         return 0
     # Python ignores these two, and what it starts would too.
@@ -102,17 +103,22 @@ def _opened(kind: str, target: str) -> int:
     flags = os.O_RDONLY if kind == "read" else os.O_WRONLY | os.O_CREAT
     if kind == "append":
         flags |= os.O_APPEND
+    # A FIFO would hold the open until another process has its other end.
+    flags |= os.O_NONBLOCK
     if not is_device:
         flags |= os.O_NOFOLLOW
     opened = os.open(target, flags, 0o666)
     if is_device:
+        os.set_blocking(opened, True)
         return opened
     # INVARIANT: nothing is cut or written before it is sure that the file is the one that was
     # judged; a directory on the way may have become a link meanwhile.
     if os.readlink("/proc/self/fd/%d" % opened) != target:  # noqa: UP031 - older Pythons too.
         raise PermissionError(1, "not the file that was judged")
-    if kind != "read" and not stat.S_ISREG(os.fstat(opened).st_mode):
+    mode = os.fstat(opened).st_mode
+    if not stat.S_ISREG(mode) and not (kind == "read" and stat.S_ISDIR(mode)):
         raise PermissionError(1, "not a regular file")
+    os.set_blocking(opened, True)
     if kind == "write":
         os.ftruncate(opened, 0)
     return opened

@@ -14,7 +14,15 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +30,110 @@ from typing import Any
 import anyio
 
 from skillhouse.sandbox.guard import ProcessGuard
-from skillhouse.sandbox.pipes import CHUNK, Pipes
-from skillhouse.sandbox.profile import Completed, Limits
-from skillhouse.sandbox.sandbox_errors import SandboxError
+from skillhouse.sandbox.profile import Completed, Limits, SandboxError
+
+CHUNK = 65_536
+"""Bytes of one read or write: the capacity of a pipe (pipe(7))."""
+
+
+class Pipes:
+    def __init__(self) -> None:
+        self._ours: dict[str, int] = {}
+        self._theirs: list[int] = []
+
+    def to_child(self, name: str) -> int:
+        theirs, ours = os.pipe()
+        return self._keep(name, ours, theirs)
+
+    def from_child(self, name: str) -> int:
+        ours, theirs = os.pipe()
+        return self._keep(name, ours, theirs)
+
+    def _keep(self, name: str, ours: int, theirs: int) -> int:
+        os.set_blocking(ours, False)
+        self._ours[name] = ours
+        self._theirs.append(theirs)
+        return theirs
+
+    def filled(self, data: bytes) -> int:
+        if len(data) > CHUNK // 2:
+            return self._in_memory(data)
+        theirs, ours = os.pipe()
+        self._theirs.append(theirs)
+        try:
+            os.write(ours, data)
+        finally:
+            os.close(ours)
+        return theirs
+
+    def _in_memory(self, data: bytes) -> int:
+        """Return the descriptor of a file in memory: more than a pipe is sure to hold."""
+        theirs = os.memfd_create("data", os.MFD_CLOEXEC)
+        self._theirs.append(theirs)
+        with os.fdopen(theirs, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(theirs, 0, os.SEEK_SET)
+        return theirs
+
+    def adopt(self, name: str, descriptor: int) -> int:
+        self._ours[name] = descriptor
+        return descriptor
+
+    def close_theirs(self) -> None:
+        """Close the child's ends in this process, after the child has inherited them."""
+        while self._theirs:
+            os.close(self._theirs.pop())
+
+    def close(self, name: str) -> None:
+        if (descriptor := self._ours.pop(name, None)) is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        self.close_theirs()
+        for name in tuple(self._ours):
+            self.close(name)
+
+    def ours(self, name: str) -> int:
+        return self._ours[name]
+
+    def is_open(self, name: str) -> bool:
+        return name in self._ours
+
+    async def send(self, name: str, data: bytes) -> None:
+        """Write `data` and close; a child that has stopped reading is no error."""
+        rest = memoryview(data)
+        with contextlib.suppress(BrokenPipeError):
+            while rest:
+                try:
+                    rest = rest[os.write(self._ours[name], rest[:CHUNK]) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._ours[name])
+        self.close(name)
+
+    def begin(self, name: str, data: bytes) -> bytes:
+        """Write what an empty pipe takes at once, and return the rest, which `send` may write."""
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            data = data[os.write(self._ours[name], data[:CHUNK]) :]
+        return data
+
+    async def chunks(self, name: str) -> AsyncIterator[bytes]:
+        """Yield the child's output until all copies of the other end are closed."""
+        descriptor = self._ours[name]
+        while True:
+            await anyio.wait_readable(descriptor)
+            with contextlib.suppress(BlockingIOError):
+                chunk = os.read(descriptor, CHUNK)
+                if not chunk:
+                    return
+                yield chunk
+
+    def rest(self, name: str) -> bytes:
+        data = bytearray()
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self._ours[name], CHUNK):
+                data += chunk
+        return bytes(data)
+
 
 GRACE_SECONDS = 0.5
 """Longest wait for the end of the output of killed processes."""
@@ -38,8 +147,6 @@ SIGNAL_MAX = 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command for bubblewrap, which reads its options from a descriptor."""
-
     program: Path
     argv: Sequence[str]
     files: Mapping[str, bytes]
@@ -239,8 +346,8 @@ class Run:
     async def _await_init(self) -> None:
         """Wait for the report of the first process.
 
-        That process binds its life to bubblewrap's a moment after it was made; if bubblewrap were
-        killed before, it would stay behind.
+        It binds its life to bubblewrap's a moment after it was made; if bubblewrap were killed
+        before, it would stay behind.
         """
         with anyio.move_on_after(GRACE_SECONDS):
             async for chunk in self._pipes.chunks("status"):
@@ -276,47 +383,8 @@ class Run:
         )
 
 
-_PROC = Path("/proc")
-_COMM = "bwrap"
-
-
 def _own_options(descriptors: Mapping[str, int]) -> Iterator[str]:
     yield from ("--seccomp", str(descriptors["seccomp"]))
     yield from ("--json-status-fd", str(descriptors["status"]))
     if "block" in descriptors:
         yield from ("--block-fd", str(descriptors["block"]))
-
-
-def kill_sandboxes(pid: int, shown_in: Path) -> int:
-    """Kill each bubblewrap that another process started, with all inside; return their number.
-
-    Nothing is killed unless the process has a file `PID-…` of that directory open: in another
-    container the number may belong to an unrelated process.
-    """
-    if not _holds(pid, os.fspath(shown_in / f"{pid}-")):
-        return 0
-    killed = 0
-    for place in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            handle = os.pidfd_open(int(place.name))
-            try:
-                # Looked at while the handle is held, so the number is not another process's by now.
-                if _parent_and_name(place) == (pid, _COMM):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    killed += 1
-            finally:
-                os.close(handle)
-    return killed
-
-
-def _holds(pid: int, start: str) -> bool:
-    for link in (_PROC / str(pid) / "fd").glob("*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(link).startswith(start):
-                return True
-    return False
-
-
-def _parent_and_name(place: Path) -> tuple[int, str]:
-    head, _, rest = (place / "stat").read_text(errors="replace").rpartition(")")
-    return int(rest.split()[1]), head.partition("(")[2]

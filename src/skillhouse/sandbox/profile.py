@@ -1,16 +1,44 @@
-"""What a run may access and use, and its result."""
+"""What a run may access and use, its result, and the errors of the sandbox."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from skillhouse.floor import PROTECTED_NAMES, PersistentPaths
-from skillhouse.sandbox.persistence import Opened
-from skillhouse.sandbox.survey import CoveredPaths
+from skillhouse.floor import (
+    FIXED,
+    PROTECTED_NAMES,
+    SECRET_NAMES,
+    PersistentPaths,
+    SkillhouseError,
+    named,
+    spelled,
+)
+
+
+class SandboxError(SkillhouseError):
+    """A run is refused, or bubblewrap did not start; `code` is the reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SandboxUnavailableError(SkillhouseError):
+    """No level of the sandbox works here, so no code is run (decision 10)."""
+
+    def __init__(self, reasons: tuple[str, ...], hint: str) -> None:
+        reason = "; ".join(reasons) or "no level passed its self-test"
+        super().__init__(
+            f"no usable sandbox: {reason}; {hint}" if hint else f"no sandbox: {reason}"
+        )
+        self.reasons = reasons
+        self.hint = hint
+
 
 MIB = 1 << 20
 
@@ -56,6 +84,86 @@ class Limits:
     file_bytes: int = FILE_BYTES
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What of the protected paths a run may write."""
+
+    patterns: tuple[str, ...] = ()
+    """In the table's language."""
+    everything: bool = False
+    """Whether that is all that commands can write at all."""
+    trees: bool = False
+    """Whether the run brings directories of others' files, which may hold such names."""
+    repositories: bool = False
+    """Whether it makes git repositories."""
+
+    def is_below(self, relative: str) -> bool:
+        if not self.patterns:
+            return False
+        start = f"/{spelled(relative)}/"
+        return any(spelled(pattern).startswith(start) for pattern in self.patterns)
+
+    def frees(self, relative: str) -> bool:
+        """Whether a protected path is not covered: it may be written, or holds what may."""
+        if not self.patterns and not self.everything:
+            return False
+        if named(FIXED.patterns, relative):
+            return False
+        if self.everything and not named(SECRET_NAMES, relative):
+            return True
+        return named(self.patterns, relative) or self.is_below(relative)
+
+
+class SurveyEntry(NamedTuple):
+    """One name in a directory; a tuple, as there are many."""
+
+    name: str
+    is_directory: bool
+    inode: int
+    is_link: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyHit:
+    name: str
+    kinds: tuple[str, ...]
+    is_closed: bool
+    """Whether the directory of this name is not entered."""
+
+
+@dataclass(slots=True)
+class Directory:
+    stamp: tuple[int, ...]
+    entries: tuple[SurveyEntry, ...]
+    changed_ns: int
+    """Its change time from before it was read, which no program can set; 0 when it is gone."""
+    hits: tuple[SurveyHit, ...] = ()
+    below: tuple[str, ...] = ()
+    key: Hashable = None
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+    """Values derived from its place and `entries` alone."""
+
+
+@dataclass(slots=True)
+class CoveredPaths:
+    """The covered paths of a workspace in one run (`covered_paths`)."""
+
+    paths: list[tuple[str, str, bool]] = field(default_factory=list)
+    """A directory of the workspace, the protected path below it, and whether it is hidden."""
+    opened: set[str] = field(default_factory=set)
+    """Secrets that can be read in this run, relative to the workspace."""
+    pinned: list[str] = field(default_factory=list)
+    """Directories that cannot be renamed, as that would change the paths of their content."""
+    left: int = 0
+    """Paths and directories that are not covered, at least."""
+    directories: Mapping[str, Directory] = field(default_factory=dict)
+    """Those that were read for this, relative to the workspace."""
+
+    @property
+    def is_all(self) -> bool:
+        return not self.left
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxProfile:
     """What a run may access of the host, besides the system's programs."""
@@ -73,7 +181,6 @@ class SandboxProfile:
     below: CoveredPaths | None = None
     """The result of `covered_paths`; without it only names decide."""
     read_only: bool = False
-    """Whether the whole workspace is read-only."""
     sealed: Mapping[str, bytes] = field(default_factory=dict)
     """Files of the workspace that the run sees with these bytes, read-only, by real path."""
     paths: PersistentPaths | None = None

@@ -27,11 +27,8 @@ import anyio
 from skillhouse.floor import is_secret
 from skillhouse.sandbox.covers import REPOSITORY, covered_paths
 from skillhouse.sandbox.mountpoints import Stash, is_placeholder
-from skillhouse.sandbox.persistence import Census
-from skillhouse.sandbox.profile import fits, names_like
-from skillhouse.sandbox.repositories import remove
-from skillhouse.sandbox.sandbox_errors import SandboxError
-from skillhouse.sandbox.survey import CoveredPaths
+from skillhouse.sandbox.persistence import Census, read_pointer, remove
+from skillhouse.sandbox.profile import CoveredPaths, SandboxError, fits, names_like
 
 LOCK_SECONDS = 10.0
 """Longest wait for another process that is tidying up, which takes a millisecond."""
@@ -42,9 +39,6 @@ BARE = ("HEAD", "objects", "refs")
 """Marks of a bare repository, whose `config` git would obey in the workspace (gitrepository-layout
 (5)). A HEAD that came with the others is removed after the run; a placeholder named HEAD would
 make the word mean a file to git."""
-
-POINTER_BYTES = 8_192
-"""How much of a `.git` file is read: more than a path can have."""
 
 logger = logging.getLogger(__name__)
 
@@ -88,15 +82,12 @@ async def shield(
 ) -> AsyncIterator[ProtectedMounts]:
     """Yield what to mount over the protected paths, with placeholders where there is nothing.
 
-    Further down, what there is of such names is covered too, as far as `covered_paths` looks.
-
     Args:
         workspace: Real path of the directory.
         protected: Paths relative to it; a name with `*` means those that exist.
-        stash: Makes the placeholders.
         hidden: More of them, that cannot be read either.
         census: What acts later there, as it was before the run; checked after it.
-        below: What `covered_paths` found; without it, it is asked.
+        below: What `covered_paths` found further down; without it, it is asked.
 
     Raises:
         SandboxError: "protect-failed", a path cannot be looked at or held.
@@ -204,7 +195,6 @@ def _drop_covered(mounts: ProtectedMounts) -> None:
 
 
 def _take_in(mounts: ProtectedMounts, census: Census, hidden: frozenset[str]) -> None:
-    """Add the covers of what acts later, parents first, and take away those of what is opened."""
     covers = dict.fromkeys(census.covered, MountCover.READ_ONLY) | mounts.covers
     start = len(f"{mounts.workspace}/")
     mounts.covers = {
@@ -223,12 +213,10 @@ def _miss(mounts: ProtectedMounts, path: str) -> None:
 def _look(
     mounts: ProtectedMounts, parts: tuple[str, ...], *, secret: bool, place: str = ""
 ) -> None:
-    """Note the cover of one path; of a path whose parent is missing, that of the parent.
+    """Note the cover of one path, hidden too if it is secret; with a missing parent, that of it.
 
     Args:
-        mounts: Where it is noted.
         parts: The path's names, below `place`.
-        secret: Whether it is hidden too.
         place: A directory of the workspace, which is not pinned: a mount on it would keep programs
             from renaming files into and out of it.
     """
@@ -270,13 +258,11 @@ def _look_where_it_points(mounts: ProtectedMounts, path: str) -> None:
     Its directories are pinned, so that nothing else can be put where the file points.
     """
     try:
-        with open(path, "rb") as file:
-            text = os.fsdecode(file.read(POINTER_BYTES))
-        target = os.path.realpath(os.path.join(os.path.dirname(path), text[7:].strip()))
+        is_pointer, target = read_pointer(path)
         is_there = os.path.isdir(target)
     except (OSError, ValueError):
         return
-    if not (text.startswith("gitdir:") and is_there and target.startswith(f"{mounts.workspace}/")):
+    if not (is_pointer and is_there and target.startswith(f"{mounts.workspace}/")):
         return
     parts = target[len(mounts.workspace) + 1 :].split("/")
     for number in range(1, len(parts) + 1):
@@ -316,7 +302,6 @@ def _restore(mounts: ProtectedMounts) -> None:
 
 
 def _tidy(handle: int, missing: Iterable[str], stash: Stash) -> None:
-    """Remove the placeholders, unless another run is under way, which will do it."""
     # INVARIANT: unlock first, then try, so that of two runs that end together one succeeds.
     fcntl.flock(handle, fcntl.LOCK_UN)
     if _locked(handle, fcntl.LOCK_EX):

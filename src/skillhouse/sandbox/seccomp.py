@@ -237,7 +237,7 @@ def program(
     namespaces: bool = False,
     shared_objects: bool = True,
 ) -> bytes:
-    """Return the filter for `machine`, as an array of struct sock_filter.
+    """Return the filter for a machine of `ARCHITECTURES`, as an array of struct sock_filter.
 
     Args:
         unix_sockets: Allow AF_UNIX too, for the bridge to a proxy; what it starts gets the other
@@ -246,9 +246,6 @@ def program(
             calls gets the other filter as well.
         shared_objects: Allow System V IPC and message queues; not for what shares an IPC
             namespace with others.
-
-    Raises:
-        KeyError: the machine is none of `ARCHITECTURES`.
 
     >>> len(program("x86_64")) % 8
     0
@@ -276,9 +273,6 @@ def program(
 
 def alone_program(machine: str) -> bytes:
     """Return the second filter, in which `OWN_PID` is to be replaced where it is loaded.
-
-    Raises:
-        KeyError: the machine is none of `ARCHITECTURES`.
 
     >>> struct.pack("=I", OWN_PID) in alone_program("x86_64")
     True

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import anyio
 
-from skillhouse.sandbox.cgroup import CgroupPlace, find_place, sweep
-from skillhouse.sandbox.sandbox_errors import SandboxUnavailableError
+from skillhouse.sandbox.guard import CgroupPlace, find_place, sweep
+from skillhouse.sandbox.profile import SandboxUnavailableError
 from skillhouse.sandbox.seccomp import ARCHITECTURES
 
 OLDEST = (0, 8, 0)
@@ -124,15 +124,12 @@ async def detect(
 
     Args:
         most: The best level that the operator wants; only an operator's setting lowers it.
-        around: By default those of this process.
     """
     around = around or surroundings()
     if most is SandboxLevel.NONE:
         return _none("the operator switched it off", "set the sandbox level in the configuration")
-    if around.system != "linux":
-        return _none(f"expected Linux, got {around.system}", LINUX_HINT)
-    if around.machine not in ARCHITECTURES:
-        return _none(f"no system call filter for {around.machine}", MACHINE_HINT)
+    if (unsupported := unsupported_machine(around)) is not None:
+        return unsupported
     program = find_program(around)
     if program is None:
         return _none("bubblewrap is not installed", INSTALL_HINT)
@@ -152,6 +149,14 @@ async def detect(
         reasons += ("without one, nothing limits the number of the superuser's processes",)
         return SandboxStatus(level=SandboxLevel.NONE, reasons=reasons, hint=SUPERUSER_HINT)
     return SandboxStatus(level=SandboxLevel.RLIMITS, reasons=reasons, hint=CGROUP_HINT)
+
+
+def unsupported_machine(around: Surroundings) -> SandboxStatus | None:
+    if around.system != "linux":
+        return _none(f"expected Linux, got {around.system}", LINUX_HINT)
+    if around.machine not in ARCHITECTURES:
+        return _none(f"no system call filter for {around.machine}", MACHINE_HINT)
+    return None
 
 
 def find_program(around: Surroundings) -> Path | None:
@@ -187,10 +192,8 @@ def _forbidden(sysctl: Path) -> str:
 def capabilities_of(status: SandboxStatus) -> tuple[Surroundings, Path, CgroupPlace | None]:
     """Return the machine, its bubblewrap, and where control groups go (None without them).
 
-    Groups that killed processes left are removed.
-
-    Raises:
-        SandboxUnavailableError: there is no sandbox any more; it carries reasons and hint.
+    Groups that killed processes left are removed. Without any sandbox left, the error has reasons
+    and hint.
     """
     around = surroundings()
     program = find_program(around)

@@ -1,30 +1,27 @@
-"""Signs what a person approved, with keys that only the signer process can read.
-
-Each name is loaded when it is first used, because most commands sign nothing.
-"""
+"""Signs what a person approved, with keys that only the signer process can read."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.signer.key_state import KeyEvent as KeyEvent
+    from skillhouse.signer.key_state import SessionKey as SessionKey
+    from skillhouse.signer.key_state import SessionKeys as SessionKeys
+    from skillhouse.signer.keys import COINS as COINS
     from skillhouse.signer.keys import KeyInfo as KeyInfo
     from skillhouse.signer.keys import KeyKind as KeyKind
     from skillhouse.signer.keys import Limit as Limit
+    from skillhouse.signer.keys import Movement as Movement
+    from skillhouse.signer.keys import Spend as Spend
     from skillhouse.signer.keys import Terms as Terms
     from skillhouse.signer.keys import Vault as Vault
+    from skillhouse.signer.keys import amount_text as amount_text
+    from skillhouse.signer.keys import decimal_amount as decimal_amount
     from skillhouse.signer.keys import limit_text as limit_text
+    from skillhouse.signer.keys import message_movement as message_movement
+    from skillhouse.signer.keys import movement_of as movement_of
     from skillhouse.signer.keys import terms_from as terms_from
     from skillhouse.signer.keystore import KEYSTORE_FILE as KEYSTORE_FILE
     from skillhouse.signer.keystore import read_vault as read_vault
-    from skillhouse.signer.lifecycle import KeyEvent as KeyEvent
-    from skillhouse.signer.lifecycle import SessionKey as SessionKey
-    from skillhouse.signer.lifecycle import SessionKeys as SessionKeys
-    from skillhouse.signer.movement import COINS as COINS
-    from skillhouse.signer.movement import Movement as Movement
-    from skillhouse.signer.movement import Spend as Spend
-    from skillhouse.signer.movement import amount_text as amount_text
-    from skillhouse.signer.movement import decimal_amount as decimal_amount
-    from skillhouse.signer.movement import message_movement as message_movement
-    from skillhouse.signer.movement import movement_of as movement_of
     from skillhouse.signer.process import PasswordSource as PasswordSource
     from skillhouse.signer.process import SignerProcess as SignerProcess
     from skillhouse.signer.request import Signature as Signature

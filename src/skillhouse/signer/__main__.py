@@ -1,7 +1,6 @@
 """The signer's own process: `python -I -m skillhouse.signer SOCKET PASSWORD IMPORT`.
 
-Started by `SignerProcess` only. The three numbers are descriptors; -1 is none. It ends when the
-house at the other end of the socket does.
+The three numbers are descriptors; -1 is none. It ends when the client closes the socket.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skillhouse.floor import DecodeError, MissingExtraError, SkillhouseError
-from skillhouse.signer.frames import (
+from skillhouse.signer.request import (
     BODIES,
     LENGTH,
     Ask,
@@ -75,23 +74,18 @@ def _answer(service: Service, data: bytes) -> SignerReply:
         act: Callable[[Any], Any] = getattr(service, ask.verb)
         return SignerReply(number=number, body=packed(act(unpacked(ask.body, shape))))
     except SignerError as error:
-        return SignerReply(number=number, code=error.code, message=str(error))
+        code, message = error.code, str(error)
     except MissingExtraError as error:
-        return SignerReply(number=number, code="missing-extra", message=error.module)
+        code, message = "missing-extra", error.module
     except SkillhouseError as error:
-        return SignerReply(number=number, code="signer-failed", message=str(error))
+        code, message = "signer-failed", str(error)
     except OSError as error:
         # Without the path: a model may read it.
         said = (error.strerror or "input or output").lower()
-        return SignerReply(
-            number=number, code="signer-failed", message=f"the signer failed: {said}"
-        )
+        code, message = "signer-failed", f"the signer failed: {said}"
     except Exception as error:  # noqa: BLE001 - a process edge; its text could hold a secret.
-        return SignerReply(
-            number=number,
-            code="signer-failed",
-            message=f"the signer failed: {type(error).__name__}",
-        )
+        code, message = "signer-failed", f"the signer failed: {type(error).__name__}"
+    return SignerReply(number=number, code=code, message=message)
 
 
 def _frame(link: socket.socket) -> bytes | None:

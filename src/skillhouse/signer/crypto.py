@@ -25,10 +25,9 @@ def new_secret(kind: KeyKind) -> bytes:
 
 
 def secret_from(kind: KeyKind, text: bytes) -> bytes:
-    """Return a private key from 64 hex digits, or from PEM without a password.
+    """Return a private key from 64 hex digits or PEM without a password.
 
-    Raises:
-        SignerError: "wrong-key": the text is no key of that kind; it is not repeated.
+    Any other text is refused with "wrong-key" and is not repeated.
     """
     stripped = text.strip()
     if stripped.startswith(b"-----BEGIN"):

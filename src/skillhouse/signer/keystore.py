@@ -26,8 +26,8 @@ from skillhouse.floor import (
     shaped,
     write_atomically,
 )
-from skillhouse.signer.bounded_json import load_shallow
 from skillhouse.signer.keys import KeyInfo, Vault
+from skillhouse.signer.request import load_shallow
 from skillhouse.signer.signer_errors import SignerError
 
 KEYSTORE_FILE = "keys.json"
@@ -75,10 +75,8 @@ class OpenKeystore:
 def read_vault(path: Path) -> Vault:
     """Return the open part of a keystore, which anyone who can write the file may have changed.
 
-    For showing only: what is signed is held against the sealed file. An absent file has no keys.
-
-    Raises:
-        SignerError: "keystore": the file is damaged, or written by a newer program.
+    For showing only: what is signed is held against the sealed file. An absent file has no keys;
+    one that is damaged or newer than this program is refused with "keystore".
     """
     try:
         header, _ = _read(path)
@@ -109,9 +107,7 @@ def new_keystore(secret: bytes, lock: str, store_id: str, *, cost: int = COST) -
 def open_keystore(path: Path, secret: bytes) -> OpenKeystore:
     """Return the keys of a keystore.
 
-    Raises:
-        SignerError: "wrong-password": it does not open, since the secret is another one or the
-            file was changed; "keystore": it is damaged.
+    "wrong-password": another secret, or the file was changed; "keystore": the file is damaged.
     """
     header, sealed = _read(path)
     key = _derived(secret, base64.b64decode(header.salt), header.cost)
@@ -119,21 +115,13 @@ def open_keystore(path: Path, secret: bytes) -> OpenKeystore:
 
 
 def reopen(path: Path, store: OpenKeystore) -> OpenKeystore:
-    """Return a keystore as it is now; another process may have changed it since `store`.
-
-    Raises:
-        SignerError: as `open_keystore`.
-    """
+    """Return a keystore as it is now, since another process may change it; see `open_keystore`."""
     header, sealed = _read(path)
     return _opened(path, header, sealed, store.sealing_key)
 
 
 def save(path: Path, store: OpenKeystore) -> None:
-    """Write a keystore whole or not at all; only its owner may read it.
-
-    Raises:
-        OSError: it could not be written; what was there is as it was.
-    """
+    """Write a keystore whole or not at all (OSError); only its owner may read it."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     header = _Header(
         version=VERSION,

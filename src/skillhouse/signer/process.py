@@ -15,22 +15,23 @@ from typing import TypeVar
 import anyio
 
 from skillhouse.floor import DecodeError, MissingExtraError
-from skillhouse.signer.frames import (
+from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
+from skillhouse.signer.keystore import COST
+from skillhouse.signer.request import (
     LENGTH,
     Ask,
     KeyList,
     Named,
     NewKey,
     Opening,
+    Signature,
     SignerReply,
+    SignRequest,
     checked_length,
     framed,
     packed,
     unpacked,
 )
-from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
-from skillhouse.signer.keystore import COST
-from skillhouse.signer.request import Signature, SignRequest
 from skillhouse.signer.signer_errors import SignerError
 
 ANSWER_SECONDS = 60.0
@@ -57,11 +58,7 @@ class PasswordSource:
 
     @classmethod
     def parse(cls, text: str) -> PasswordSource:
-        """Return a source from `terminal`, `keyring`, `fd:NUMBER` or `env:NAME`.
-
-        Raises:
-            SignerError: "no-password": it is none of these.
-        """
+        """Return a source from `terminal`, `keyring`, `fd:NUMBER` or `env:NAME`; else refuse it."""
         kind, _, value = text.partition(":")
         if text in ("terminal", "keyring"):
             return cls(kind=text)
@@ -94,8 +91,8 @@ class SignerProcess:
         Args:
             keystore: The file of the keys; made with the first key.
             state: The state database, which counts what was spent.
-            password: Where the password comes from; asked at the terminal when None.
-            imported: Descriptor that holds a private key to import; asked when None.
+            password: Asked at the terminal when None.
+            imported: Descriptor of a private key to import; asked when None.
             cost: log2 of scrypt's N for a keystore that is made.
         """
         self.keystore = keystore
@@ -114,12 +111,7 @@ class SignerProcess:
         return self._process.pid if self._process else None
 
     async def sign(self, request: SignRequest) -> Signature:
-        """Return the signature of exactly the request's content.
-
-        Raises:
-            SignerError: it was not signed, and nothing was spent; `code` says why.
-            MissingExtraError: what the key needs is not installed.
-        """
+        """Sign as `Signer.sign`; MissingExtraError when what the key needs is not installed."""
         return await self._ask("sign", request, Signature)
 
     async def open(self) -> tuple[KeyInfo, ...]:

@@ -1,15 +1,22 @@
-"""Requests to a signer and its answers."""
+"""Requests to a signer, its answers, and the frames that carry them to and from its process.
+
+A frame is a length, then JSON of one fixed shape: not MessagePack, as amounts have up to 256 bits.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
+import struct
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from skillhouse.floor import Digest, canonical_json, digest
-from skillhouse.signer.keys import KeyInfo
+import msgspec
+
+from skillhouse.floor import DecodeError, Digest, canonical_json, digest, shaped
+from skillhouse.signer.keys import KeyInfo, KeyKind, Terms
 from skillhouse.signer.signer_errors import SignerError
 
 MESSAGE_MAX = 65_536
@@ -83,8 +90,7 @@ class Signer(Protocol):
     async def sign(self, request: SignRequest) -> Signature:
         """Return the signature of exactly the request's content.
 
-        Raises:
-            SignerError: it was not signed, and nothing was spent; `code` says why.
+        SignerError: it was not signed, and nothing was spent; `code` says why.
         """
         ...
 
@@ -108,11 +114,7 @@ def with_approval(request: SignRequest, approved: Digest, approval: str = "") ->
 
 
 def check_request(request: SignRequest) -> None:
-    """Refuse a request that is malformed or differs from the approved content.
-
-    Raises:
-        SignerError: "binding".
-    """
+    """Refuse ("binding") a request that is malformed or differs from the approved content."""
     if request.type not in TYPES or not _ID.fullmatch(request.id):
         raise SignerError("binding", "expected a message or a transaction with its id")
     if request.binding != request.approved:
@@ -123,12 +125,9 @@ def check_request(request: SignRequest) -> None:
 
 
 def message_text(payload: bytes) -> str:
-    """Return a message that can be shown as it is.
+    """Return a message that can be shown as it is: text of bounded length, nothing hidden.
 
-    Only text: what a person cannot read could be a transaction of some other network.
-
-    Raises:
-        SignerError: "unreadable-message": empty, too long, no UTF-8, or with hidden characters.
+    What a person cannot read could be a transaction of some other network ("unreadable-message").
     """
     if not 0 < len(payload) <= MESSAGE_MAX:
         raise SignerError("unreadable-message", f"expected a message of 1 to {MESSAGE_MAX} bytes")
@@ -142,3 +141,124 @@ def message_text(payload: bytes) -> str:
             "the message has control or hidden characters, which cannot be shown to a person",
         )
     return text
+
+
+DEPTH_MAX = 16
+"""Lists and maps in each other; ours have five."""
+
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+def load_shallow(data: bytes) -> Any:
+    """Return the value of a JSON text; ValueError when it is none, or deeper than `DEPTH_MAX`.
+
+    The parser counts its depth against Python's recursion limit, which a library under eth-account
+    (py_ecc) lifts so far that the stack ends first. Brackets in texts are counted too, which only
+    makes the bound stricter.
+    """
+    depth = 0
+    for bracket in _BRACKET.finditer(data):
+        depth += 1 if bracket[0] in b"[{" else -1
+        if depth > DEPTH_MAX:
+            raise ValueError(f"nested deeper than {DEPTH_MAX}")
+    return json.loads(data)
+
+
+FRAME_MAX = 1_048_576
+"""Bytes of a frame: the greatest transaction, a keystore's open part, and room."""
+LENGTH = struct.Struct(">I")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request; the reply to the one before it has come."""
+
+    number: int
+    verb: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignerReply:
+    """The answer to the request of the same number."""
+
+    number: int
+    code: str = ""
+    """Empty when it was done; else that of the error."""
+    message: str = ""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """Which keystore, and where its password comes from."""
+
+    keystore: str
+    state: str
+    source: str
+    """terminal, descriptor or keyring."""
+    cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """A key to make, or to import from a descriptor or the terminal."""
+
+    name: str
+    kind: KeyKind
+    terms: Terms
+    session_seconds: int = 0
+    is_import: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A key by name, with terms where they are to change."""
+
+    name: str
+    terms: Terms | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyList:
+    keys: tuple[KeyInfo, ...] = ()
+
+
+BODIES = {
+    "open": Opening,
+    "new": NewKey,
+    "remove": Named,
+    "terms": Named,
+    "rotate": Named,
+    "accept": Named,
+    "sign": SignRequest,
+}
+"""The shape of each verb's body."""
+
+
+def framed(value: Ask | SignerReply) -> bytes:
+    """Return the bytes of a frame; DecodeError beyond `FRAME_MAX`."""
+    data = packed(value)
+    return LENGTH.pack(checked_length(len(data))) + data
+
+
+def checked_length(length: int) -> int:
+    """Return a length that a frame may have; DecodeError when it is none."""
+    if not 0 < length <= FRAME_MAX:
+        raise DecodeError(f"expected a frame of 1 to {FRAME_MAX} bytes, got {length}")
+    return length
+
+
+def packed(value: object) -> bytes:
+    """Return a value as JSON; bytes become base64."""
+    return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def unpacked(data: bytes, shape: type[T]) -> T:
+    """Return the value that `packed` made; DecodeError when it has another shape."""
+    try:
+        return shaped(load_shallow(data), shape)
+    except ValueError as error:
+        raise DecodeError("a frame that is no JSON") from error

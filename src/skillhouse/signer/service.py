@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.floor import Clock, system_clock
-from skillhouse.signer import keystore, lifecycle, unlock
-from skillhouse.signer.counters import accept_clock, check_terms, count, gather_future, trusted_now
+from skillhouse.signer import key_state, keystore, unlock
 from skillhouse.signer.crypto import (
     key_id,
     new_secret,
@@ -25,11 +24,26 @@ from skillhouse.signer.crypto import (
     sign_message,
     sign_transaction,
 )
-from skillhouse.signer.frames import KeyList, Named, NewKey, Opening
-from skillhouse.signer.keys import KeyInfo, KeyKind, checked_name
+from skillhouse.signer.key_state import accept_clock, check_terms, count, gather_future, trusted_now
+from skillhouse.signer.keys import (
+    KeyInfo,
+    KeyKind,
+    Movement,
+    checked_name,
+    message_movement,
+    movement_of,
+)
 from skillhouse.signer.keystore import OpenKeystore
-from skillhouse.signer.movement import Movement, message_movement, movement_of
-from skillhouse.signer.request import Signature, SignRequest, check_request, message_text
+from skillhouse.signer.request import (
+    KeyList,
+    Named,
+    NewKey,
+    Opening,
+    Signature,
+    SignRequest,
+    check_request,
+    message_text,
+)
 from skillhouse.signer.signer_errors import SignerError
 from skillhouse.signer.transaction import Transaction, decode_transaction
 from skillhouse.store import STATE, Store
@@ -64,11 +78,7 @@ class Service:
         self._store: OpenKeystore | None = None
 
     def open(self, opening: Opening) -> KeyList:
-        """Open the keystore, unless there is none yet.
-
-        Raises:
-            SignerError: it does not open.
-        """
+        """Open the keystore, unless there is none yet."""
         self._path, self._state = Path(opening.keystore), Path(opening.state)
         self._source, self._cost = opening.source, opening.cost
         if opening.cost not in keystore.COSTS:
@@ -96,18 +106,18 @@ class Service:
                 if key.name == name or key.id == made.id:
                     raise SignerError("name-taken", f"the key is there already: `{key.name}`")
             self._keep(store, (*store.vault.keys, made), {made.id: secret})
-            lifecycle.log_event(
+            key_state.log_event(
                 connection, now_ms, (made.id, name), "imported" if wanted.is_import else "created"
             )
             if made.is_session:
-                lifecycle.begin_session(connection, made)
+                key_state.begin_session(connection, made)
         return KeyList(keys=(made,))
 
     def remove(self, named: Named) -> KeyList:
         with self._changing() as (store, connection, now_ms):
             key = store.vault.get(named.name)
-            lifecycle.end_session(connection, key.id, now_ms, "removed")
-            lifecycle.log_event(connection, now_ms, (key.id, key.name), "removed")
+            key_state.end_session(connection, key.id, now_ms, "removed")
+            key_state.log_event(connection, now_ms, (key.id, key.name), "removed")
             self._keep(store, tuple(k for k in store.vault.keys if k.id != key.id), {})
         return KeyList(keys=(key,))
 
@@ -120,7 +130,7 @@ class Service:
                 raise SignerError("limit", "a session key needs a limit")
             changed = dataclasses.replace(key, terms=named.terms)
             keys = tuple(changed if k.id == key.id else k for k in store.vault.keys)
-            lifecycle.log_event(connection, now_ms, (key.id, key.name), "terms", str(named.terms))
+            key_state.log_event(connection, now_ms, (key.id, key.name), "terms", str(named.terms))
             self._keep(store, keys, {})
         return KeyList(keys=(changed,))
 
@@ -138,10 +148,10 @@ class Service:
             # INVARIANT: the account stays, so that rotating is no way to a fresh allowance.
             made = dataclasses.replace(self._key(wanted, secret, now_ms), account=old.account)
             keys = tuple(made if key.id == old.id else key for key in store.vault.keys)
-            lifecycle.end_session(connection, old.id, now_ms, "rotated")
-            lifecycle.begin_session(connection, made)
-            lifecycle.log_event(connection, now_ms, (old.id, old.name), "rotated", f"to {made.id}")
-            lifecycle.log_event(connection, now_ms, (made.id, made.name), "created", "by rotation")
+            key_state.end_session(connection, old.id, now_ms, "rotated")
+            key_state.begin_session(connection, made)
+            key_state.log_event(connection, now_ms, (old.id, old.name), "rotated", f"to {made.id}")
+            key_state.log_event(connection, now_ms, (made.id, made.name), "created", "by rotation")
             self._keep(store, keys, {made.id: secret})
         return KeyList(keys=(made,))
 
@@ -152,15 +162,11 @@ class Service:
         with Store(self._state, STATE) as state, state.transaction() as connection:
             accept_clock(connection, store.vault.store_id, moment)
             gather_future(connection, moment.wall_ms)
-            lifecycle.log_event(connection, moment.wall_ms, ("", ""), "accepted", "clock, counters")
+            key_state.log_event(connection, moment.wall_ms, ("", ""), "accepted", "clock, counters")
         return self._keys()
 
     def sign(self, request: SignRequest) -> Signature:
-        """Sign one request.
-
-        Raises:
-            SignerError: a check failed; nothing was signed or counted.
-        """
+        """Sign one request; SignerError: a check failed, and nothing was signed or counted."""
         check_request(request)
         self._store = store = keystore.reopen(self._path, self._opened())
         key = store.vault.get(request.key)
@@ -180,7 +186,7 @@ class Service:
             now_ms = trusted_now(connection, store.vault.store_id, self._clock())
             if now_ms >= request.expires_ms:
                 raise SignerError("expired", "the request is too old; ask again")
-            lifecycle.check_session(connection, key, now_ms)
+            key_state.check_session(connection, key, now_ms)
             _use(connection, request, now_ms)
             count(connection, key, movement.totals(), now_ms)
             # INVARIANT: the block's end makes the count durable before the signature leaves this

@@ -1,14 +1,124 @@
-"""Decodes raw, unsigned EVM transactions, so that nothing is taken from a skill's claims."""
+"""Decodes raw, unsigned EVM transactions, so that nothing is taken from a skill's claims.
+
+Recursive Length Prefix is read as strictly as Ethereum's nodes do (Yellow Paper, appendix B).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from skillhouse.signer.rlp import Item, decode_rlp, encode_rlp, integer, minimal, unreadable
 from skillhouse.signer.signer_errors import SignerError
+
+DEPTH_MAX = 4
+"""Lists in lists: a transaction with its access list has three."""
+
+Item: TypeAlias = "bytes | tuple[Item, ...]"
+
+_SHORT = 55
+"""Longest content whose length is in its first byte."""
+
+
+def decode_rlp(data: bytes) -> Item:
+    """Return the one item that `data` is: bytes, or a tuple of items.
+
+    Refused: cut, followed by more bytes, deeper than `DEPTH_MAX`, or written in a longer way than
+    needed, so that two texts would mean the same.
+    """
+    item, end = _read(data, 0, len(data), 0)
+    if end != len(data):
+        raise unreadable(f"{len(data) - end} bytes follow its end")
+    return item
+
+
+def encode_rlp(item: bytes | Sequence[object]) -> bytes:
+    """Return the encoding of bytes, or of a sequence of items.
+
+    >>> encode_rlp([b"cat", b"", [b"\\x01"]]).hex()
+    'c78363617480c101'
+    """
+    if isinstance(item, bytes):
+        if len(item) == 1 and item[0] < 0x80:
+            return item
+        return _prefix(len(item), 0x80) + item
+    content = b"".join(encode_rlp(part) for part in item)  # type: ignore[arg-type]
+    return _prefix(len(content), 0xC0) + content
+
+
+def integer(item: Item, name: str, *, bits: int = 256) -> int:
+    """Return a canonical big-endian integer: no leading zero byte, zero is empty."""
+    if not isinstance(item, bytes):
+        raise unreadable(f"expected a number as its {name}, got a list")
+    if item[:1] == b"\0":
+        raise unreadable(f"its {name} has a leading zero")
+    if len(item) * 8 > bits:
+        raise unreadable(f"its {name} has more than {bits} bits")
+    return int.from_bytes(item)
+
+
+def minimal(number: int) -> bytes:
+    """Return the canonical bytes of a number from 0.
+
+    >>> minimal(0), minimal(256)
+    (b'', b'\\x01\\x00')
+    """
+    return number.to_bytes((number.bit_length() + 7) // 8)
+
+
+def _read(data: bytes, start: int, stop: int, depth: int) -> tuple[Item, int]:
+    """Return the item at `start` and where it ends, which is not beyond `stop`."""
+    if start >= stop:
+        raise unreadable("it is cut")
+    first = data[start]
+    if first < 0x80:
+        return data[start : start + 1], start + 1
+    is_list = first >= 0xC0
+    base = 0xC0 if is_list else 0x80
+    begin, end = _bounds(data, start, stop, first - base)
+    if is_list:
+        if depth >= DEPTH_MAX:
+            raise unreadable(f"lists are nested deeper than {DEPTH_MAX}")
+        items = []
+        while begin < end:
+            item, begin = _read(data, begin, end, depth + 1)
+            items.append(item)
+        return tuple(items), end
+    content = data[begin:end]
+    if len(content) == 1 and content[0] < 0x80:
+        raise unreadable("a single byte is written with a length")
+    return content, end
+
+
+def _bounds(data: bytes, start: int, stop: int, size: int) -> tuple[int, int]:
+    """Return where the content of the item at `start` begins and ends."""
+    begin = start + 1
+    if size > _SHORT:
+        width = size - _SHORT
+        begin += width
+        if begin > stop:
+            raise unreadable("it is cut")
+        if data[start + 1] == 0:
+            raise unreadable("a length has a leading zero")
+        size = int.from_bytes(data[start + 1 : begin])
+        if size <= _SHORT:
+            raise unreadable("a short length is written as a long one")
+    if begin + size > stop:
+        raise unreadable("it is cut")
+    return begin, begin + size
+
+
+def _prefix(size: int, base: int) -> bytes:
+    if size <= _SHORT:
+        return bytes([base + size])
+    length = minimal(size)
+    return bytes([base + _SHORT + len(length)]) + length
+
+
+def unreadable(reason: str) -> SignerError:
+    return SignerError("unreadable-transaction", f"the transaction cannot be read: {reason}")
+
 
 TRANSACTION_MAX = 131_072
 """Bytes of a transaction (go-ethereum, core/txpool/legacypool: txMaxSize, 128 KiB)."""
@@ -20,6 +130,12 @@ CHAIN_BITS = 64
 ADDRESS_BYTES = 20
 LEGACY, ACCESS_LIST, DYNAMIC_FEE = 0, 1, 2
 """Types: EIP-155 legacy, EIP-2930, EIP-1559."""
+_FIELDS = {
+    LEGACY: "nonce price gas to value data chain r s".split(),
+    ACCESS_LIST: "chain nonce price gas to value data entries".split(),
+    DYNAMIC_FEE: "chain nonce tip price gas to value data entries".split(),
+}
+"""The fields of each type, in their order."""
 
 _REFUSED = {
     3: "a blob transaction (EIP-4844), whose blobs cannot be shown to a person",
@@ -89,20 +205,17 @@ class Transaction:
 def decode_transaction(raw: bytes) -> Transaction:
     """Return what the bytes of an unsigned transaction say.
 
-    Raises:
-        SignerError: "unreadable-transaction": not canonical, signed already, valid on any chain,
-            or of a type that is refused.
+    "unreadable-transaction": not canonical, signed already, valid on any chain, or of a type that
+    is refused.
     """
     if len(raw) > TRANSACTION_MAX:
         raise unreadable(f"expected at most {TRANSACTION_MAX} bytes, got {len(raw)}")
     if not raw:
         raise unreadable("it is empty")
     if raw[0] >= 0xC0:
-        transaction = _legacy(_fields(raw))
-    elif raw[0] == ACCESS_LIST:
-        transaction = _access_list(_fields(raw[1:]))
-    elif raw[0] == DYNAMIC_FEE:
-        transaction = _dynamic_fee(_fields(raw[1:]))
+        transaction = _transaction(LEGACY, _fields(raw))
+    elif raw[0] in (ACCESS_LIST, DYNAMIC_FEE):
+        transaction = _transaction(raw[0], _fields(raw[1:]))
     else:
         what = _REFUSED.get(raw[0], f"of type {raw[0]}")
         raise unreadable(f"it is {what}; types 0 (EIP-155), 1 and 2 are signed here")
@@ -119,55 +232,26 @@ def _fields(body: bytes) -> tuple[Item, ...]:
     return fields
 
 
-def _legacy(fields: tuple[Item, ...]) -> Transaction:
-    if len(fields) == 6:
+def _transaction(type_: int, fields: tuple[Item, ...]) -> Transaction:
+    is_legacy, is_dynamic = type_ == LEGACY, type_ == DYNAMIC_FEE
+    if is_legacy and len(fields) == 6:
         raise unreadable("it names no chain and would be valid on any (EIP-155)")
-    _expect(fields, 9)
-    nonce, price, gas, to, value, data, chain, *rest = fields
-    if rest != [b"", b""]:
+    names = _FIELDS[type_]
+    _expect(fields, len(names))
+    of = dict(zip(names, fields, strict=True))
+    if is_legacy and (of["r"], of["s"]) != (b"", b""):
         raise unreadable("it is signed already; give the unsigned transaction")
-    return Transaction(
-        type=LEGACY,
-        chain_id=_chain(chain),
-        nonce=integer(nonce, "nonce", bits=NONCE_BITS),
-        to=_address(to),
-        value=integer(value, "value"),
-        data=_bytes(data, "data"),
-        gas_limit=integer(gas, "gas limit", bits=64),
-        gas_price=integer(price, "gas price"),
-    )
-
-
-def _access_list(fields: tuple[Item, ...]) -> Transaction:
-    _expect(fields, 8)
-    chain, nonce, price, gas, to, value, data, entries = fields
-    return Transaction(
-        type=ACCESS_LIST,
-        chain_id=_chain(chain),
-        nonce=integer(nonce, "nonce", bits=NONCE_BITS),
-        to=_address(to),
-        value=integer(value, "value"),
-        data=_bytes(data, "data"),
-        gas_limit=integer(gas, "gas limit", bits=64),
-        gas_price=integer(price, "gas price"),
-        access_list=_checked_entries(entries),
-    )
-
-
-def _dynamic_fee(fields: tuple[Item, ...]) -> Transaction:
-    _expect(fields, 9)
-    chain, nonce, tip, price, gas, to, value, data, entries = fields
     transaction = Transaction(
-        type=DYNAMIC_FEE,
-        chain_id=_chain(chain),
-        nonce=integer(nonce, "nonce", bits=NONCE_BITS),
-        to=_address(to),
-        value=integer(value, "value"),
-        data=_bytes(data, "data"),
-        gas_limit=integer(gas, "gas limit", bits=64),
-        gas_price=integer(price, "fee per gas"),
-        priority_fee=integer(tip, "priority fee"),
-        access_list=_checked_entries(entries),
+        type=type_,
+        chain_id=_chain(of["chain"]),
+        nonce=integer(of["nonce"], "nonce", bits=NONCE_BITS),
+        to=_address(of["to"]),
+        value=integer(of["value"], "value"),
+        data=_bytes(of["data"], "data"),
+        gas_limit=integer(of["gas"], "gas limit", bits=64),
+        gas_price=integer(of["price"], "fee per gas" if is_dynamic else "gas price"),
+        priority_fee=integer(of["tip"], "priority fee") if is_dynamic else None,
+        access_list=() if is_legacy else _checked_entries(of["entries"]),
     )
     if (transaction.priority_fee or 0) > transaction.gas_price:
         raise unreadable("its priority fee is greater than its whole fee (EIP-1559)")
@@ -222,14 +306,11 @@ _HEX = re.compile(r"(0x)?([0-9a-fA-F]{2})*")
 
 
 def build_transaction(fields: Mapping[str, Any]) -> bytes:
-    """Return the raw unsigned transaction of these fields.
+    """Return the raw unsigned transaction of these fields, or refuse it ("unreadable-transaction").
 
     Args:
         fields: chain_id, nonce, to, value, data, gas_limit, and gas_price or max_fee_per_gas with
             max_priority_fee_per_gas; numbers as integers or texts, in the smallest unit.
-
-    Raises:
-        SignerError: "unreadable-transaction": a field is missing or no such value.
     """
     legacy = "gas_price" in fields
     if legacy == ("max_fee_per_gas" in fields):
@@ -254,10 +335,7 @@ def build_transaction(fields: Mapping[str, Any]) -> bytes:
 
 
 def raw_bytes(text: str) -> bytes:
-    """Return the bytes of hex digits, with or without 0x.
-
-    Raises:
-        SignerError: "unreadable-transaction": there is something else in it.
+    """Return the bytes of hex digits, with or without 0x; "unreadable-transaction" for other text.
 
     >>> raw_bytes("0x01ff")
     b'\\x01\\xff'

@@ -40,8 +40,7 @@ class Keyring(Protocol):
 def read_descriptor(descriptor: int) -> bytes:
     """Return what a descriptor holds until its end, without a last line break; it is closed.
 
-    Raises:
-        SignerError: "no-password": nothing, or more than `PASSWORD_MAX`.
+    "no-password": nothing, or more than `PASSWORD_MAX`.
     """
     data = b""
     with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -54,11 +53,7 @@ def read_descriptor(descriptor: int) -> bytes:
 
 
 def ask_password(prompt: str) -> bytes:
-    """Return what a person types at the terminal, unseen.
-
-    Raises:
-        SignerError: "no-password": there is no terminal.
-    """
+    """Return what a person types at the terminal, unseen; "no-password" without a terminal."""
     try:
         handle = os.open("/dev/tty", os.O_RDWR) if os.name == "posix" else -1
         if handle >= 0:
@@ -72,11 +67,7 @@ def ask_password(prompt: str) -> bytes:
 
 
 def new_password() -> bytes:
-    """Return a new password that a person typed twice.
-
-    Raises:
-        SignerError: "no-password": too short, or the second was another.
-    """
+    """Return a new password that a person typed twice the same; else "no-password"."""
     first = ask_password("new password of the keystore: ")
     check_new(first)
     if ask_password("once more: ") != first:
@@ -85,11 +76,7 @@ def new_password() -> bytes:
 
 
 def check_new(password: bytes) -> None:
-    """Refuse a new password that is too short.
-
-    Raises:
-        SignerError: "no-password".
-    """
+    """Refuse ("no-password") a new password that is too short."""
     if len(password.decode("utf-8", "replace")) < PASSWORD_MIN:
         raise SignerError(
             "no-password", f"expected a password of {PASSWORD_MIN} characters or more"
@@ -97,12 +84,7 @@ def check_new(password: bytes) -> None:
 
 
 def system_keyring() -> Keyring:
-    """Return the OS keyring.
-
-    Raises:
-        MissingExtraError: `keyring` is not installed.
-        SignerError: "no-password": there is none that keeps secrets by itself.
-    """
+    """Return the OS keyring; "no-password" if it does not keep secrets by itself."""
     try:
         import keyring
     except ImportError as error:
@@ -111,11 +93,7 @@ def system_keyring() -> Keyring:
 
 
 def checked_keyring(keyring: Keyring) -> Keyring:
-    """Return a keyring whose secrets the operating system keeps.
-
-    Raises:
-        SignerError: "no-password": it is another.
-    """
+    """Return a keyring if the operating system keeps its secrets; else "no-password"."""
     backend = keyring.get_keyring()
     # A chain of backends names several; the first is what is used.
     first = next(iter(getattr(backend, "backends", ())), backend)
@@ -129,11 +107,7 @@ def checked_keyring(keyring: Keyring) -> Keyring:
 
 
 def keyring_secret(keyring: Keyring, store_id: str, *, create: bool = False) -> bytes:
-    """Return the random secret that the OS keyring keeps for a keystore.
-
-    Raises:
-        SignerError: "no-password": the keyring has none, or cannot be opened.
-    """
+    """Return the random secret that the OS keyring keeps for a keystore, or "no-password"."""
     if create:
         keyring.set_password(SERVICE, store_id, secrets.token_hex(32))
     password = keyring.get_password(SERVICE, store_id)

@@ -1,26 +1,31 @@
 """Reads skills: bytes in, values and diagnostics out.
 
-Each name is loaded when it is first used, because a warm start reads no SKILL.md. No file has the
-name of a public name: the module would replace it.
+No file has the name of a public name: the module would replace it.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skillhouse.skill.body import ARGUMENTS_MAX as ARGUMENTS_MAX
+    from skillhouse.skill.body import COMMANDS_MAX as COMMANDS_MAX
+    from skillhouse.skill.body import Filling as Filling
+    from skillhouse.skill.body import Mention as Mention
+    from skillhouse.skill.body import SubstitutionError as SubstitutionError
+    from skillhouse.skill.body import argument_names as argument_names
+    from skillhouse.skill.body import find_commands as find_commands
+    from skillhouse.skill.body import find_mentions as find_mentions
+    from skillhouse.skill.body import plain_words as plain_words
+    from skillhouse.skill.body import substitute as substitute
     from skillhouse.skill.content import RESOURCES_MAX as RESOURCES_MAX
     from skillhouse.skill.content import list_resources as list_resources
     from skillhouse.skill.content import load as load
     from skillhouse.skill.content import load_body as load_body
     from skillhouse.skill.content import load_listing as load_listing
-    from skillhouse.skill.core_schema import core_value as core_value
-    from skillhouse.skill.core_schema import typed_fields as typed_fields
     from skillhouse.skill.hidden import HiddenText as HiddenText
     from skillhouse.skill.hidden import find_hidden as find_hidden
     from skillhouse.skill.hidden import handed_over as handed_over
     from skillhouse.skill.hidden import hidden_text as hidden_text
     from skillhouse.skill.hidden import revealed as revealed
-    from skillhouse.skill.index import IndexContent as IndexContent
-    from skillhouse.skill.index import SkillIndex as SkillIndex
     from skillhouse.skill.invocation import Invocation as Invocation
     from skillhouse.skill.invocation import current_invocation as current_invocation
     from skillhouse.skill.invocation import described as described
@@ -30,22 +35,20 @@ if TYPE_CHECKING:
     from skillhouse.skill.manifest import find_manifests as find_manifests
     from skillhouse.skill.manifest import has_manifest as has_manifest
     from skillhouse.skill.manifest import read_manifest as read_manifest
-    from skillhouse.skill.manifest_model import ManifestResult as ManifestResult
-    from skillhouse.skill.manifest_model import SkillManifest as SkillManifest
-    from skillhouse.skill.manifest_model import ToolSpec as ToolSpec
-    from skillhouse.skill.mentions import Mention as Mention
-    from skillhouse.skill.mentions import find_mentions as find_mentions
-    from skillhouse.skill.mentions import plain_words as plain_words
     from skillhouse.skill.model import DEFAULT_POLICY as DEFAULT_POLICY
     from skillhouse.skill.model import SKILL_FILE as SKILL_FILE
     from skillhouse.skill.model import Frontmatter as Frontmatter
+    from skillhouse.skill.model import IndexContent as IndexContent
+    from skillhouse.skill.model import ManifestResult as ManifestResult
     from skillhouse.skill.model import ParsePolicy as ParsePolicy
     from skillhouse.skill.model import ParseResult as ParseResult
     from skillhouse.skill.model import Skill as Skill
     from skillhouse.skill.model import SkillContent as SkillContent
+    from skillhouse.skill.model import SkillIndex as SkillIndex
+    from skillhouse.skill.model import SkillManifest as SkillManifest
+    from skillhouse.skill.model import ToolSpec as ToolSpec
     from skillhouse.skill.model import split_tools as split_tools
     from skillhouse.skill.model import tokens_of as tokens_of
-    from skillhouse.skill.names import validate_name as validate_name
     from skillhouse.skill.profile import DEFAULT_PROFILE as DEFAULT_PROFILE
     from skillhouse.skill.profile import CatalogRule as CatalogRule
     from skillhouse.skill.profile import Duplicates as Duplicates
@@ -58,25 +61,21 @@ if TYPE_CHECKING:
     from skillhouse.skill.profile import Symlinks as Symlinks
     from skillhouse.skill.profile import ToolRule as ToolRule
     from skillhouse.skill.profile import WalkUp as WalkUp
+    from skillhouse.skill.profile_file import load_profile as load_profile
+    from skillhouse.skill.profile_file import profile_names as profile_names
     from skillhouse.skill.profile_file import read_profile as read_profile
-    from skillhouse.skill.profile_lookup import load_profile as load_profile
-    from skillhouse.skill.profile_lookup import profile_names as profile_names
     from skillhouse.skill.skill_file import HEAD_BYTES as HEAD_BYTES
     from skillhouse.skill.skill_file import Metadata as Metadata
     from skillhouse.skill.skill_file import parse as parse
     from skillhouse.skill.skill_file import read_metadata as read_metadata
     from skillhouse.skill.skill_file import skill_text as skill_text
+    from skillhouse.skill.skill_file import typed_fields as typed_fields
     from skillhouse.skill.source import SKILL_FILE_LARGE as SKILL_FILE_LARGE
     from skillhouse.skill.source import SKILL_FILE_MAX as SKILL_FILE_MAX
     from skillhouse.skill.source import Finding as Finding
-    from skillhouse.skill.substitution import ARGUMENTS_MAX as ARGUMENTS_MAX
-    from skillhouse.skill.substitution import COMMANDS_MAX as COMMANDS_MAX
-    from skillhouse.skill.substitution import Filling as Filling
-    from skillhouse.skill.substitution import SubstitutionError as SubstitutionError
-    from skillhouse.skill.substitution import argument_names as argument_names
-    from skillhouse.skill.substitution import find_commands as find_commands
-    from skillhouse.skill.substitution import substitute as substitute
+    from skillhouse.skill.source import validate_name as validate_name
     from skillhouse.skill.validation import validate as validate
+    from skillhouse.skill.yaml_events import core_value as core_value
 else:
     from skillhouse.lazy_exports import lazy_exports
 

@@ -23,19 +23,14 @@ RESOURCES_SCANNED_MAX = 10_000
 def load(skill: Skill) -> SkillContent:
     """Return the body of `skill`, read now, with the list of its other files.
 
-    Raises:
-        SkillError: the file is gone, is outside the skill's root, or is one that `parse`
-            refuses; `code` is the finding's.
+    SkillError: the file is gone, outside the skill's root, or one that `parse` refuses; `code` is
+    the finding's.
     """
     return load_listing(skill, resources_max=RESOURCES_MAX)
 
 
 def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
-    """Do as `load` does, listing at most `resources_max` files; the others are counted.
-
-    Raises:
-        SkillError: as `load`.
-    """
+    """Do as `load` does, listing at most `resources_max` files; the others are counted."""
     result, found = _parsed(skill)
     resources, omitted = list_resources(skill.directory, limit=resources_max)
     return SkillContent(
@@ -51,11 +46,7 @@ def load_listing(skill: Skill, *, resources_max: int) -> SkillContent:
 
 
 def load_body(skill: Skill) -> str:
-    """Return the body of `skill` alone, read now.
-
-    Raises:
-        SkillError: as `load`.
-    """
+    """Return the body of `skill` alone, read now; raises as `load`."""
     result, _ = _parsed(skill)
     return result.body
 
@@ -104,8 +95,8 @@ def list_resources(directory: Path, *, limit: int = RESOURCES_MAX) -> tuple[tupl
     """Return the first `limit` files below `directory`, and how many more there are.
 
     SKILL.md itself, what links lead to and the directories that discovery skips (`.git`) are no
-    resources; a directory that cannot be read is passed over. A file whose path is not printable
-    is counted and not listed, for the list goes to a model line by line.
+    resources. A file whose path is not printable is counted and not listed, for the list goes to a
+    model line by line.
     """
     resources: list[str] = []
     pending = [""]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from skillhouse.skill.hidden import find_hidden
 from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
-from skillhouse.skill.names import name_findings
-from skillhouse.skill.source import Finding
+from skillhouse.skill.source import Finding, name_findings
 from skillhouse.skill.yaml_text import key_line
 
 DESCRIPTION_MAX = 1_024
@@ -40,16 +40,14 @@ def read_fields(
     """Return name and description; what is wrong with any field is added to `findings`.
 
     A fatal finding means that the skill cannot be used; the texts are then as good as they get.
-
-    Args:
-        body: Gives the body, for a description that is missing; asked only then.
+    `body` gives the body, for a description that is missing; asked only then.
     """
     problems: list[_Problem] = []
     name = _name(fields.get("name"), directory, policy, problems)
     description = _description(fields.get("description"), policy, body, problems)
-    for key in _OPTIONAL:
-        if key in fields:
-            _OPTIONAL[key](fields[key], problems)
+    for key, (code, fault) in _OPTIONAL.items():
+        if key in fields and (message := fault(fields[key])):
+            problems.append(_Problem(key, code, message))
     for field, code, message, fatal in problems:
         # What is not there is reported at the opening line.
         line = (key_line(block, field) or 1) if field in fields else 1
@@ -83,34 +81,20 @@ def _name(value: Any, directory: str, policy: ParsePolicy, problems: list[_Probl
 def _description(
     value: Any, policy: ParsePolicy, body: Callable[[], str], problems: list[_Problem]
 ) -> str:
-    if isinstance(value, str):
-        text = value.strip()
-    elif value is None:
-        text = ""
-    else:
-        problems.append(
-            _Problem(
-                "description", "description-type", "expected text, got a list or map", fatal=True
-            )
-        )
+    problem = partial(_Problem, "description")
+    if value is not None and not isinstance(value, str):
+        message = "expected text, got a list or map"
+        problems.append(problem("description-type", message, fatal=True))
         return ""
-    if not text:
-        text = _missing_description(policy, body, problems)
+    text = (value or "").strip() or _missing_description(policy, body, problems)
     if len(text) > DESCRIPTION_MAX and policy.long_description == "cut":
         text = text[:DESCRIPTION_MAX]
     elif len(text) > DESCRIPTION_MAX:
-        problems.append(
-            _Problem(
-                "description",
-                "description-too-long",
-                f"expected at most {DESCRIPTION_MAX} characters of description, got {len(text)}",
-                policy.long_description == "skip",
-            )
-        )
+        message = f"expected at most {DESCRIPTION_MAX} characters of description, got {len(text)}"
+        fatal = policy.long_description == "skip"
+        problems.append(problem("description-too-long", message, fatal))
     if not text.isascii() and find_hidden(text) is not None:
-        problems.append(
-            _Problem("description", "hidden-characters", "a hidden character in it", fatal=True)
-        )
+        problems.append(problem("hidden-characters", "a hidden character in it", fatal=True))
     return text
 
 
@@ -121,55 +105,36 @@ def _missing_description(
     if policy.missing_description == "body":
         text = next((line.strip() for line in body().split("\n") if line.strip()), "")
     advice = "say what the skill does and when to use it"
-    if policy.missing_description != "skip":
+    is_fatal = policy.missing_description == "skip"
+    if not is_fatal:
         advice = "the first line of the body is used" if text else "it is listed without"
-    problems.append(
-        _Problem(
-            "description",
-            "description-missing",
-            f"no description: {advice}",
-            fatal=policy.missing_description == "skip",
-        )
-    )
+    message = f"no description: {advice}"
+    problems.append(_Problem("description", "description-missing", message, is_fatal))
     return text
 
 
-def _metadata(value: Any, problems: list[_Problem]) -> None:
+def _metadata_fault(value: Any) -> str | None:
     if not isinstance(value, dict):
-        problems.append(_Problem("metadata", "metadata-type", "expected a map of text to text"))
-        return
-    odd = [key for key, item in value.items() if not isinstance(item, str)]
-    if odd:
-        problems.append(
-            _Problem("metadata", "metadata-type", f"the value of {odd[0]!r} is not text")
-        )
+        return "expected a map of text to text"
+    odd = next((key for key, item in value.items() if not isinstance(item, str)), None)
+    return None if odd is None else f"the value of {odd!r} is not text"
 
 
-def _allowed_tools(value: Any, problems: list[_Problem]) -> None:
-    if not isinstance(value, str) or ("," in value and "," in _BRACKETED.sub("", value)):
-        problems.append(
-            _Problem(
-                "allowed-tools",
-                "allowed-tools-form",
-                "`allowed-tools` must be a space-separated string, for example `Read Write`",
-            )
-        )
+def _tools_fault(value: Any) -> str | None:
+    if isinstance(value, str) and ("," not in value or "," not in _BRACKETED.sub("", value)):
+        return None
+    return "`allowed-tools` must be a space-separated string, for example `Read Write`"
 
 
-def _compatibility(value: Any, problems: list[_Problem]) -> None:
+def _compatibility_fault(value: Any) -> str | None:
     # A block scalar ends in a newline that is not part of the text as written.
-    if not isinstance(value, str) or not 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
-        problems.append(
-            _Problem(
-                "compatibility",
-                "compatibility-length",
-                f"expected 1-{COMPATIBILITY_MAX} characters of text",
-            )
-        )
+    if isinstance(value, str) and 0 < len(value.rstrip("\n")) <= COMPATIBILITY_MAX:
+        return None
+    return f"expected 1-{COMPATIBILITY_MAX} characters of text"
 
 
-_OPTIONAL = {
-    "metadata": _metadata,
-    "allowed-tools": _allowed_tools,
-    "compatibility": _compatibility,
+_OPTIONAL: Mapping[str, tuple[str, Callable[[Any], str | None]]] = {
+    "metadata": ("metadata-type", _metadata_fault),
+    "allowed-tools": ("allowed-tools-form", _tools_fault),
+    "compatibility": ("compatibility-length", _compatibility_fault),
 }

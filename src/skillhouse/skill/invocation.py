@@ -15,12 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
-from skillhouse.skill.hidden import find_hidden
-from skillhouse.skill.index import SkillIndex
-from skillhouse.skill.model import Skill, SkillContent
+from skillhouse.skill.model import Skill, SkillContent, SkillIndex, split_outside
 from skillhouse.skill.profile import Extensions
 from skillhouse.skill.source import SKILL_FILE_MAX, FileRefusedError, normalise, split_head
-from skillhouse.skill.yaml_text import key_line
 
 MODEL_FIELD = "disable-model-invocation"
 USER_FIELD = "user-invocable"
@@ -56,11 +53,7 @@ class Invocation:
     """Fields that cannot be read as they are, each with what was expected."""
 
     def is_listed_for(self, files: Iterable[str]) -> bool:
-        """Whether it is listed when these files of the project, as relative paths, are worked on.
-
-        >>> Invocation(paths=("src/**",)).is_listed_for(["docs/a.md"])
-        False
-        """
+        """Whether it is listed when these files, relative to the project, are worked on."""
         if not self.paths:
             return True
         return any(matches_glob(glob, file) for file in files for glob in self.paths)
@@ -106,7 +99,7 @@ def current_invocation(content: SkillContent, extensions: Extensions) -> Invocat
 
 
 def invocation_findings(index: SkillIndex, extensions: Extensions) -> tuple[Diagnostic, ...]:
-    """Return a finding for each of these fields that cannot be read, with its line."""
+    """Return a finding, with its line, for each of these fields that cannot be read."""
     if not _wanted(extensions):
         # An index is decoded when it is first looked at, which is not for this.
         return ()
@@ -124,11 +117,7 @@ def invocation_findings(index: SkillIndex, extensions: Extensions) -> tuple[Diag
 
 
 def relative_file(path: str, project: Path) -> str | None:
-    """Return an absolute path, or one below the project, as patterns see it; None when outside.
-
-    >>> relative_file("/p/src/a.ts", Path("/p")), relative_file("/etc/a", Path("/p"))
-    ('src/a.ts', None)
-    """
+    """Return an absolute path, or one below the project, as patterns see it; None when outside."""
     given = PurePosixPath(path)
     if ".." in given.parts:
         return None
@@ -198,6 +187,8 @@ def _text(value: Any, field: str, faults: list[tuple[str, str]]) -> str:
     if not isinstance(value, str):
         faults.append((field, f"expected text, got {_shown(value)}"))
         return ""
+    from skillhouse.skill.hidden import find_hidden  # noqa: PLC0415 - a warm list needs none of it.
+
     if find_hidden(value) is not None:
         faults.append((field, "a hidden character in it; the field is passed over"))
         return ""
@@ -230,6 +221,9 @@ def _shown(value: Any) -> str:
 def _line_of(skill: Skill, field: str) -> int | None:
     """Return the line of a field, read again; None when the file is not as it was."""
     try:
+        # Not needed to list skills, as above.
+        from skillhouse.skill.yaml_text import key_line  # noqa: PLC0415
+
         data = read_beneath(skill.directory, skill.location.name, max_bytes=SKILL_FILE_MAX)
         return key_line(split_head(normalise(data, [])).block, field)
     except (PathError, FileRefusedError):
@@ -245,23 +239,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def split_globs(text: str) -> tuple[str, ...]:
-    """Return the patterns that commas separate; those inside braces do not.
-
-    >>> split_globs("src/**, *.{ts,tsx}")
-    ('src/**', '*.{ts,tsx}')
-    """
-    globs, depth, current = [], 0, ""
-    for character in text + ",":
-        depth = max(0, depth + (character == "{") - (character == "}"))
-        if character == "," and depth == 0:
-            globs.append(current.strip())
-            current = ""
-        else:
-            current += character
-    if current:
-        # A brace that is not closed: the pattern is literal, and matches only itself.
-        globs.append(current.removesuffix(",").strip())
-    return tuple(glob for glob in globs if glob)
+    """Return the patterns that commas separate; those inside braces do not."""
+    return split_outside(text, ("{", "}"), lambda character: character == ",")
 
 
 def is_glob(pattern: str) -> bool:
@@ -321,7 +300,6 @@ def _fits(segments: tuple[re.Pattern[str] | None, ...], parts: tuple[str, ...]) 
 
 @lru_cache(maxsize=1_024)
 def _expanded(pattern: str) -> tuple[str, ...] | None:
-    """Return the patterns without braces that this one expands to; None when they are too many."""
     pending, expanded = [pattern], []
     while pending:
         current = pending.pop()

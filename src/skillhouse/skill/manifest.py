@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from skillhouse.floor import PathError, is_utf8, open_beneath, read_beneath
 from skillhouse.skill.manifest_code import read_javascript, read_python
 from skillhouse.skill.manifest_fields import RawManifest, read_fields
-from skillhouse.skill.manifest_model import (
-    JAVASCRIPT_FILE,
-    MANIFEST_MAX,
-    PYTHON_FILE,
-    ManifestResult,
-    SkillManifest,
-)
-from skillhouse.skill.model import SKILL_FILE
+from skillhouse.skill.model import SKILL_FILE, ManifestResult, SkillManifest
 from skillhouse.skill.skill_file import placed
 from skillhouse.skill.source import FileRefusedError, Finding, decoded
 
+JAVASCRIPT_FILE = "package.json"
+"""Manifest of a skill in JavaScript (S002-24)."""
+PYTHON_FILE = "pyproject.toml"
+"""Manifest of a skill in Python, in the manner of its language."""
+
+MANIFEST_MAX = 262_144
+"""Bytes of a manifest, as of a SKILL.md (DESIGN, bounds)."""
 DIRECTORIES_MAX = 2_000
 """Directories of one root that are looked at (DESIGN, bounds)."""
 
@@ -43,10 +44,9 @@ Told = Callable[[Path, str], None]
 
 
 def has_manifest(directory: Path) -> bool:
-    """Whether a file here seems to say that this is an executable skill; `read_manifest` is sure.
+    """Whether a file here seems to make this an executable skill; `read_manifest` is sure.
 
-    Costs two failed opens for most directories. A manifest that spells its field by escapes is not
-    seen, so its tools are not offered.
+    A manifest that spells its field by escapes is not seen, so its tools are not offered.
     """
     for file, mark in _MARKS.items():
         try:
@@ -57,21 +57,19 @@ def has_manifest(directory: Path) -> bool:
     return False
 
 
-def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResult:
+def read_manifest(directory: Path, *, told: Told = lambda _, __: None) -> ManifestResult:
     """Return what the manifest in `directory` says; never raises for what is there.
 
-    The result has neither a manifest nor findings for a Markdown skill without tools of its own.
-
-    Each step that succeeds is passed to the callback.
+    A Markdown skill without tools of its own has neither a manifest nor findings. The callback
+    hears of each step that succeeds.
     """
     place = Path(directory)
-    say = told or _unheard
     claims: list[tuple[str, RawManifest | None, list[Finding]]] = []
     silent: list[str] = []
     for file, read in _READERS.items():
         try:
             text = _text(place, file)
-            say(place, "read")
+            told(place, "read")
             written = read(text)
         except FileNotFoundError:
             continue
@@ -81,7 +79,7 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
             if written is None:
                 silent.append(file)
             else:
-                say(place, "parsed")
+                told(place, "parsed")
                 claims.append((file, written, []))
     if not claims:
         return _nothing(place, silent)
@@ -93,7 +91,7 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
     if written is not None and not findings:
         manifest, findings = _judged(place, written)
         if manifest is not None:
-            say(place, "validated")
+            told(place, "validated")
     diagnostics = placed(findings, place / file)
     for other, _, more in claims[1:]:
         diagnostics += placed(more, place / other)
@@ -101,14 +99,13 @@ def read_manifest(directory: Path, *, told: Told | None = None) -> ManifestResul
 
 
 def find_manifests(
-    root: Path, *, max_directories: int = DIRECTORIES_MAX, told: Told | None = None
+    root: Path, *, max_directories: int = DIRECTORIES_MAX, told: Told = lambda _, __: None
 ) -> tuple[ManifestResult, ...]:
     """Return what was found in each directory directly below `root`, sorted by name (S002-6).
 
-    Directories without a manifest are left out, links and hidden directories are not entered, and
-    a bad one costs no other (S002-54). Of two skills of one name neither is in force (S002-72):
-    otherwise a new directory could take over the tools of an old one. A root that is missing has
-    none.
+    Links and hidden directories are not entered, and a bad one costs no other (S002-54). Of two
+    skills of one name neither is in force (S002-72): otherwise a new directory could take over the
+    tools of an old one.
     """
     try:
         with os.scandir(root) as entries:
@@ -131,10 +128,6 @@ def find_manifests(
     return _without_twins(results)
 
 
-def _unheard(directory: Path, step: str) -> None:
-    """Ignore the steps."""
-
-
 def _is_entered(entry: os.DirEntry[str]) -> bool:
     return (
         not entry.name.startswith(".")
@@ -151,44 +144,27 @@ def _is_claimed(result: ManifestResult) -> bool:
 
 def _without_twins(results: list[ManifestResult]) -> tuple[ManifestResult, ...]:
     """Return the results, skills of one name refused with the places of both."""
-    by_name: dict[str, list[ManifestResult]] = {}
+    by_name: dict[str, list[Path]] = {}
     for result in results:
         if result.manifest is not None:
             # Where case does not count, as on some file systems, these would be one directory.
-            by_name.setdefault(result.manifest.name.casefold(), []).append(result)
-    return tuple(
-        _refused(result, by_name[result.manifest.name.casefold()])
-        if result.manifest is not None
-        else result
-        for result in results
-    )
+            by_name.setdefault(result.manifest.name.casefold(), []).append(result.directory)
+    return tuple(_refused(result, by_name) for result in results)
 
 
-def _refused(result: ManifestResult, twins: list[ManifestResult]) -> ManifestResult:
-    if len(twins) == 1 or result.manifest is None:
+def _refused(result: ManifestResult, by_name: Mapping[str, list[Path]]) -> ManifestResult:
+    manifest = result.manifest
+    if manifest is None or len(by_name[manifest.name.casefold()]) == 1:
         return result
-    places = ", ".join(f"`{twin.directory}`" for twin in twins)
-    message = f"the name `{result.manifest.name}` is taken more than once: {places}"
-    finding = Finding("duplicate", message, fatal=True)
-    return ManifestResult(
-        directory=result.directory,
-        manifest=None,
-        diagnostics=result.diagnostics + placed([finding], _file_of(result.manifest, result)),
-    )
-
-
-def _file_of(manifest: SkillManifest, result: ManifestResult) -> Path:
-    is_python = manifest.language == "python"
-    return result.directory / (PYTHON_FILE if is_python else JAVASCRIPT_FILE)
+    places = ", ".join(f"`{twin}`" for twin in by_name[manifest.name.casefold()])
+    message = f"the name `{manifest.name}` is taken more than once: {places}"
+    file = result.directory / (PYTHON_FILE if manifest.language == "python" else JAVASCRIPT_FILE)
+    refusal = Finding("duplicate", message, fatal=True).diagnostic(file)
+    return replace(result, manifest=None, diagnostics=(*result.diagnostics, refusal))
 
 
 def _text(directory: Path, file: str) -> str:
-    """Return a manifest's text.
-
-    Raises:
-        FileNotFoundError: there is none.
-        RefusedError: it is no regular file, a link, too large, or not UTF-8.
-    """
+    """Return a manifest's text; FileNotFoundError, or FileRefusedError for what is no such file."""
     try:
         data = read_beneath(directory, file, max_bytes=MANIFEST_MAX)
     except PathError as error:
@@ -208,19 +184,15 @@ def _nothing(directory: Path, silent: list[str]) -> ManifestResult:
     if not silent:
         message = f"no {JAVASCRIPT_FILE} or {PYTHON_FILE} here"
         return _only(directory, Finding("manifest-missing", message, fatal=True), directory)
-    findings = [
-        Finding("manifest-field-missing", f"expected {_CLAIMS[file]}", fatal=True)
-        for file in silent[:1]
-    ]
-    return ManifestResult(
-        directory=directory,
-        manifest=None,
-        diagnostics=placed(findings, directory / silent[0]),
-    )
+    message = f"expected {_CLAIMS[silent[0]]}"
+    finding = Finding("manifest-field-missing", message, fatal=True)
+    return _only(directory, finding, directory / silent[0])
 
 
 def _only(directory: Path, finding: Finding, path: Path) -> ManifestResult:
-    return ManifestResult(directory=directory, manifest=None, diagnostics=placed([finding], path))
+    return ManifestResult(
+        directory=directory, manifest=None, diagnostics=(finding.diagnostic(path),)
+    )
 
 
 def _judged(directory: Path, written: RawManifest) -> tuple[SkillManifest | None, list[Finding]]:

@@ -32,9 +32,10 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from skillhouse.skill.manifest_fields import Keys, RawManifest, mapping_at
+from skillhouse.skill.manifest_fields import Keys, LineOf, RawManifest, mapping_at
 from skillhouse.skill.profile_file import line_of_key
 from skillhouse.skill.source import FileRefusedError
 
@@ -60,11 +61,7 @@ _PLACE = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 def read_python(text: str) -> RawManifest | None:
-    """Take a pyproject.toml apart; None when it does not say that it is a skill.
-
-    Raises:
-        RefusedError: it is not TOML, or a table has no shape to read.
-    """
+    """Take a pyproject.toml apart; None when it does not say that it is a skill."""
     line = _line_of_long_key(text)
     if line is not None:
         message = f"expected at most {KEY_PARTS_MAX} parts between dots"
@@ -81,20 +78,16 @@ def read_python(text: str) -> RawManifest | None:
     tools = table.get("tool")
     if not isinstance(tools, dict) or TABLE[1] not in tools:
         return None
-    written = RawManifest(
+    line_of = partial(line_of_key, text)
+    project = mapping_at(table, "project", (), line_of)
+    return RawManifest(
         language="python",
-        package={},
-        package_keys=("project",),
-        own={},
-        own_keys=TABLE,
-        dependencies=(),
-        line_of=lambda keys: line_of_key(text, keys),
-    )
-    project = mapping_at(table, "project", (), written)
-    return written._replace(
-        own=mapping_at(tools, TABLE[1], TABLE[:1], written),
         package={**project, "author": _author(project), "license": _license(project)},
-        dependencies=_dependencies(project, written),
+        package_keys=("project",),
+        own=mapping_at(tools, TABLE[1], TABLE[:1], line_of),
+        own_keys=TABLE,
+        dependencies=_dependencies(project, line_of),
+        line_of=line_of,
     )
 
 
@@ -129,10 +122,10 @@ def _license(project: Mapping[str, Any]) -> Any:
     return value.get("text") or value.get("file") if isinstance(value, dict) else value
 
 
-def _dependencies(project: Mapping[str, Any], written: RawManifest) -> tuple[str, ...]:
+def _dependencies(project: Mapping[str, Any], line_of: LineOf) -> tuple[str, ...]:
     dependencies = project.get("dependencies", [])
     if not isinstance(dependencies, list) or not all(isinstance(one, str) for one in dependencies):
-        line = written.line_of(("project", "dependencies"))
+        line = line_of(("project", "dependencies"))
         raise FileRefusedError(
             "manifest-type", "expected `dependencies` to be a list of texts", line
         )
@@ -147,11 +140,7 @@ _DECODER = json.JSONDecoder()
 
 
 def read_javascript(text: str) -> RawManifest | None:
-    """Take a package.json apart; None when it does not say that it is a skill.
-
-    Raises:
-        RefusedError: it is not JSON, a key is there twice, or a field has no shape to read.
-    """
+    """Take a package.json apart; None when it does not say that it is a skill."""
     try:
         table = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -166,23 +155,18 @@ def read_javascript(text: str) -> RawManifest | None:
     if isinstance(author, dict):
         # The standard's long form; what a person is called is all that is carried along.
         author = author.get("name")
-    written = RawManifest(
+    line_of = partial(line_at, text)
+    own = mapping_at(table, FIELD, (), line_of)
+    dependencies = mapping_at(table, "dependencies", (), line_of)
+    return RawManifest(
         language="javascript",
         package={**table, "author": author},
         package_keys=(),
-        own={},
+        own=own,
         own_keys=(FIELD,),
-        dependencies=(),
-        line_of=lambda keys: line_at(text, keys),
+        dependencies=tuple(f"{name}@{wanted}" for name, wanted in sorted(dependencies.items())),
+        line_of=line_of,
     )
-    return written._replace(
-        own=mapping_at(table, FIELD, (), written),
-        dependencies=_npm_dependencies(mapping_at(table, "dependencies", (), written)),
-    )
-
-
-def _npm_dependencies(table: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(f"{name}@{wanted}" for name, wanted in sorted(table.items()))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,11 +184,7 @@ def _no_constant(name: str) -> None:
 
 
 def line_at(text: str, keys: Keys) -> int:
-    """Return the line at which the value at `keys` begins, or the deepest one that is there.
-
-    >>> line_at('{"a": [1,\\n  {"b": 2}]}', ("a", "1", "b"))
-    2
-    """
+    """Return the line at which the value at `keys` begins, or the deepest one that is there."""
     at = _past_blanks(text, 0)
     for key in keys:
         child = _child(text, at, key)

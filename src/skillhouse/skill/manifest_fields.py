@@ -10,25 +10,23 @@ from typing import Any, NamedTuple
 
 from skillhouse.floor import PathError, checked_parts, nearest
 from skillhouse.skill.hidden import find_hidden
-from skillhouse.skill.manifest_model import (
-    ENV_MAX,
-    LEVELS,
-    TEXT_MAX,
-    TIMEOUT_MAX_MS,
-    TOOLS_MAX,
-    Language,
-    SkillManifest,
-    ToolSpec,
-)
 from skillhouse.skill.manifest_schema import schema_finding
+from skillhouse.skill.model import LEVELS, Language, SkillManifest, ToolSpec
 from skillhouse.skill.source import FileRefusedError, Finding
 
 Keys = tuple[str, ...]
+LineOf = Callable[[Keys], int]
 
+TOOLS_MAX = 64
+"""Tools of one skill; each costs the model its description at every turn."""
+ENV_MAX = 64
+TEXT_MAX = 4_096
+"""Characters of a description, of a skill or a tool."""
+TIMEOUT_MAX_MS = 600_000
+"""Longest time that a tool may ask for (10 minutes)."""
 FINDINGS_PLACED = 50
 """Findings that get a line; telling it walks the file, and a hostile file has thousands."""
 UNKNOWN_MAX = 20
-"""Unknown keys that are mentioned."""
 
 _NOWHERE = Path("skill")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -64,7 +62,7 @@ class RawManifest(NamedTuple):
     """The field that makes it a skill: requires, tools."""
     own_keys: Keys
     dependencies: tuple[str, ...]
-    line_of: Callable[[Keys], int]
+    line_of: LineOf
     """Returns the line of the value at some keys, or of the nearest parent that is there."""
 
 
@@ -148,17 +146,13 @@ def read_fields(written: RawManifest) -> tuple[SkillManifest | None, list[Findin
 
 
 def mapping_at(
-    table: Mapping[str, Any], key: str, keys: Keys, written: RawManifest
+    table: Mapping[str, Any], key: str, keys: Keys, line_of: LineOf
 ) -> Mapping[str, Any]:
-    """Return the mapping under a key, empty when there is none.
-
-    Raises:
-        RefusedError: there is something else.
-    """
+    """Return the mapping under a key, empty when there is none; anything else is refused."""
     value = table.get(key, {})
     if isinstance(value, dict):
         return value
-    line = written.line_of((*keys, key))
+    line = line_of((*keys, key))
     raise FileRefusedError("manifest-type", f"expected `{key}` to hold keys and values", line)
 
 
@@ -226,7 +220,7 @@ def _entry(notes: _Notes) -> str:
 def _env(notes: _Notes) -> tuple[str, ...]:
     written = notes.written
     keys = (*written.own_keys, "requires")
-    requires = mapping_at(written.own, "requires", written.own_keys, written)
+    requires = mapping_at(written.own, "requires", written.own_keys, written.line_of)
     notes.unknown(requires, ("env",), keys)
     names = requires.get("env", [])
     if not isinstance(names, list) or len(names) > ENV_MAX:
@@ -284,7 +278,7 @@ def _tool(notes: _Notes, tool: Mapping[str, Any], keys: Keys) -> ToolSpec:
     if wrong is not None:
         place = (*keys, "parameters", *wrong.keys)
         notes.refuse("tool-schema", f"parameters of `{name[:80]}`: {wrong.message[:300]}", place)
-    security = mapping_at(tool, "security", keys, notes.written)
+    security = mapping_at(tool, "security", keys, notes.written.line_of)
     notes.unknown(security, ("level",), (*keys, "security"))
     said = security.get("level")
     level = next((one for one in LEVELS if one == said), None)

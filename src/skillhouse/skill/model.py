@@ -1,14 +1,17 @@
-"""The values of this package: a skill as its SKILL.md describes it."""
+"""The values of this package: a skill, its manifest, and the index of the skills of one place."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from skillhouse.floor import Diagnostic, decode
+from skillhouse.floor import AmbiguousSkillError, Diagnostic, UnknownSkillError, decode, nearest
 
 SKILL_FILE = "SKILL.md"
 """The one file that makes a directory a skill (specification, "Directory structure")."""
@@ -31,7 +34,6 @@ class Frontmatter:
 
     @property
     def compatibility(self) -> str | None:
-        """Requirements on the environment, free text."""
         return self._text("compatibility")
 
     @property
@@ -70,18 +72,24 @@ def split_tools(text: str) -> tuple[str, ...]:
     >>> split_tools("Bash(git:*), Read Bash(ls, pwd)")
     ('Bash(git:*)', 'Read', 'Bash(ls, pwd)')
     """
-    tools: list[str] = []
-    depth = 0
-    current = ""
-    for character in text + " ":
-        depth = max(0, depth + (character == "(") - (character == ")"))
-        if depth == 0 and (character == "," or character.isspace()):
-            if current:
-                tools.append(current)
-            current = ""
+    return split_outside(
+        text, ("(", ")"), lambda character: character == "," or character.isspace()
+    )
+
+
+def split_outside(
+    text: str, brackets: tuple[str, str], is_separator: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return the parts between separators outside of a pair of brackets, without empty ones."""
+    opening, closing = brackets
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character == opening) - (character == closing))
+        if depth == 0 and is_separator(character):
+            parts.append("")
         else:
-            current += character
-    return tuple([*tools, current.strip()] if current.strip() else tools)
+            parts[-1] += character
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +106,11 @@ class ParsePolicy:
     """Whether the field or the directory has authority over the name (S003-17)."""
     missing_name: Literal["directory", "skip"] = "directory"
     missing_description: Literal["skip", "empty", "body"] = "skip"
-    """Whether a skill without one is none, has an empty one, or takes the first line of the body
-    that is not empty."""
+    """Whether such a skill is none, has an empty one, or takes the body's first line with text."""
     bad_name: Literal["warn", "skip", "free"] = "warn"
-    """A name outside the specified alphabet or length: load it with a warning, or do not load it,
-    or say nothing."""
+    """Whether a name outside the specified alphabet or length warns, costs the skill, or passes."""
     name_mismatch: Literal["warn", "skip", "free"] = "warn"
-    """A name other than the directory's."""
     long_description: Literal["warn", "skip", "cut"] = "warn"
-    """A description over the specified length."""
     replaced_characters: str = ""
     """Characters of a name that the client turns into `-`."""
     trim_body: bool = False
@@ -143,7 +147,6 @@ class Skill:
 
     @property
     def id(self) -> str:
-        """`{scope}:{name}`, which look-up takes and people see."""
         return f"{self.scope}:{self.name}"
 
     @property
@@ -152,7 +155,6 @@ class Skill:
 
     @property
     def directory(self) -> Path:
-        """The directory that holds the SKILL.md and all other files of the skill."""
         return Path(self.file).parent
 
     @property
@@ -181,16 +183,11 @@ class SkillContent:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the body."""
         return tokens_of(self.body)
 
 
 def tokens_of(text: str) -> int:
-    """Return the estimated tokens of a text: UTF-8 bytes / 4, rounded up (DESIGN, contract).
-
-    >>> tokens_of("12345")
-    2
-    """
+    """Return the estimated tokens of a text: UTF-8 bytes / 4, rounded up (DESIGN, contract)."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
@@ -204,3 +201,167 @@ class ParseResult:
     """The whole file with LF newlines; empty when it could not be decoded."""
     body: str = ""
     """The Markdown after the frontmatter; empty when its beginning is unknown."""
+
+
+Level = Literal["read", "write", "sign"]
+"""What a tool does at most: look, change local state, or sign (S002-29)."""
+LEVELS: tuple[Level, ...] = ("read", "write", "sign")
+
+Language = Literal["javascript", "python"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as a manifest declares it; its code has not been looked at."""
+
+    name: str
+    """Without the skill's name; the full name is `skill:tool` (S002-67)."""
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema 2020-12 of an object, with what `manifest_schema` refuses left out."""
+    level: Level
+    timeout_ms: int | None = None
+    """None takes the default of whoever runs it (S002-73)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillManifest:
+    """One executable skill as its manifest declares it; nothing of it was run."""
+
+    name: str
+    """Of the package, which may differ from the directory's; it is the tools' prefix."""
+    version: str
+    """Empty when the manifest has none."""
+    description: str
+    language: Language
+    entry: str
+    """The module to import: a relative POSIX path of a regular file in the skill."""
+    env: tuple[str, ...]
+    """Names of the only environment variables that its code may see (S002-48)."""
+    tools: tuple[ToolSpec, ...]
+    author: str = ""
+    license: str = ""
+    dependencies: tuple[str, ...] = ()
+    """What it needs, as written (`viem@^2.0.0`, `httpx>=0.28`); a lock file says which exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestResult:
+    directory: Path
+    manifest: SkillManifest | None
+    """None when a diagnostic is an error, or when the directory holds no executable skill."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+NameMatch = Literal["exact", "casefold"]
+_Key = Callable[[Skill], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexContent:
+    skills: tuple[Skill, ...] = ()
+    shadowed: tuple[Skill, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class SkillIndex:
+    """The skills that were found, in catalog order; decoded when first looked at."""
+
+    def __init__(
+        self,
+        skills: Iterable[Skill] = (),
+        *,
+        shadowed: Iterable[Skill] = (),
+        diagnostics: Iterable[Diagnostic] = (),
+        source: Callable[[], IndexContent] | None = None,
+        name_match: NameMatch = "casefold",
+    ) -> None:
+        """Hold these values, or those that `source` returns when they are first needed.
+
+        With "casefold" a reference in another case finds what it fits alone.
+        """
+        self.name_match = name_match
+        if source is None:
+            content = IndexContent(
+                skills=tuple(skills), shadowed=tuple(shadowed), diagnostics=tuple(diagnostics)
+            )
+            self._source: Callable[[], IndexContent] = lambda: content
+        else:
+            self._source = source
+
+    @cached_property
+    def _content(self) -> IndexContent:
+        return self._source()
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """The skills in force, strongest scope first, by name within a root."""
+        return self._content.skills
+
+    @property
+    def shadowed(self) -> tuple[Skill, ...]:
+        """Skills whose name a stronger one has; still found by id."""
+        return self._content.shadowed
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All findings, in the order of the files."""
+        return self._content.diagnostics
+
+    def get(self, reference: str) -> Skill:
+        """Return the skill with that id, name or directory name, or at that SKILL.md.
+
+        They are tried in this order, so that no name can take the place of an id; each finds
+        skills in force before shadowed ones. Only when nothing fits exactly is the case of an
+        id, name or directory name passed over, if the index does that at all (S003-34).
+        UnknownSkillError lists the nearest names, AmbiguousSkillError what to ask for instead.
+        """
+        found = self._only(_KEYS, reference, reference)
+        if found is None and self.name_match == "casefold":
+            keys = [_folded(key) for key in _KEYS[:-1]]
+            found = self._only(keys, reference.casefold(), reference)
+        if found is not None:
+            return found
+        if ":" in reference:
+            known = {skill.id for skill in (*self.skills, *self.shadowed)}
+        else:
+            known = {skill.name for skill in self.skills}
+        raise UnknownSkillError(reference, nearest(reference, known))
+
+    def _only(self, keys: Sequence[_Key], wanted: str, reference: str) -> Skill | None:
+        for key in keys:
+            for among in (self.skills, self.shadowed):
+                fitting = [skill for skill in among if key(skill) == wanted]
+                if len(fitting) > 1:
+                    ids = tuple(skill.id for skill in fitting)
+                    distinct = len(set(ids)) == len(ids)
+                    raise AmbiguousSkillError(
+                        reference, ids if distinct else tuple(skill.file for skill in fitting)
+                    )
+                if fitting:
+                    return fitting[0]
+        return None
+
+    def where(self, keep: Callable[[Skill], bool]) -> SkillIndex:
+        """Return an index of those skills in force that `keep` accepts, with the same look-up."""
+        return SkillIndex(filter(keep, self.skills), name_match=self.name_match)
+
+    def __len__(self) -> int:
+        return len(self.skills)
+
+
+def _directory_name(skill: Skill) -> str:
+    # Not `skill.directory.name`: this is asked of thousands of skills for one look-up.
+    return os.path.basename(os.path.dirname(skill.file))
+
+
+def _folded(key: _Key) -> _Key:
+    return lambda skill: key(skill).casefold()
+
+
+_KEYS: tuple[_Key, ...] = (
+    attrgetter("id"),
+    attrgetter("name"),
+    _directory_name,
+    attrgetter("file"),
+)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill.index import NameMatch
-from skillhouse.skill.model import DEFAULT_POLICY, ParsePolicy
+from skillhouse.skill.model import DEFAULT_POLICY, NameMatch, ParsePolicy
 
 WalkUp = Literal["none", "git_root", "home", "fs_root"]
 """How far upwards project roots are looked for; the last directory is itself looked at."""
@@ -19,7 +18,8 @@ Identity = Literal["name", "directory", "source_name", "path"]
 nothing short of the file."""
 Duplicates = Literal["first", "last", "keep_all", "error"]
 """Which of two duplicates is in force: that of the earlier root, that of the later one in the
-earlier one's place, both, or neither."""
+earlier one's place, both, or neither. What is not stays addressable, and a warning names both.
+"""
 
 
 _PLACEHOLDER = re.compile(r"\{explicit\}|\{builtin\}|\$\{\w+(:-[~/][^}]*)?\}(/.*)?")
@@ -49,20 +49,14 @@ class RootRule:
     `{builtin}` what comes with the package; anything else is below each directory of the walk.
     `*` matches any one directory."""
     walk: WalkUp | None = None
-    """Another walk than the profile's."""
+    """Overrides the profile's walk, as the next two do its depth of the scope and its links."""
     max_depth: int | None = None
-    """Another depth than the scope's."""
     symlinks: Symlinks | None = None
-    """Another treatment than the profile's."""
     namespace: int | None = None
     """Which `*` of the path, from 1, names the plugin: its skills are called `plugin:skill`."""
 
     def __post_init__(self) -> None:
-        """Refuse a path that is nowhere, or has fewer `*` than the namespace counts.
-
-        Raises:
-            ValueError: it is one of these.
-        """
+        """Refuse (ValueError) a path that is nowhere or has fewer `*` than the namespace counts."""
         if not self.path or self.path.isspace():
             raise ValueError("expected a path, got nothing")
         if "\0" in self.path:
@@ -154,16 +148,13 @@ class CatalogRule:
     attributes: bool = False
     """Whether an XML entry has an `id` attribute and a `<version>` (S000-41)."""
     empty: str = ""
-    """The text in place of a list without skills."""
     budget_tokens: int | Literal["none"] = CATALOG_TOKENS
     """Tokens of the whole list unless the configuration says otherwise; "none" is no bound."""
     tool_chars: int | Literal["none"] = TOOL_CHARS
     """Characters of the skill tool's description, its list included, as JavaScript counts them."""
     instruction_chars: int = INSTRUCTION_CHARS
-    """Characters of the instructions of the MCP server."""
     enum_chars: int = ENUM_CHARS
-    """Characters of all skills' names for the skill tool's schema to list them; else it lists
-    none."""
+    """Characters of all skills' names for the skill tool's schema to list them, or none."""
     budget_chars: int | None = None
     """Characters that the whole list may have; None is no bound."""
     description_chars: int | None = None
@@ -216,9 +207,7 @@ class Extensions:
     positions_from: Literal[0, 1] = 0
     """The number of the first argument in `$0`, `$1`."""
     when_to_use: bool = False
-    """`when_to_use` is added to the description."""
     paths: bool = False
-    """`paths` limits where a skill is listed."""
     commands: bool = False
     """Lines of the form !`command` run, through the gate, before the model sees the text."""
 
@@ -228,9 +217,7 @@ class Profile:
     """One way of finding, reading, listing and loading skills; the defaults are `default`."""
 
     name: str = "default"
-    """The name of its file."""
     title: str = "our own recommendation"
-    """What it is, in a few words."""
     facts: tuple[str, ...] = ()
     """Where the values come from, one line a fact, for people."""
     client: str = ""
@@ -245,11 +232,9 @@ class Profile:
     root_order: Literal["scope", "written"] = "scope"
     """Whether roots are ordered by their scope first, or just as they are written."""
     walk: WalkUp = "git_root"
-    """How far upwards from the start project roots are looked for, both ends included."""
     walk_order: Literal["nearest", "farthest"] = "nearest"
     """Which directory of the walk comes first; all roots of one directory stand together."""
     symlinks: Symlinks = "within_root"
-    """Whether links are followed as far as they stay in the root, wherever they lead, or not."""
     dotfiles: bool = True
     """Whether directories whose name begins with a dot are entered."""
     skipped_directories: frozenset[str] = frozenset(
@@ -259,10 +244,7 @@ class Profile:
     nested_skills: bool = False
     """Whether a skill is looked for below another skill's directory."""
     identity: Identity = "name"
-    """What two skills must share to be duplicates; `source_name` is the id, `path` the file."""
     duplicates: Duplicates = "first"
-    """Which of two duplicates is in force: the earlier, the later (in the earlier one's place),
-    both, or neither. What is not stays addressable, and a warning names both."""
     duplicates_vary: bool = False
     """Whether the client may take another of two duplicates at the next start."""
     root_skill: bool = False
@@ -284,8 +266,7 @@ class Profile:
     search_bodies: bool = True
     """Whether search looks at bodies besides names and descriptions (S003-46)."""
     messages: Mapping[str, str] = field(default_factory=dict)
-    """Published words, by what they say (`tools.OUR_WORDS`); `{name}` and the like are filled
-    in."""
+    """Published words by what they say (`tools.OUR_WORDS`); `{name}` and the like are filled in."""
     result: Literal["text", "titled", "envelope"] = "text"
     """Shape of a result for programs: ours, {title, output, metadata}, or {success, …}."""
     metadata: Mapping[str, str] = field(
@@ -298,7 +279,6 @@ class Profile:
     unknown_assets: Literal["error", "empty"] = "error"
     """What the listing of an unknown skill's assets is (S003-73)."""
     resources_listed: int = 50
-    """Files that are listed with a loaded skill (DESIGN, bounds)."""
     allowed_tools: Literal["ignore", "display", "preapprove"] = "display"
     """What `allowed-tools` does; it pre-approves only within what the operator allowed."""
     cache: Literal["none", "context", "watch"] = "context"
@@ -307,14 +287,9 @@ class Profile:
     runs_code: bool = False
     """Whether tools that skills bring are offered and their code is run, in cells."""
     memory: bool = False
-    """Whether agents get tools for the workspace's memory."""
 
     def scope(self, name: str) -> ScopeRule:
-        """Return the rule of a scope.
-
-        Raises:
-            ConfigError: this profile has no such scope.
-        """
+        """Return the rule of a scope, or raise ConfigError."""
         for rule in self.scopes:
             if rule.name == name:
                 return rule

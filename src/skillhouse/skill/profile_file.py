@@ -1,4 +1,4 @@
-"""Profiles as files: TOML tables to values, with the line of whatever is wrong."""
+"""Finds profiles by name and reads them: TOML to values, with the line of whatever is wrong."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from skillhouse.floor import ConfigError, DecodeError, nearest, read_regular, shaped
-from skillhouse.skill.profile import Profile
+from skillhouse.floor import ConfigError, DecodeError, file_problem, nearest, read_regular, shaped
+from skillhouse.skill.profile import DEFAULT_PROFILE, Profile
 
 PROFILE_FILE_MAX = 262_144
 """Bytes of a profile file."""
@@ -21,9 +21,8 @@ PROFILE_FILE_MAX = 262_144
 def read_profile(path: Path) -> Profile:
     """Return the profile in a file; what it does not set is as in `default`.
 
-    Raises:
-        ConfigError: the file cannot be read, is not TOML, or has a key or value that no profile
-            has; the message has the line and the key.
+    ConfigError: the file cannot be read, is not TOML, or has a key or value that no profile has;
+    the message has the line and the key.
     """
     try:
         text = read_regular(path, PROFILE_FILE_MAX).decode()
@@ -92,3 +91,43 @@ def line_of_key(text: str, keys: tuple[str, ...]) -> int:
         if places:
             place = places[min(skip, len(places) - 1)]
     return place + 1
+
+
+SHIPPED_DIRECTORY = Path(__file__).with_name("profiles")
+"""One TOML file a profile; its name is the profile's."""
+
+
+def profile_names(own: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all profiles, sorted; `own` is the user's directory of profiles."""
+    names = {file.stem for place in _places(own) for file in place.glob("*.toml")}
+    return tuple(sorted(names))
+
+
+def load_profile(profile: str | Profile, own: Path | None = None) -> Profile:
+    """Return the profile of that name; a `Profile` is returned as it is.
+
+    `own` is the user's directory of profiles: a file there goes before a shipped one of its name.
+    ConfigError: no profile has that name, or its file is broken; the message has the line.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    for place in _places(own):
+        if place == SHIPPED_DIRECTORY and profile == DEFAULT_PROFILE.name:
+            # Its file holds the same values (a test compares them) and takes longer to read.
+            return DEFAULT_PROFILE
+        path = place / f"{profile}.toml"
+        # INVARIANT: a name never leads out of these directories.
+        if path.parent == place and (path.exists() or path.is_symlink()):
+            # An installer may link the shipped ones to its cache.
+            if place == own and (problem := file_problem(path)):
+                raise ConfigError(f"the profile is not used: {problem}", path=path)
+            return read_profile(path)
+    known = profile_names(own)
+    close = nearest(profile, known)
+    raise ConfigError(
+        f"unknown profile `{profile}`", key=profile, suggestion=close[0] if close else ""
+    )
+
+
+def _places(own: Path | None) -> tuple[Path, ...]:
+    return (SHIPPED_DIRECTORY,) if own is None else (own, SHIPPED_DIRECTORY)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skillhouse.floor import Diagnostic, Severity, SkillError, encode
+from skillhouse.floor import Diagnostic, SkillError, encode
 from skillhouse.skill.fields import read_fields
 from skillhouse.skill.hidden import find_hidden, hidden_text
 from skillhouse.skill.model import (
@@ -19,8 +19,6 @@ from skillhouse.skill.model import (
     ParseResult,
     Skill,
 )
-from skillhouse.skill.names import validate_name
-from skillhouse.skill.repair import Repair, field_at, repaired
 from skillhouse.skill.source import (
     FRONTMATTER_MAX,
     SKILL_FILE_MAX,
@@ -33,13 +31,12 @@ from skillhouse.skill.source import (
     decoded,
     normalise,
     split_head,
+    validate_name,
 )
-from skillhouse.skill.yaml_text import read_mapping
+from skillhouse.skill.yaml_text import Repair, field_at, read_mapping, read_typed_mapping, repaired
 
 FIELDS_NAMED_MAX = 5
-"""Repaired fields that a finding names."""
 FIELD_SHOWN_MAX = 64
-"""Characters of a field's name in a finding."""
 _NO_BLOCK = frozenset({"frontmatter-missing", "frontmatter-unclosed"})
 
 
@@ -58,13 +55,9 @@ def parse(
     path: Path | None = None,
     policy: ParsePolicy = DEFAULT_POLICY,
 ) -> ParseResult:
-    """Read the bytes of a SKILL.md; never raises for what the bytes hold.
+    """Read the bytes of a SKILL.md in a directory of that name; never raises for what they hold.
 
-    Args:
-        directory: Name of the directory that holds the file.
-
-    Returns:
-        The skill, or None when a finding is an error (vectors/frontmatter.jsonl).
+    The skill is None when a finding is an error (vectors/frontmatter.jsonl).
     """
     findings: list[Finding] = []
     skill, text, body = None, "", ""
@@ -95,11 +88,22 @@ def parse(
     return ParseResult(skill=skill, diagnostics=placed(findings, path), text=text, body=body)
 
 
-def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[Finding]:
-    """Return a finding for the first hidden character of the body, and of the fields before it.
+def typed_fields(data: bytes, *, directory: str) -> Mapping[str, Any] | None:
+    """Return the frontmatter of a SKILL.md as JSON values; None where it is no skill.
 
-    A name or description with one is refused already.
+    >>> text = b"---\\nname: a\\ndescription: b\\nmetadata:\\n  n: 1.50\\n  t: '1'\\n---\\n"
+    >>> typed_fields(text, directory="a")
+    {'name': 'a', 'description': 'b', 'metadata': {'n': 1.5, 't': '1'}}
     """
+    # Another program makes no repairs of ours.
+    result = parse(data, directory=directory, policy=ParsePolicy(yaml_repair=False))
+    if result.skill is None:
+        return None
+    return read_typed_mapping(split_head(result.text.encode()).block)
+
+
+def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[Finding]:
+    """Return the first hidden character of the body, and of the fields unless they were refused."""
     hidden_findings = []
     parts = [("body", body_at, len(text))]
     if not any(finding.code == "hidden-characters" for finding in findings):
@@ -122,11 +126,7 @@ def _hidden_findings(text: str, body_at: int, findings: list[Finding]) -> list[F
 def head_of(
     data: bytes, policy: ParsePolicy, findings: list[Finding]
 ) -> SourceHead | tuple[None, int]:
-    """Return the frontmatter of normalised `data` and where it ends; None where it has none.
-
-    Raises:
-        RefusedError: there is none, and the policy asks for one, or it cannot be read.
-    """
+    """Return the frontmatter of normalised `data` and where it ends; None where none is needed."""
     try:
         return split_head(data)
     except FileRefusedError as refusal:
@@ -143,13 +143,7 @@ def read_block(
     findings: list[Finding],
     body: Callable[[], str],
 ) -> Metadata:
-    """Return what the frontmatter says, adding to `findings`; `body` is asked if need be.
-
-    A block of None says nothing.
-
-    Raises:
-        RefusedError: the block is not a mapping that we take.
-    """
+    """Return what the frontmatter says, adding to `findings`; a block of None says nothing."""
     fields, block = _mapping(block, policy, findings) if block is not None else ({}, "")
     name, description = read_fields(fields, directory, block, findings, policy, body)
     return Metadata(name, description, fields)
@@ -198,16 +192,7 @@ def _repair_finding(repair: Repair) -> Finding:
 
 
 def placed(findings: list[Finding], path: Path | None) -> tuple[Diagnostic, ...]:
-    return tuple(
-        Diagnostic(
-            code=finding.code,
-            severity=Severity.ERROR if finding.fatal else Severity.WARNING,
-            message=finding.message,
-            path=path,
-            line=finding.line,
-        )
-        for finding in findings
-    )
+    return tuple(finding.diagnostic(path) for finding in findings)
 
 
 HEAD_BYTES = 4_096
@@ -221,13 +206,8 @@ def read_metadata(
 
     The head ends with the closing line; what follows it is neither read nor judged, except
     that no more than `HEAD_BYTES` bytes are looked at for one when there is no frontmatter, and
-    that a policy may take a missing description from the body.
-
-    Args:
-        directory: Name of the directory that holds the file.
-
-    Returns:
-        None in place of the metadata when a finding is fatal.
+    that a policy may take a missing description from the body. The metadata is None when a finding
+    is fatal.
     """
     findings: list[Finding] = []
     try:
@@ -287,9 +267,7 @@ _TEMPLATE = "---\nname: {name}\ndescription: {description}\n---\n\n{instructions
 def skill_text(name: str, description: str, instructions: str) -> str:
     """Return the text of a SKILL.md with these fields and this body.
 
-    Raises:
-        SkillError: the name or description breaks the specification, or the text would not read
-            back as it was given.
+    SkillError: the name or description breaks the specification, or would not read back as given.
     """
     for finding in validate_name(name, directory=name):
         raise SkillError(finding.code, _place(name), finding.message)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
+
+from skillhouse.floor import Diagnostic, Severity
 
 SKILL_FILE_MAX = 1_048_576
 """Bytes of a SKILL.md (DESIGN, bounds: 1 MiB)."""
@@ -33,6 +36,15 @@ class Finding(NamedTuple):
     line: int | None = None
     fatal: bool = False
 
+    def diagnostic(self, path: Path | None) -> Diagnostic:
+        return Diagnostic(
+            code=self.code,
+            severity=Severity.ERROR if self.fatal else Severity.WARNING,
+            message=self.message,
+            path=path,
+            line=self.line,
+        )
+
 
 class FileRefusedError(Exception):
     """Reading ended here; the finding says why. Private to this package."""
@@ -56,11 +68,7 @@ class IncompleteError(Exception):
 
 
 def check_size(size: int, findings: list[Finding]) -> None:
-    """Judge the size of a file, adding a warning to `findings`.
-
-    Raises:
-        RefusedError: `too-large`.
-    """
+    """Refuse a file that is `too-large`; a warning about its size is added to `findings`."""
     if size > SKILL_FILE_MAX:
         raise FileRefusedError("too-large", f"expected at most {SKILL_FILE_MAX} bytes, got {size}")
     if size > SKILL_FILE_LARGE:
@@ -71,8 +79,7 @@ def check_size(size: int, findings: list[Finding]) -> None:
 def normalise(data: bytes, findings: list[Finding]) -> bytes:
     """Return `data` without a mark and with LF newlines, adding warnings to `findings`.
 
-    Raises:
-        RefusedError: `encoding`, for a UTF-16 mark or a NUL; UTF-8 is judged by `decoded`.
+    A UTF-16 mark or a NUL is refused as `encoding`; UTF-8 is judged by `decoded`.
     """
     if data[:2] in _UTF16:
         raise FileRefusedError("encoding", "expected UTF-8, got UTF-16", 1)
@@ -93,11 +100,7 @@ def normalise(data: bytes, findings: list[Finding]) -> bytes:
 
 
 def decoded(data: bytes, first_line: int = 1) -> str:
-    """Return `data` as text.
-
-    Raises:
-        RefusedError: `encoding`, with the line of the first byte that is not UTF-8.
-    """
+    """Return `data` as text; `encoding` has the line of the first byte that is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -111,9 +114,7 @@ def cut_head(data: bytes, *, complete: bool) -> bytes:
     """Return the beginning of a file up to the end of its closing line, bytes as they are.
 
     Without an opening or a closing line all of `data` is returned, for `split_head` to refuse.
-
-    Raises:
-        IncompleteError: the file goes on, and the closing line does not end in `data`.
+    IncompleteError: the file goes on, and the closing line does not end in `data`.
     """
     if not data.startswith((b"---", _BOM + b"---")):
         return data
@@ -148,11 +149,7 @@ def _find_closing(data: bytes, at: int) -> tuple[int, int]:
 
 
 def split_head(data: bytes) -> SourceHead:
-    """Return the frontmatter of normalised `data`.
-
-    Raises:
-        RefusedError: there is no frontmatter, it is not closed or too large, or it is not UTF-8.
-    """
+    """Return the frontmatter of normalised `data`, or refuse what has none that can be read."""
     start = data.find(b"\n") + 1
     opening = data[:start] if start else data
     if opening[:3] != b"---" or opening[3:].strip(b" \t\n"):
@@ -170,3 +167,33 @@ def split_head(data: bytes) -> SourceHead:
             1,
         )
     return SourceHead(decoded(block, 2), end)
+
+
+NAME_MAX = 64
+"""Characters of a name (specification, `name`)."""
+
+_STRICT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+def name_findings(name: str, directory: str) -> list[Finding]:
+    strict = len(name) <= NAME_MAX and _STRICT.fullmatch(name) is not None
+    if strict and name == directory:
+        return []
+    findings = []
+    if not strict:
+        findings.append(
+            Finding("name-invalid", f"expected 1-64 of a-z, 0-9 and single hyphens, got {name!r}")
+        )
+    if name != directory:
+        findings.append(
+            Finding("name-mismatch", f"expected the directory's name {directory!r}, got {name!r}")
+        )
+    return findings
+
+
+def validate_name(name: str, *, directory: str) -> tuple[Diagnostic, ...]:
+    """Return the findings of the strict rule for `name` in a directory of that name."""
+    findings = (
+        name_findings(name, directory) if name else [Finding("name-missing", "the name is empty")]
+    )
+    return tuple(finding._replace(fatal=True).diagnostic(None) for finding in findings)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
 from skillhouse.skill.model import SKILL_FILE, ParsePolicy
-from skillhouse.skill.repair import repaired
 from skillhouse.skill.skill_file import parse
 from skillhouse.skill.source import SKILL_FILE_MAX, split_head
-from skillhouse.skill.yaml_text import key_lines
+from skillhouse.skill.yaml_text import key_lines, repaired
 
 SPECIFIED_FIELDS = frozenset(
     {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
@@ -34,12 +33,10 @@ _STRICT_ERRORS = frozenset(
 
 
 def validate(directory: Path, *, strict: bool = True) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with the skill in `directory`; empty means nothing.
+    """Return what is wrong with the skill in `directory`, or of its SKILL.md; empty means nothing.
 
-    Args:
-        directory: The skill's directory, or its SKILL.md.
-        strict: Report violations of the specification as errors and unknown fields as
-            information; otherwise only what an agent would report.
+    Strict reports violations of the specification as errors and unknown fields as information;
+    otherwise only what an agent would report.
     """
     place = Path(directory)
     if place.name.casefold() == SKILL_FILE.casefold() and not place.is_dir():

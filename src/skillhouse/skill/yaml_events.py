@@ -1,7 +1,14 @@
-"""The truth about a YAML block: PyYAML's events, stopped at the first thing that is not allowed."""
+"""The truth about a YAML block: PyYAML's events, stopped at the first thing that is not allowed.
+
+In skillhouse every scalar is the text that was written (decision 13). Peers read the file with
+a YAML library of their own and compare field by field, so for them a plain `1.0` is the number
+that YAML 1.2's core schema makes of it; what is in quotes stays text.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +144,37 @@ def lines_of(block: str) -> dict[str, int]:
         depth += isinstance(event, yaml.CollectionStartEvent)
     parser.dispose()
     return lines
+
+
+_CORE: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile(r"~|null|Null|NULL|"), lambda _: None),
+    (re.compile(r"true|True|TRUE"), lambda _: True),
+    (re.compile(r"false|False|FALSE"), lambda _: False),
+    (re.compile(r"[-+]?[0-9]+"), int),
+    (re.compile(r"0o[0-7]+"), lambda text: int(text, 0)),
+    (re.compile(r"0x[0-9a-fA-F]+"), lambda text: int(text, 0)),
+    (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
+)
+"""What a plain scalar means (YAML 1.2.2, 10.3.2); `.inf` and `.nan` are no JSON and stay text."""
+DIGITS_MAX = 300
+"""Characters up to which a scalar is taken for a number."""
+
+
+def typed_mapping(block: str) -> dict[str, Any]:
+    """Return the mapping with each plain scalar as YAML's core schema has it."""
+    return mapping_of(block, lambda event: event.value if event.style else core_value(event.value))
+
+
+def core_value(text: str) -> Any:
+    """Return what a plain scalar means.
+
+    >>> [core_value(text) for text in ("1.0", "true", "yes", "", "2026-01-01", "0o17")]
+    [1.0, True, 'yes', None, '2026-01-01', 15]
+    """
+    if len(text) > DIGITS_MAX:
+        return text
+    for pattern, meaning in _CORE:
+        if pattern.fullmatch(text):
+            value = meaning(text)
+            return text if isinstance(value, float) and not math.isfinite(value) else value
+    return text

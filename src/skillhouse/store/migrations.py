@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,6 @@ class Schema:
 
 
 STATE_FILE = "state.sqlite3"
-"""Name of the state database in the state directory."""
 
 STATE = Schema(
     name="state",
@@ -279,13 +280,15 @@ CACHE = Schema(
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     """Bring a database to the newest version of `schema`, all steps in one transaction.
 
-    Raises:
-        StateError: the file was written by a newer program, or is not ours; nothing was changed.
+    StateError: a newer program wrote the file, or it is not ours; nothing was changed.
     """
-    if _version(connection, schema, path) == schema.version:
+    # One snapshot: a version read before another's commit and tables read after it would make
+    # our own new file look like a foreign one.
+    with _held(connection, "DEFERRED"):
+        version = _version(connection, schema, path)
+    if version == schema.version:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate(connection):
         # Another process may have migrated while we waited for the lock.
         version = _version(connection, schema, path)
         if version < schema.base_version:
@@ -296,16 +299,24 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
             connection.execute(step)
         connection.execute(f"PRAGMA application_id = {schema.mark}")
         connection.execute(f"PRAGMA user_version = {schema.version}")
+
+
+def immediate(connection: sqlite3.Connection) -> AbstractContextManager[None]:
+    """Hold the write lock for a block, which is committed, or rolled back after an error."""
+    return _held(connection, "IMMEDIATE")
+
+
+@contextmanager
+def _held(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
-        roll_back(connection)
+        # SQLite may have ended the transaction already (a full disk, an I/O error).
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-
-
-def roll_back(connection: sqlite3.Connection) -> None:
-    """End the transaction, unless SQLite has already done so (a full disk, an I/O error)."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
 
 
 def _version(connection: sqlite3.Connection, schema: Schema, path: Path) -> int:

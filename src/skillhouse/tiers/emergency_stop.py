@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from skillhouse.floor import StateError, make_private
+from skillhouse.floor import StateError, descriptor, make_private
 from skillhouse.floor.lock import try_lock
 
 READY, STOPPED = "ready", "stopped"
@@ -41,11 +41,7 @@ class StopMark:
         self._stopped = os.fspath(directory / STOPPED)
 
     def reason(self) -> str:
-        """Return why everything is stopped, or "".
-
-        Raises:
-            StateError: it cannot be determined.
-        """
+        """Return why everything is stopped, or ""; `StateError` if that cannot be determined."""
         try:
             os.lstat(self._stopped)
         except FileNotFoundError:
@@ -56,11 +52,7 @@ class StopMark:
         return self._said()
 
     def prepare(self) -> None:
-        """Make the file that a stop renames, with its blocks, while there is space for it.
-
-        Raises:
-            OSError: there is none; a stop then has to make the file.
-        """
+        """Make the file that a stop renames, with its blocks, while there is space for it."""
         if os.path.lexists(self._ready) or os.path.lexists(self._stopped):
             return
         make_private(self.directory)
@@ -70,8 +62,7 @@ class StopMark:
     def give(self, by: str, reason: str) -> bool:
         """Stop everything; False when this file stopped it before.
 
-        Raises:
-            StateError: the file could not be given its name, or a power cut may lose it.
+        Raises `StateError` if the file could not be renamed, or a power cut may undo that.
         """
         try:
             if self.reason():
@@ -95,11 +86,7 @@ class StopMark:
         return True
 
     def lift(self) -> bool:
-        """Lift the stop; False when this file did not stop anything.
-
-        Raises:
-            StateError: it is as it was.
-        """
+        """Lift the stop; False when this file stopped nothing. After `StateError` it holds on."""
         try:
             # A power cut may bring the old name back, and that is the safe one.
             os.rename(self._stopped, self._ready)
@@ -112,29 +99,21 @@ class StopMark:
 
     def _write(self, data: bytes, flags: int = 0) -> None:
         """Write the whole file in place, so that it keeps the blocks that it has."""
-        handle = os.open(self._ready, os.O_WRONLY | os.O_CREAT | _SAFELY | flags, 0o600)
-        try:
+        flags |= os.O_WRONLY | os.O_CREAT | _SAFELY
+        with descriptor(os.open(self._ready, flags, 0o600)) as handle:
             os.write(handle, data.ljust(SIZE))
-        finally:
-            os.close(handle)
 
     @staticmethod
     def _sync(path: str | Path) -> None:
         if sys.platform == "win32":  # pragma: no cover - directories cannot be opened there
             return
-        handle = os.open(path, os.O_RDONLY | _SAFELY)
-        try:
+        with descriptor(os.open(path, os.O_RDONLY | _SAFELY)) as handle:
             os.fsync(handle)
-        finally:
-            os.close(handle)
 
     def _said(self) -> str:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            handle = os.open(self._stopped, os.O_RDONLY | _SAFELY)
-            try:
+            with descriptor(os.open(self._stopped, os.O_RDONLY | _SAFELY)) as handle:
                 said = json.loads(os.read(handle, SIZE))
-            finally:
-                os.close(handle)
             return f"{said['reason']!s:.{REASON_MAX}} (by {said['by']!s:.{BY_MAX}})"
         return f"the file `{self._stopped}` says so"
 
@@ -147,8 +126,6 @@ _LINE = b"%10d %10d\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The counts of one process."""
-
     name: str
     pid: int
     running: int
@@ -159,14 +136,8 @@ class Line:
 
 
 class OwnLine:
-    """The line of this process."""
-
     def __init__(self, directory: Path) -> None:
-        """Make it, and remove those of processes that ended some time ago.
-
-        Raises:
-            OSError: no file can be made.
-        """
+        """Make it, and remove those of processes that ended some time ago."""
         base = directory / CALLS
         make_private(base)
         for line in lines(directory):
@@ -191,11 +162,6 @@ class OwnLine:
             raise
 
     def write(self, running: int, ended: int) -> None:
-        """Write both numbers over those before.
-
-        Raises:
-            OSError: they cannot be written.
-        """
         self._ended = ended
         if sys.platform != "win32":  # pragma: no branch - Windows has no `pwrite`.
             os.pwrite(self._handle, _LINE % (running, ended), 0)
@@ -221,13 +187,10 @@ def lines(directory: Path) -> Iterator[Line]:
 
 
 def _read(path: Path) -> Line:
-    handle = os.open(path, os.O_RDONLY | _SAFELY)
-    try:
+    with descriptor(os.open(path, os.O_RDONLY | _SAFELY)) as handle:
         # Asked before the numbers are read: one that ends in between has written its last ones.
         is_alive = not try_lock(handle)
         running, ended = map(int, os.read(handle, len(_LINE % (0, 0))).split())
-    finally:
-        os.close(handle)
     pid = int(path.name.partition("-")[0])
     return Line(name=path.name, pid=pid, running=running, ended=ended, is_alive=is_alive)
 
@@ -253,8 +216,6 @@ Step = tuple[str, Callable[[StopNotice], object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReport:
-    """The result of a stop."""
-
     is_new: bool
     """False when everything was stopped already; the steps were done again."""
     done: tuple[str, ...]
@@ -269,8 +230,6 @@ class StopReport:
 
 
 class CallsHere(Protocol):
-    """The calls of this process that a stop ends."""
-
     def end(self, reason: str) -> tuple[str, int]:
         """End them; return the name of the line that cannot change before this returns, or "",
         and how many calls are ended behind it."""
@@ -324,8 +283,7 @@ def do_steps(steps: Sequence[Step], notice: StopNotice) -> tuple[list[str], list
 def either(*ways: tuple[str, Callable[[], bool]]) -> tuple[bool, list[tuple[str, str]]]:
     """Write a stop down in each way; return whether it is new, and which ways failed with why.
 
-    Raises:
-        StateError: no way worked.
+    Raises the last `StateError` when no way worked.
     """
     found: list[bool] = []
     failed: list[tuple[str, str]] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import Clock, SkillhouseError, StateError, system_clock
-from skillhouse.floor.effect import Effect
+from skillhouse.floor.rules import Effect
 from skillhouse.tiers import tier_ledger as ledger
 from skillhouse.tiers.emergency_stop import (
     CallsHere,
@@ -131,18 +131,15 @@ class TierEngine:
         return ""
 
     def settle(self, reservation: str, outcome: TierOutcome, amount: Decimal | None = None) -> bool:
-        """Record the outcome of a call, once; may stop everything by itself.
+        """Record the outcome of a call, once; return whether there was something to settle.
+
+        This may stop everything by itself. After a `StateError` the reservation goes on to count.
 
         Args:
             reservation: Of the verdict; empty does nothing.
+            outcome: How the call ended.
             amount: Dollars that it really spent, where that is known; None leaves what was
                 reserved. A failure gives nothing back unless this says so.
-
-        Returns:
-            Whether there was something to settle.
-
-        Raises:
-            StateError: the state cannot be written; the reservation then goes on to count.
         """
         if not reservation:
             return False
@@ -175,11 +172,7 @@ class TierEngine:
         return self._store.mark.directory
 
     def prepare(self) -> None:
-        """Make what a stop needs, while there is space for it.
-
-        Raises:
-            OSError: there is none.
-        """
+        """Make what a stop needs, while there is space for it; else `OSError`."""
         self._store.mark.prepare()
 
     def must_end(self) -> str:
@@ -196,11 +189,8 @@ class TierEngine:
     def stop(self, by: str, reason: str) -> StopReport:
         """Stop everything: write it down first, then do each step, whatever becomes of the others.
 
-        The calls that run are ended, and waited for, for a second at most.
-
-        Raises:
-            StateError: it can be written down nowhere. The steps were done, and this process
-                refuses every call.
+        The calls that run are ended, and waited for, for a second at most. After `StateError` it
+        could be written down nowhere; the steps were done, and this process refuses every call.
         """
         fault: StateError | None = None
         is_new, unwritten = False, list[tuple[str, str]]()
@@ -225,11 +215,8 @@ class TierEngine:
     def resume(self, by: str, channel: str) -> bool:
         """Lift a stop, and let halted tools go on; return whether there was one of them.
 
-        Ended session keys stay ended: new ones must be made.
-
-        Raises:
-            ResumeError: `by` is no assignee, or `channel` is not the owner's.
-            StateError: the state cannot be written; it is as it was.
+        Ended session keys stay ended: new ones must be made. `ResumeError` if `by` is no assignee
+        or `channel` is not the owner's; after `StateError` the stop is as it was.
         """
         if channel not in RESUME_CHANNELS:
             raise ResumeError(
@@ -254,20 +241,11 @@ class TierEngine:
         return resumed or was_here
 
     def see_companion(self) -> None:
-        """Note a sign of life of the companion app; after 30 minutes without, only reads go on.
-
-        Raises:
-            StateError: the state cannot be written.
-        """
+        """Note a sign of life of the companion app; after 30 minutes without, only reads go on."""
         with self._store.turn() as (connection, now_ms):
             ledger.see_companion(connection, now_ms)
 
     def forget_companion(self) -> None:
-        """Forget the companion app, which the owner removed.
-
-        Raises:
-            StateError: the state cannot be written.
-        """
         with self._store.turn() as (connection, _):
             ledger.forget_companion(connection)
 

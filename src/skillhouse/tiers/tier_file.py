@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from skillhouse.floor import ConfigError, file_problem, nearest, read_regular
-from skillhouse.floor.wildcard import covers
+from skillhouse.floor.rules import covers
 from skillhouse.skill.source import FIRST_LINE, FileRefusedError, decoded, normalise
 from skillhouse.skill.yaml_text import read_mapping
-from skillhouse.tiers.amounts import ETH, USD
 from skillhouse.tiers.tier_policy import DAY_MS, TierPolicy
 from skillhouse.tiers.tier_values import (
     ASSIGNEE_ONLY,
     CHANNELS,
     COMPANION_APP,
+    ETH,
+    USD,
     Cooldown,
     EmergencyStop,
     Thresholds,
@@ -79,8 +80,7 @@ def read_tier_policy(
 ) -> TierPolicy:
     """Return the policy in `data`; for the other arguments see `load_tier_policy`.
 
-    Raises:
-        ConfigError: it is no policy; the message has the file, the key and, where known, the line.
+    A `ConfigError` has the file, the key and, where known, the line.
     """
     if len(data) > POLICY_FILE_MAX:
         raise ConfigError(f"expected at most {POLICY_FILE_MAX} bytes of policy", path=path)

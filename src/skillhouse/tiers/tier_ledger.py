@@ -38,8 +38,6 @@ _COMPANION, _RESUMED = "companion", "resumed"
 
 
 class TierOutcome(enum.StrEnum):
-    """How a call ended."""
-
     SUCCESS = "success"
     FAILED = "failed"
     """It ran and did not do what it was for; what it would spend stays counted."""
@@ -75,7 +73,6 @@ def state_of(connection: sqlite3.Connection, call: TierCall, now_ms: int) -> Tie
 
 
 def stopped_reason(connection: sqlite3.Connection) -> str:
-    """Return why everything is stopped, or ""."""
     return stop_text(connection.execute(STOP_QUERY).fetchall())
 
 
@@ -176,7 +173,6 @@ def see_companion(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 def forget_companion(connection: sqlite3.Connection) -> None:
-    """Forget the companion app, so that its absence refuses nothing."""
     connection.execute("DELETE FROM tier_mark WHERE name = ?", (_COMPANION,))
 
 
@@ -267,11 +263,7 @@ class TierStore:
         """The stop beside the database, which may be lost or have no space."""
 
     def stopped(self) -> str:
-        """Return why everything is stopped, or ""; makes no file.
-
-        Raises:
-            StateError: it cannot be determined.
-        """
+        """Return why everything is stopped, or ""; makes no file. `StateError` if unknown."""
         if reason := self.mark.reason():
             return reason
         if not self._is_there():
@@ -281,11 +273,7 @@ class TierStore:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[tuple[Connection, int]]:
-        """Hold the write lock for a block, with the time.
-
-        Raises:
-            StateError: the state cannot be read or written; nothing of the block happened.
-        """
+        """Hold the write lock for a block, with the time; after `StateError` nothing happened."""
         with pooled(self._path, STATE) as store, store.transaction() as connection:
             # Under the lock: else a turn that waited would bring the time of before.
             yield connection, tick(connection, self._clock())
@@ -295,9 +283,6 @@ class TierStore:
         """Give what `turn` gives, and take back whatever the block writes; makes no file.
 
         None where there is no state yet.
-
-        Raises:
-            StateError: the state cannot be read.
         """
         if not self._is_there():
             yield None

@@ -8,16 +8,17 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from skillhouse.floor.effect import Effect
-from skillhouse.floor.wildcard import matches
-from skillhouse.tiers.amounts import ETH, USD, Amount, read_amount
+from skillhouse.floor.rules import Effect, matches
 from skillhouse.tiers.tier_values import (
     COMPANION_APP,
+    ETH,
     FALLBACK,
     INLINE,
     LEVEL_TIERS,
     TIER_ORDER,
     TIMEOUT_SECONDS,
+    USD,
+    Amount,
     Cooldown,
     EmergencyStop,
     Thresholds,
@@ -27,6 +28,7 @@ from skillhouse.tiers.tier_values import (
     TierState,
     TierVerdict,
     ToolPolicy,
+    read_amount,
 )
 
 DENIALS_MAX = 3
@@ -136,7 +138,6 @@ class TierPolicy:
     def _closed(
         self, call: TierCall, state: TierState, *, is_read: bool, tier: Tier
     ) -> tuple[str, str] | None:
-        """Refuse while everything, or everything but reads, is stopped."""
         if state.stopped:
             message = (
                 f"everything is stopped: {state.stopped}; only the owner can resume it, at a "
@@ -173,7 +174,6 @@ class TierPolicy:
         amount: Amount,
         verdict: TierVerdict,
     ) -> TierVerdict:
-        """Raise the tier where needed, and choose the channel that asks."""
         limits, tier, reason = self.thresholds, verdict.tier, ""
         if tier is Tier.NONE:
             return verdict

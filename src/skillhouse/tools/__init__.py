@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from skillhouse.tools.activation import Attachment as Attachment
     from skillhouse.tools.activation import LeftOut as LeftOut
     from skillhouse.tools.activation import tokens_of as tokens_of
-    from skillhouse.tools.asker import RedeemedApprovals as RedeemedApprovals
     from skillhouse.tools.asset_tools import SKILL_FILE_TOOL as SKILL_FILE_TOOL
-    from skillhouse.tools.asset_tools import AssetsTool as AssetsTool
-    from skillhouse.tools.asset_tools import AssetTool as AssetTool
-    from skillhouse.tools.asset_tools import ScriptPathTool as ScriptPathTool
     from skillhouse.tools.asset_tools import SkillFileTool as SkillFileTool
     from skillhouse.tools.asset_tools import tool_about_skills as tool_about_skills
     from skillhouse.tools.assets import ASSET_MAX as ASSET_MAX
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
     from skillhouse.tools.assets import list_assets as list_assets
     from skillhouse.tools.assets import read_asset as read_asset
     from skillhouse.tools.assets import script_path as script_path
-    from skillhouse.tools.attach import AttachTool as AttachTool
-    from skillhouse.tools.attach import Way as Way
     from skillhouse.tools.call import HIDDEN_TEXT as HIDDEN_TEXT
     from skillhouse.tools.call import OUTPUT_MAX as OUTPUT_MAX
     from skillhouse.tools.call import PERSISTENCE as PERSISTENCE
@@ -40,53 +34,51 @@ if TYPE_CHECKING:
     from skillhouse.tools.call import Plan as Plan
     from skillhouse.tools.call import Progress as Progress
     from skillhouse.tools.call import ProgressHandler as ProgressHandler
+    from skillhouse.tools.call import RedeemedApprovals as RedeemedApprovals
     from skillhouse.tools.call import RefusedError as RefusedError
     from skillhouse.tools.call import ToolCall as ToolCall
     from skillhouse.tools.call import ToolResult as ToolResult
     from skillhouse.tools.call import UnknownToolError as UnknownToolError
-    from skillhouse.tools.caution import caution_of as caution_of
+    from skillhouse.tools.call_context import Forecast as Forecast
     from skillhouse.tools.command import ExecTool as ExecTool
     from skillhouse.tools.files import EditTool as EditTool
     from skillhouse.tools.files import ListTool as ListTool
     from skillhouse.tools.files import ReadTool as ReadTool
     from skillhouse.tools.files import WriteTool as WriteTool
-    from skillhouse.tools.forecast import Forecast as Forecast
     from skillhouse.tools.gate import Gate as Gate
     from skillhouse.tools.invoke import INVOKE as INVOKE
+    from skillhouse.tools.invoke import AttachTool as AttachTool
     from skillhouse.tools.invoke import InvokeTool as InvokeTool
     from skillhouse.tools.invoke import Menu as Menu
     from skillhouse.tools.invoke import RunCommand as RunCommand
+    from skillhouse.tools.invoke import Way as Way
     from skillhouse.tools.memory import MemorySearchTool as MemorySearchTool
     from skillhouse.tools.memory import MemoryWriteTool as MemoryWriteTool
-    from skillhouse.tools.remote_skills import SKILL_CODE as SKILL_CODE
-    from skillhouse.tools.remote_skills import SKILL_RESOURCE as SKILL_RESOURCE
+    from skillhouse.tools.messages import list_room as list_room
+    from skillhouse.tools.messages import render as render
     from skillhouse.tools.remote_skills import SkillResourceTool as SkillResourceTool
     from skillhouse.tools.remote_skills import acts as acts
-    from skillhouse.tools.running_calls import Background as Background
-    from skillhouse.tools.running_calls import Portal as Portal
-    from skillhouse.tools.session import RemoteSkillProvider as RemoteSkillProvider
-    from skillhouse.tools.session import Session as Session
-    from skillhouse.tools.session import Sessions as Sessions
-    from skillhouse.tools.session import SkillCheck as SkillCheck
     from skillhouse.tools.sign import SignTool as SignTool
     from skillhouse.tools.skill_code import Ask as Ask
     from skillhouse.tools.skill_code import CodeSkill as CodeSkill
     from skillhouse.tools.skill_code import Runner as Runner
     from skillhouse.tools.skill_code import SkillCodeTool as SkillCodeTool
-    from skillhouse.tools.skill_code import Workshop as Workshop
     from skillhouse.tools.skill_code import cell_of as cell_of
-    from skillhouse.tools.skill_text import DEFAULT_MESSAGES as DEFAULT_MESSAGES
+    from skillhouse.tools.skill_text import caution_of as caution_of
     from skillhouse.tools.skill_text import one_line as one_line
-    from skillhouse.tools.skill_text import render as render
     from skillhouse.tools.skill_text import render_content as render_content
     from skillhouse.tools.skill_text import result_data as result_data
-    from skillhouse.tools.skills import SearchTool as SearchTool
     from skillhouse.tools.skills import SkillTool as SkillTool
     from skillhouse.tools.skills import VisibleSkills as VisibleSkills
-    from skillhouse.tools.skills import list_room as list_room
     from skillhouse.tools.skills import search_skills as search_skills
     from skillhouse.tools.telemetry import CallTelemetry as CallTelemetry
+    from skillhouse.tools.tier_gate import Background as Background
+    from skillhouse.tools.tier_gate import Portal as Portal
     from skillhouse.tools.tier_gate import TierGate as TierGate
+    from skillhouse.tools.tool import RemoteSkillProvider as RemoteSkillProvider
+    from skillhouse.tools.tool import Session as Session
+    from skillhouse.tools.tool import Sessions as Sessions
+    from skillhouse.tools.tool import SkillCheck as SkillCheck
     from skillhouse.tools.tool import Tool as Tool
     from skillhouse.tools.web import FetchTool as FetchTool
     from skillhouse.tools.web import WebSearchTool as WebSearchTool

@@ -1,4 +1,4 @@
-"""Which skills a conversation was given, so that they outlive the shortening of its context."""
+"""Which skills a conversation was given, to outlive the shortening of its context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ ACTIVATIONS_MAX = 200
 ATTACHED_SKILL_TOKENS = 5_000
 """Tokens of one skill that is attached again (reference/standard.md section 6: Claude Code's)."""
 ATTACHED_TOKENS = 25_000
-"""Tokens of all of them together (likewise)."""
 FIELD_MAX = 4_096
 """Characters of a path, an id or a digest that is read back."""
 DATA_VERSION = 1
@@ -33,8 +32,6 @@ def tokens_of(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activation:
-    """One time that a skill's text was given to a conversation."""
-
     skill: str
     """The skill's id."""
     name: str
@@ -48,7 +45,6 @@ class Activation:
     arguments: str = ""
     """What a person wrote after its name."""
     by: By = "model"
-    """Who began it."""
     tokens: int = 0
     """Those of the text that the model got."""
     is_whole: bool = True
@@ -65,8 +61,6 @@ class Activation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A skill that was not attached."""
-
     name: str
     reason: str
 
@@ -76,9 +70,8 @@ class Attachment:
     """Skills' texts as one message that no call of the model asked for."""
 
     text: str = ""
-    """Empty where there is nothing to say."""
     call_id: str = ""
-    """What the message is to be known by: `follow` takes it as it takes ids of calls."""
+    """`follow` takes it as it takes ids of calls."""
     activations: tuple[Activation, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
@@ -101,11 +94,9 @@ def text_digest(content: SkillContent) -> Digest:
 
 
 class Activations:
-    """The skills of one conversation: of each the newest activation.
-
-    Nothing here knows the context itself. Whoever keeps it says with `follow` which calls' results
-    are still in it; until then nothing is taken for known to the model.
-    """
+    """The newest activation of each skill. Nothing here knows the context itself. Whoever keeps it
+    says with `follow` which calls' results are still in it; until then nothing is taken for known
+    to the model."""
 
     def __init__(self, noted: Callable[[Activation], None] | None = None) -> None:
         self._noted = noted
@@ -117,7 +108,6 @@ class Activations:
         """What was attached last; it is given again while the context does not keep it."""
 
     def note(self, activation: Activation, *, call_id: str, is_approved: bool = False) -> None:
-        """Take note that a skill was given; it takes the place of the same skill's last time."""
         self._count += 1
         self._newest.pop(activation.file, None)
         self._newest[activation.file] = replace(
@@ -143,44 +133,38 @@ class Activations:
         return bool(call_id) and any(one.call_id == call_id for one in self._newest.values())
 
     def missing(self, call_ids: Iterable[str]) -> tuple[Activation, ...]:
-        """Return what the model was given and lost, by the ids of calls still in the context."""
+        """Return what the model lost, by the ids of calls still in the context."""
         present = frozenset(call_ids)
         return tuple(one for one in self._newest.values() if one.call_id not in present)
 
     def follow(self, call_ids: Iterable[str]) -> tuple[Activation, ...]:
-        """Do as `missing` does, and go by it until the next time.
-
-        From then on a skill that is loaded again while its text is there is not given again.
-        """
+        """Do as `missing`, and from then on do not give a skill again while its text is there."""
         missing = self.missing(call_ids)
         self._lost = frozenset(one.file for one in missing)
         return missing
 
     def present(self, results: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the ids of calls whose results, given as (id, text), are still in the context.
-
-        Frameworks clear a result and keep its place: what is shorter than what was given is gone.
-        """
+        """Return the ids of calls whose results, as (id, text), are still there. Frameworks clear a
+        result and keep its place: what is shorter than what was given is gone."""
         given = {one.call_id: one.tokens for one in self._newest.values()}
         return tuple(
             call_id for call_id, text in results if tokens_of(text) >= given.get(call_id, 0)
         )
 
     def is_held(self, content: SkillContent, arguments: str = "") -> bool:
-        """Whether the model has all of this text; False unless a caller follows its context."""
-        found = self._newest.get(content.skill.file)
+        """Whether the model has all of it; False unless a caller follows its context."""
+        held = self._newest.get(content.skill.file)
         return (
-            found is not None
+            held is not None
             and self._lost is not None
-            and found.file not in self._lost
-            and found.is_whole
-            and not found.is_restored
-            and found.arguments == arguments
-            and found.digest == text_digest(content)
+            and held.file not in self._lost
+            and held.is_whole
+            and not held.is_restored
+            and held.arguments == arguments
+            and held.digest == text_digest(content)
         )
 
     def unload(self, reference: str) -> tuple[Activation, ...]:
-        """Forget a skill by its name, id or file, and return what is forgotten."""
         gone = tuple(
             one for one in self._newest.values() if reference in (one.name, one.skill, one.file)
         )
@@ -195,14 +179,9 @@ class Activations:
         }
 
     def restore(self, data: object) -> None:
-        """Take back what `as_data` gave, in the place of what is here.
-
-        Whoever can write the transcript can write this, so it says what the context holds and
-        grants nothing: no approval, no directory, no skill that is for people alone.
-
-        Raises:
-            DecodeError: it is not of that shape, or too large.
-        """
+        """Take back what `as_data` gave; DecodeError for another shape or too much. Whoever can
+        write the transcript can write this, so it says what the context holds and grants nothing:
+        no approval, no directory, no skill that is for people alone."""
         restored = _checked(data)
         self._newest = {one.file: one for one in restored}
         self._count = len(restored)
@@ -217,23 +196,18 @@ class _Data:
 
 
 def _checked(data: object) -> tuple[Activation, ...]:
-    """Return activations that were read back.
-
-    Raises:
-        DecodeError: they are not of the right shape, or too large.
-    """
     if not isinstance(data, Mapping) or not isinstance(data.get("activations"), list | tuple):
         raise DecodeError("expected the activations of a conversation")
     if len(data["activations"]) > ACTIVATIONS_MAX:
         raise DecodeError(f"expected at most {ACTIVATIONS_MAX} activations")
-    found = shaped(data, _Data)
-    if found.version != DATA_VERSION:
-        raise DecodeError(f"expected activations of version {DATA_VERSION}, got {found.version}")
-    for one in found.activations:
+    restored = shaped(data, _Data)
+    if restored.version != DATA_VERSION:
+        raise DecodeError(f"expected activations of version {DATA_VERSION}, got {restored.version}")
+    for one in restored.activations:
         texts = (one.skill, one.name, one.file, one.uri, one.digest, one.tree, one.call_id)
         if any(len(text) > FIELD_MAX for text in texts) or len(one.arguments) > ARGUMENTS_MAX:
             raise DecodeError("an activation is too large")
     return tuple(
         replace(one, ordinal=at, is_approved=False, is_restored=True)
-        for at, one in enumerate(found.activations, 1)
+        for at, one in enumerate(restored.activations, 1)
     )

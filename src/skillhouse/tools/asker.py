@@ -1,39 +1,44 @@
-"""Gets a person's approval of exactly one call, and consumes it."""
+"""Asks a person about exactly one call, and consumes the approval."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
 from skillhouse.approval import (
+    Approval,
     ApprovalBroker,
     ApprovalError,
     ApprovalOutcome,
     ApprovalRequest,
     ApprovalState,
+    Asked,
+    Pattern,
+    canonical,
     content_digest,
+    grant_patterns,
+    may_last,
 )
 from skillhouse.floor.threads import in_thread
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.call import RefusedError, ToolResult, failure_text
-from skillhouse.tools.call_context import CallContext, CallState
-from skillhouse.tools.command_inputs import CommandInputs
-from skillhouse.tools.question import (
-    CHANGED,
-    bound,
-    changed_inputs,
-    question,
-    request_to_user,
-    rule_hint,
+from skillhouse.tools.call import (
+    HIDDEN_TEXT,
+    PERSISTENCE,
+    UNBOUND,
+    PermissionRequest,
+    RefusedError,
+    ToolResult,
+    failure_text,
 )
+from skillhouse.tools.call_context import CallContext, CallState, Forecast, Refusal
+from skillhouse.tools.command_inputs import CommandInputs, changes
 from skillhouse.tools.recorder import Recorder
-from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import approval_span
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace_lock import WorkspaceLock
 
 ASKED_AGAIN_MAX = 3
@@ -91,11 +96,11 @@ class Asker:
                     # is compared below cannot change before the call has ended.
                     hold = lock.hold(exclusive=True, title=state.title)
                     await alone.enter_async_context(hold)
-                found = await in_thread(partial(self._redeemed, tool, session, state, asked))
-                if not isinstance(found, CommandInputs):
+                refusal = await in_thread(partial(self._redeemed, tool, session, state, asked))
+                if not isinstance(refusal, CommandInputs):
                     state.holding.push_async_exit(alone.pop_all())
-                    return found
-            inputs, given = found, ""
+                    return refusal
+            inputs, given = refusal, ""
         text = "not approved: the files that it depends on change all the time"
         return await in_thread(lambda: self._recorder.refuse(state.context, text, "denied"))
 
@@ -136,8 +141,9 @@ class Asker:
             )
         except (ApprovalError, RefusedError, OSError) as error:
             return self._failed(context, error)
-        if inputs is not None and now.plan is not None and now.plan.run_sealed is not None:
-            now = replace(now, plan=replace(now.plan, run=partial(now.plan.run_sealed, inputs)))
+        plan = now.known_plan
+        if inputs is not None and plan.run_sealed is not None:
+            now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
         state.context = replace(now, approval=used)
         return self._begin(tool, state)
 
@@ -147,13 +153,10 @@ class Asker:
             return ""
         for earlier in self._approvals.latest(EARLIER_MAX):
             if earlier.request.tool == context.call.name:
-                found = changed_inputs(context, inputs, earlier, self._workspace_root)
-                if found is not None:
-                    return (
-                        found
-                        if earlier.state in (ApprovalState.OPEN, ApprovalState.APPROVED)
-                        else ""
-                    )
+                changed = changed_inputs(context, inputs, earlier, self._workspace_root)
+                if changed is not None:
+                    is_current = earlier.state in (ApprovalState.OPEN, ApprovalState.APPROVED)
+                    return changed if is_current else ""
         return ""
 
     def _unapproved(self, state: CallState, settled: ApprovalOutcome) -> ToolResult:
@@ -163,18 +166,18 @@ class Asker:
             return self._recorder.refuse_stopped(context, reason)
         why = next(j for j in context.evaluated if j.decision.effect is Effect.ASK).reason
         hint = rule_hint(context)
-        found = settled.approval
-        if found is not None and (changed := dict(found.request.facts).get(CHANGED)):
+        approval = settled.approval
+        if approval is not None and (changed := dict(approval.request.facts).get(CHANGED)):
             why = f"{why}; changed since the earlier question: {changed}"
-        if settled.status == "pending" and found is not None:
-            how = request_to_user(found.request, self._approvals.page)
+        if settled.status == "pending" and approval is not None:
+            how = request_to_user(approval.request, self._approvals.page)
             text = (
                 f"not approved yet: {why}; nothing was done; {how}, then repeat the same call{hint}"
             )
             return self._recorder.refuse(context, text, "pending")
-        if found is not None:
+        if approval is not None:
             # Only a person's denial makes a tool halt: a model's many calls do not.
-            state.account.outcome = TierOutcome.DENIED if found.by else TierOutcome.TIMEOUT
+            state.account.outcome = TierOutcome.DENIED if approval.by else TierOutcome.TIMEOUT
         return self._recorder.refuse(
             context, f"not approved: {why}; {settled.reason}{hint}", "denied"
         )
@@ -186,45 +189,186 @@ class Asker:
 
 
 def _measured(context: CallContext) -> CommandInputs | None:
-    return (
-        context.plan.inputs()
-        if context.plan is not None and context.plan.inputs is not None
-        else None
+    inputs = context.known_plan.inputs
+    return None if inputs is None else inputs()
+
+
+CHANGED = "changed since the earlier question"
+"""Name of the fact that says which files of a call are not what an earlier question showed."""
+FILES_SHOWN = 20
+"""Names of bound files that a person is shown."""
+_SAME_CALL = ("tool", "arguments", "cwd", "agent", "user", "channel")
+"""What two questions about one call have in common, whatever its files hold."""
+
+
+def question(
+    context: CallContext, workspace_root: str, inputs: CommandInputs | None, *, changed: str = ""
+) -> ApprovalRequest:
+    """Return the question about exactly this call (decision 8).
+
+    A repeated call has the same digest as long as everything that `bound` takes in is the same.
+    """
+    call, plan, verdict = context.call, context.known_plan, context.verdict
+    asked = [j for j in context.evaluated if j.decision.effect is Effect.ASK]
+    patterns = _patterns([j.request for j in asked])
+    content = bound(context, workspace_root, inputs)
+    arguments = tuple((key, str(item)) for key, item in call.arguments.items())
+    return ApprovalRequest(
+        tool=call.name,
+        agent=call.agent,
+        user=call.user,
+        channel=call.channel,
+        client=call.client,
+        connection=call.connection,
+        title=_title(context, asked[0].request, inputs),
+        # What we decoded comes before what the model wrote.
+        facts=(
+            *(((CHANGED, changed),) if changed else ()),
+            *((*plan.facts, *arguments) if plan.page else (*arguments, *plan.facts)),
+            *_bound_facts(inputs),
+        ),
+        reasons=tuple(dict.fromkeys(j.reason for j in asked)),
+        content_digest=content_digest(content),
+        content=content,
+        always=tuple(f"{p.action} {p.pattern}" for p in patterns),
+        place=workspace_root,
+        level=context.level,
+        on_page=context.on_page,
+        wait_seconds=verdict.timeout_seconds if verdict else 0,
+        asked=tuple(
+            Asked(
+                action=j.request.permission.action,
+                resource=j.request.permission.resource,
+                skill_digest=j.request.skill_digest,
+            )
+            for j in asked
+        ),
+        patterns=patterns,
+        session_id=call.session_id,
+        message_id=call.message_id,
+        call_id=call.call_id,
     )
 
 
-class RedeemedApprovals:
-    """Passes an approval that the gate consumed to the plan that it authorises, once."""
+def _title(context: CallContext, first: PermissionRequest, inputs: CommandInputs | None) -> str:
+    title = context.known_plan.title or f"{context.call.name}: {first.permission.resource}"
+    return f"not bound to files: {title}" if inputs is not None and inputs.unbound else title
 
-    def __init__(self) -> None:
-        self._yeses: dict[str, list[str]] = {}
-        # INVARIANT: held to read or change; calls come from several event loops.
-        self._lock = threading.Lock()
 
-    def take(self, binding: str) -> str:
-        """Return and forget the id of the approval of exactly this content; "" when there is none.
+def _bound_facts(inputs: CommandInputs | None) -> tuple[tuple[str, str], ...]:
+    if inputs is None:
+        return ()
+    if inputs.unbound:
+        return (("not bound to files", inputs.unbound),)
+    names = list(inputs.files)
+    more = f" and {len(names) - FILES_SHOWN} more" if len(names) > FILES_SHOWN else ""
+    files = ", ".join(names[:FILES_SHOWN]) + more
+    loadable = "every file of the workspace that a program can load" if inputs.signature else ""
+    bound_to = "; ".join(filter(None, (files, loadable)))
+    return (("bound to", bound_to),) if bound_to else ()
 
-        >>> agreed = RedeemedApprovals()
-        >>> with agreed.giving("sha256:1", "yes-1"):
-        ...     agreed.take("sha256:2"), agreed.take("sha256:1"), agreed.take("sha256:1")
-        ('', 'yes-1', '')
-        """
-        with self._lock:
-            found = self._yeses.get(binding)
-            return found.pop() if found else ""
 
-    @contextmanager
-    def giving(self, binding: str, approval_id: str) -> Iterator[None]:
-        """Offer an approval while its call runs; empty texts offer nothing."""
-        if not (binding and approval_id):
-            yield
-            return
-        with self._lock:
-            self._yeses.setdefault(binding, []).append(approval_id)
-        try:
-            yield
-        finally:
-            with self._lock:
-                left = [yes for yes in self._yeses.pop(binding) if yes != approval_id]
-                if left:
-                    self._yeses[binding] = left
+def changed_inputs(
+    context: CallContext, inputs: CommandInputs, earlier: Approval, workspace_root: str
+) -> str | None:
+    """Return what changed since an earlier question about the same call; None for another call."""
+    before = json.loads(earlier.request.content)
+    now = json.loads(bound(context, workspace_root, inputs))
+    if any(before.get(key) != now[key] for key in _SAME_CALL):
+        return None
+    return changes(before, inputs, workspace_root, earlier.request.opened_ms * 1_000_000)
+
+
+def bound(context: CallContext, workspace_root: str, inputs: CommandInputs | None) -> str:
+    """Return the canonical JSON of the exact call, which is what an approval is about.
+
+    It holds the arguments, every permission request with its skill's tree digest, the files that it
+    depends on, what the person is shown, where it is decided, and on whose behalf it is.
+    """
+    call, plan = context.call, context.known_plan
+    content: dict[str, object] = {
+        "tool": call.name,
+        "arguments": dict(call.arguments),
+        "needs": [_need(need) for need in plan.needs],
+        **(inputs.value() if inputs is not None else {"files": {}}),
+        "shown": [list(fact) for fact in plan.facts],
+        "level": context.level,
+        "cwd": workspace_root,
+        "agent": call.agent,
+        "user": call.user,
+        "channel": call.channel,
+    }
+    if plan.binding:
+        content["binding"] = plan.binding
+    if context.on_page:
+        # An approval from elsewhere, given before the call was moved to the page, does not count.
+        content["on_page"] = True
+    return canonical(content)
+
+
+def rule_hint(context: CallContext) -> str:
+    asked = next(j for j in context.evaluated if j.decision.effect is Effect.ASK)
+    wanted = asked.request.permission
+    rules = grant_patterns(wanted.action, wanted.resource, asked.request.argv)
+    no_rule_helps = ("tiers", "write gate", HIDDEN_TEXT, PERSISTENCE)
+    if not rules or context.on_page or asked.decision.layer in no_rule_helps:
+        return ""
+    return f"; a rule that allows `{wanted.action} {rules[0]}` would let it through"
+
+
+def request_to_user(request: ApprovalRequest, page: str) -> str:
+    """Return what a model is to ask of its user; never a command, which it could run itself."""
+    asked = f"ask the user to approve {request.id}"
+    if page:
+        return f"{asked} ({page}/approvals/{request.id})"
+    return f"{asked} on the skillhouse page" if request.out_of_band_only else asked
+
+
+def _patterns(needs: Sequence[PermissionRequest]) -> tuple[Pattern, ...]:
+    """Return what a standing approval would allow; nothing if it cannot cover the whole call."""
+    covered: list[Pattern] = []
+    for need in needs:
+        wanted = need.permission
+        patterns = grant_patterns(wanted.action, wanted.resource, need.argv)
+        lasts = need.may_last and need.effective_level != "sign" and may_last(need.argv)
+        if not patterns or not lasts or need.skill_digest == UNBOUND:
+            return ()
+        covered += [
+            Pattern(action=wanted.action, pattern=pattern, skill_digest=need.skill_digest)
+            for pattern in patterns
+        ]
+    return tuple(covered)
+
+
+def _need(need: PermissionRequest) -> Mapping[str, object]:
+    return {
+        "action": need.permission.action,
+        "resource": need.permission.resource,
+        "argv": list(need.argv),
+        "skill_digest": need.skill_digest,
+    }
+
+
+def forecast_of(settled: CallContext | Refusal, workspace_root: str) -> Forecast:
+    context = settled.context if isinstance(settled, Refusal) else settled
+    page = context.plan is not None and context.on_page
+    facts = Forecast(
+        effect=Effect.DENY,
+        status="denied",
+        reasons=(),
+        judged=context.evaluated,
+        level=context.level,
+        on_page=page,
+    )
+    if isinstance(settled, Refusal):
+        reason = settled.text.removeprefix("denied: ")
+        layer = (
+            context.denied.decision.layer if context.denied else "tiers" if context.verdict else ""
+        )
+        return replace(facts, status=settled.status, reasons=(reason,), layer=layer)
+    deciding = next(j for j in context.evaluated if j.decision.effect is context.effect)
+    facts = replace(facts, effect=context.effect, layer=deciding.decision.layer)
+    if context.effect is Effect.ALLOW:
+        return replace(facts, status="ok", reasons=tuple(j.reason for j in context.evaluated))
+    asked = question(context, workspace_root, None)
+    return replace(facts, status="pending", reasons=asked.reasons, title=asked.title)

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PathError, SkillError, digest, read_beneath
-from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
+from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.skill import Extensions, Skill, ToolRule, current_invocation, load_listing
 from skillhouse.tools.assets import AssetError, list_assets, read_asset, script_path
 from skillhouse.tools.call import Output, Plan, RefusedError, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, handed
+from skillhouse.tools.messages import render
 from skillhouse.tools.remote_skills import fetched
-from skillhouse.tools.session import Session
-from skillhouse.tools.skill_text import render
+from skillhouse.tools.skill_text import cautioned, check_fetched, handed
 from skillhouse.tools.skills import (
     CATEGORY,
     IndexAtHand,
@@ -24,13 +23,13 @@ from skillhouse.tools.skills import (
     VisibleSkills,
 )
 from skillhouse.tools.telemetry import skill_attributes
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 _SKILL = {"type": "string", "description": "the skill's name"}
 
 
 class _AboutASkill(Tool):
-    """What the three tools share: a skill is named, and needs the permission to load it."""
+    """A tool that names a skill and needs the permission to load it."""
 
     durable = False
     category = CATEGORY
@@ -59,8 +58,6 @@ class _AboutASkill(Tool):
 
 
 class AssetTool(_AboutASkill):
-    """Reads a text file of a skill."""
-
     kind = "asset"
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
@@ -103,8 +100,6 @@ class AssetTool(_AboutASkill):
 
 
 class ScriptPathTool(_AboutASkill):
-    """Returns the path of a skill's script."""
-
     kind = "script_path"
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
@@ -112,7 +107,7 @@ class ScriptPathTool(_AboutASkill):
         self.schema = self._schema(script="the name of a file in scripts/")
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill; its directory may be read from then on, so that the script can run."""
+        """The skill's directory may be read from then on, so that the script can run."""
         skill = self._reference.skill(arguments, session)
         name: str = arguments[self._parameter("script")]
 
@@ -129,8 +124,6 @@ class ScriptPathTool(_AboutASkill):
 
 
 class AssetsTool(_AboutASkill):
-    """Lists the files of a skill."""
-
     kind = "assets"
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
@@ -180,7 +173,6 @@ class SkillFileTool(Tool):
         self._extensions = extensions
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill, as loading it is judged; the bytes are read when that is decided."""
         wanted = arguments["skill"]
         skill = next((one for one in session.visible.skills if one.file == wanted), None)
         if skill is None:
@@ -210,7 +202,7 @@ class SkillFileTool(Tool):
         return Plan(needs=needs, run=run, facts=facts, span_attributes=span_attributes)
 
     def _check_model_may(self, skill: Skill) -> None:
-        """Refuse a skill that has become one for people alone since it was listed."""
+        """Refuse a skill that is for people alone since it was listed."""
         if not self._extensions.invocation:
             return
         try:
@@ -222,7 +214,7 @@ class SkillFileTool(Tool):
 
 
 def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
-    """Return a file's bytes; None where they cannot be read, which then fails the call."""
+    """None where they cannot be read, which then fails the call."""
     try:
         return _bytes_of(skill, relative)
     except RefusedError:
@@ -230,7 +222,6 @@ def _bytes_if_any(skill: Skill, relative: str) -> bytes | None:
 
 
 def _text_of(data: bytes) -> str:
-    """Return the text of a file that is text; "" for other bytes."""
     try:
         return data.decode()
     except UnicodeDecodeError:

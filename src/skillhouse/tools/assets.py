@@ -16,7 +16,7 @@ from skillhouse.floor import (
     read_beneath,
 )
 from skillhouse.skill import Profile, Skill, SkillIndex
-from skillhouse.tools.skill_text import render
+from skillhouse.tools.messages import render
 
 ASSET_MAX = 8 * 1_048_576
 """Bytes of an asset (as `read`)."""
@@ -50,12 +50,8 @@ class AssetError(SkillhouseError):
 
 
 def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -> Skill:
-    """Return the skill that a caller means.
-
-    Raises:
-        AssetError: none or several fit (`skill-unknown`, `skill-ambiguous`), or the one that fits
-            has a file that cannot be used (`skill-invalid`).
-    """
+    """Raises AssetError: `skill-unknown`, `skill-ambiguous`, or `skill-invalid` for a file that
+    cannot be used."""
     wanted = reference.strip()
     try:
         return index.get(wanted)
@@ -63,11 +59,11 @@ def find_skill(index: SkillIndex, reference: str, messages: Mapping[str, str]) -
         text = render(messages, "skill_ambiguous", name=reference, reason=error)
         raise AssetError("skill-ambiguous", text) from error
     except UnknownSkillError as error:
-        for found in index.diagnostics:
-            path = found.path
+        for diagnostic in index.diagnostics:
+            path = diagnostic.path
             same = path is not None and path.parent.name.casefold() == wanted.casefold()
-            if same and found.severity == "error" and found.code != "not-a-file":
-                text = render(messages, "skill_invalid", name=reference, reason=found.message)
+            if same and diagnostic.severity == "error" and diagnostic.code != "not-a-file":
+                text = render(messages, "skill_invalid", name=reference, reason=diagnostic.message)
                 raise AssetError("skill-invalid", text) from error
         raise AssetError("skill-unknown", unknown_skill(index, reference, messages)) from error
 
@@ -111,11 +107,7 @@ def read_asset(skill: Skill, relative: str, profile: Profile) -> str:
 
 
 def script_path(skill: Skill, name: str, profile: Profile) -> Path:
-    """Return the absolute path of a file in the skill's scripts/, without links.
-
-    Raises:
-        AssetError: there is no such file, it leads out of the skill, or the text is no name.
-    """
+    """Return the path without links of a file in scripts/; AssetError for any other."""
     asked = name.strip()
     is_name = asked not in ("", ".", "..") and not any(letter in asked for letter in "/\\\0:")
     if not is_name:
@@ -132,14 +124,11 @@ def script_path(skill: Skill, name: str, profile: Profile) -> Path:
 
 
 def list_assets(skill: Skill, profile: Profile) -> tuple[str, ...]:
-    """Return the relative paths of the text files that `read_asset` gives, sorted.
-
-    Links are not followed, and what is not text is left out, so that each can be read (S003-74).
-    """
+    """Return what `read_asset` gives, sorted, without links (S003-74)."""
     tops = profile.asset_directories or ("",)
-    found = (relative for top in tops for relative in _files_below(skill.directory, top))
+    paths = (relative for top in tops for relative in _files_below(skill.directory, top))
     listed: list[str] = []
-    for relative in sorted(found, key=os.fsencode):
+    for relative in sorted(paths, key=os.fsencode):
         if len(listed) == ASSETS_LISTED_MAX:
             break
         try:
@@ -151,7 +140,6 @@ def list_assets(skill: Skill, profile: Profile) -> tuple[str, ...]:
 
 
 def _files_below(directory: Path, top: str) -> Iterator[str]:
-    """Yield the printable relative paths of regular files, up to a bound."""
     pending = [f"{top}/" if top else ""]
     seen = 0
     while pending and seen < ENTRIES_MAX:
@@ -173,11 +161,7 @@ def _files_below(directory: Path, top: str) -> Iterator[str]:
 
 
 def _base(skill: Skill, relative: str) -> Path:
-    """Return the real directory of a skill, which must lie in its real root.
-
-    Raises:
-        PathError: it was replaced by a link out of there.
-    """
+    """Raise PathError if it was replaced by a link out of its root."""
     base = skill.directory.resolve()
     if not base.is_relative_to(Path(skill.root).resolve()):
         raise PathError("path-escape", relative, skill.directory)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,13 +47,11 @@ class PermissionRequest:
     """What is approved; what signs is decided on the transaction page only. None is that of the
     action: `read` for `READ_ACTIONS`, `write` for any other."""
     caution: str = ""
-    """Why a person is asked although rules allow it, such as hidden text; a standing approval of
-    these very bytes (`skill_digest`) still holds. Empty where there is no such reason."""
+    """Why a person is asked although rules allow it; a standing approval of these very bytes
+    (`skill_digest`) still holds, but of the layer `PERSISTENCE` none does."""
     caution_layer: str = HIDDEN_TEXT
-    """Why there is a caution; of `PERSISTENCE` no standing approval holds."""
     may_last: bool = True
-    """Whether a standing approval is offered; not for shell lines, signatures, nor for files that
-    act later."""
+    """Whether a standing approval is offered."""
 
     @property
     def effective_level(self) -> Level:
@@ -80,7 +80,7 @@ TRANSACTION_PAGE = "transaction"
 Status = Literal["ok", "error", "denied", "pending"]
 
 
-_LEVELS: tuple[Level, ...] = ("read", "write", "sign")
+LEVELS: tuple[Level, ...] = ("read", "write", "sign")
 
 
 class UnknownToolError(SkillhouseError):
@@ -117,8 +117,7 @@ class ToolCall:
     approval_id: str = ""
     """Id of an answered approval that is about this very call, if the caller has one."""
     session_id: str = ""
-    """The caller's ids, for the log and the question: of the conversation, of the message or
-    request that the call came from, of the call itself, and of the task that it is a part of."""
+    """The caller's ids: of the conversation, the message or request, the call, and the task."""
     message_id: str = ""
     call_id: str = ""
     trace: str = ""
@@ -129,7 +128,6 @@ class ToolResult:
     """The result for the model."""
 
     content: str
-    """Text for the model."""
     status: Status = "ok"
     data: Mapping[str, Any] | None = None
     """The same as plain values, for programs."""
@@ -137,7 +135,6 @@ class ToolResult:
 
     @property
     def is_error(self) -> bool:
-        """Whether the call did not do what it was for."""
         return self.status != "ok"
 
 
@@ -148,13 +145,11 @@ class Output:
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
-    """Whether the text is about a failure, such as a command that exited with another code."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """Facts for the audit log; texts and integers only."""
     activation: Activation | None = None
-    """The skill whose text this is."""
     span_attributes: Mapping[str, str | int] = field(default_factory=dict)
-    """What telemetry may say of it, by the words of `floor.conventions`; no content."""
+    """What telemetry may say of it, by the words of `floor.tracing`; no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +157,10 @@ class Progress:
     """How far a call is."""
 
     progress: float
-    """How much is done; more with each word of one call."""
+    """How much is done; more with each report of one call."""
     total: float | None
-    """How much there is to do, where that is known."""
     message: str
-    """One line about it, in the words of what runs: untrusted."""
+    """One line in the words of what runs: untrusted."""
 
 
 ProgressHandler = Callable[[Progress], Awaitable[None]]
@@ -183,7 +177,7 @@ class Plan:
     run: Callable[[], Awaitable[Output]]
     """Only the gate calls this. Raises `RefusedError` when it turns out that it cannot be done."""
     run_with_progress: Callable[[ReportProgress], Awaitable[Output]] | None = None
-    """Does as `run` does and says how far it is; None for what has nothing to say."""
+    """Does as `run` does and says how far it is."""
     facts: tuple[tuple[str, str], ...] = ()
     """What a person who is asked should see besides the arguments, such as a difference."""
     inputs: Callable[[], CommandInputs] | None = None
@@ -191,7 +185,6 @@ class Plan:
     run_sealed: Callable[[CommandInputs], Awaitable[Output]] | None = None
     """Does as `run` does, with the approved bytes of the files that run."""
     changes_workspace: bool = False
-    """Whether it may change a file of the workspace."""
     title: str = ""
     """What a person is asked, in one line; empty when the gate is to say it."""
     page: str = ""
@@ -204,11 +197,11 @@ class Plan:
     session_key: str = ""
     """Id of the active session key that would sign; empty when none would."""
     span_attributes: Mapping[str, str] = field(default_factory=dict)
-    """What telemetry may say of it, by the words of `floor.conventions`: which skill it is of."""
+    """What telemetry may say of it, by the words of `floor.tracing`: which skill it is of."""
 
 
 def level_of(plan: Plan) -> Level:
-    return max((need.effective_level for need in plan.needs), key=_LEVELS.index)
+    return max((need.effective_level for need in plan.needs), key=LEVELS.index)
 
 
 def failure_text(tool_name: str, error: OSError) -> str:
@@ -217,7 +210,6 @@ def failure_text(tool_name: str, error: OSError) -> str:
 
 
 def bounded(text: str) -> str:
-    """Return a text of at most `OUTPUT_MAX` characters, which says so when it was cut."""
     if len(text) <= OUTPUT_MAX:
         return text
     notice = f"\n[cut: {len(text) - OUTPUT_MAX} more characters; ask for a part of it]"
@@ -233,3 +225,39 @@ def object_schema(
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+class RedeemedApprovals:
+    """Passes an approval that the gate consumed to the plan that it authorises, once."""
+
+    def __init__(self) -> None:
+        self._approvals: dict[str, list[str]] = {}
+        # INVARIANT: held to read or change; calls come from several event loops.
+        self._lock = threading.Lock()
+
+    def take(self, binding: str) -> str:
+        """Return and forget the id of the approval of exactly this content; "" when there is none.
+
+        >>> agreed = RedeemedApprovals()
+        >>> with agreed.giving("sha256:1", "yes-1"):
+        ...     agreed.take("sha256:2"), agreed.take("sha256:1"), agreed.take("sha256:1")
+        ('', 'yes-1', '')
+        """
+        with self._lock:
+            approvals = self._approvals.get(binding)
+            return approvals.pop() if approvals else ""
+
+    @contextmanager
+    def giving(self, binding: str, approval_id: str) -> Iterator[None]:
+        if not (binding and approval_id):
+            yield
+            return
+        with self._lock:
+            self._approvals.setdefault(binding, []).append(approval_id)
+        try:
+            yield
+        finally:
+            with self._lock:
+                left = [one for one in self._approvals.pop(binding) if one != approval_id]
+                if left:
+                    self._approvals[binding] = left

@@ -8,10 +8,19 @@ from dataclasses import dataclass, field, replace
 from skillhouse.approval import Approval, Level
 from skillhouse.permission import Decision, Effect, strictest
 from skillhouse.tiers import TierVerdict
-from skillhouse.tools.call import EvaluatedPermission, Output, Plan, ToolCall, level_of
-from skillhouse.tools.running_calls import Running
+from skillhouse.tools.call import (
+    EvaluatedPermission,
+    Output,
+    PermissionRequest,
+    Plan,
+    RefusedError,
+    Status,
+    ToolCall,
+    level_of,
+)
 from skillhouse.tools.skill_text import one_line
-from skillhouse.tools.tier_gate import Account
+from skillhouse.tools.tier_gate import Account, Running
+from skillhouse.tools.tool import Session, Tool
 
 ON_PAGE = frozenset({"page", "companion-app"})
 """Where a tier has calls confirmed that no chat and no terminal may decide."""
@@ -23,10 +32,9 @@ class CallContext:
 
     call: ToolCall
     plan: Plan | None = None
-    """None until the call is planned."""
     evaluated: tuple[EvaluatedPermission, ...] = ()
     verdict: TierVerdict | None = None
-    """What the tier policy says; None where there is none."""
+    """None without a tier policy."""
     approval: Approval | None = None
 
     @property
@@ -67,14 +75,72 @@ def escalated_to_ask(context: CallContext) -> CallContext:
     else:
         layer, why = "transaction page", "this is decided on the transaction page only"
     evaluated = []
-    for found in context.evaluated:
-        once = replace(found.request, may_last=False)
-        if found.decision.effect is Effect.ALLOW:
+    for judged in context.evaluated:
+        once = replace(judged, request=replace(judged.request, may_last=False))
+        if judged.decision.effect is Effect.ALLOW:
             decision = Decision(effect=Effect.ASK, layer=layer)
-            evaluated.append(replace(found, request=once, decision=decision, reason=why))
-        else:
-            evaluated.append(replace(found, request=once))
+            once = replace(once, decision=decision, reason=why)
+        evaluated.append(once)
     return replace(context, evaluated=tuple(evaluated))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A call that the gate refuses before a person is asked, and what it answers."""
+
+    context: CallContext
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the gate would answer to a call as things are now; it grants nothing."""
+
+    effect: Effect
+    """Allow runs it, ask asks a person, deny refuses it."""
+    status: Status
+    """The status if the question is not answered: ok, pending, denied, or error for a call that
+    makes no sense. A call that is allowed can still fail."""
+    reasons: tuple[str, ...]
+    """Why, the one that decides first."""
+    layer: str = ""
+    """The layer that decides: of a rule, `default`, `write gate`, `tiers`; empty for a call that is
+    refused before rules are asked."""
+    judged: tuple[EvaluatedPermission, ...] = ()
+    level: Level = "read"
+    on_page: bool = False
+    title: str = ""
+    """What a person would be asked, but for files that cannot be bound."""
+
+
+def settled(context: CallContext) -> CallContext | Refusal:
+    """Return how a decided call goes on: refused, allowed, or to be asked about."""
+    if context.denied is not None:
+        return Refusal(context=context, text=f"denied: {context.denied.reason}", status="denied")
+    if context.verdict is not None and context.verdict.effect is Effect.DENY:
+        return Refusal(context=context, text=f"denied: {context.verdict.message}", status="denied")
+    return escalated_to_ask(context)
+
+
+def planned(tool: Tool, call: ToolCall, session: Session) -> Plan:
+    """Return the plan of a call; what a skill asks by itself is bound to that skill."""
+    plan = tool.plan(call.arguments, session)
+    if not session.origin_digest:
+        return plan
+    needs = (
+        n if n.skill_digest else replace(n, skill_digest=session.origin_digest) for n in plan.needs
+    )
+    return replace(plan, needs=tuple(needs))
+
+
+def need_alone(need: PermissionRequest) -> Plan:
+    """Return a plan for forecasts of a tool whatever its arguments are."""
+
+    async def run() -> Output:
+        raise RefusedError("a forecast is not run")
+
+    return Plan(needs=(need,), run=run)
 
 
 @dataclass(slots=True)
@@ -82,11 +148,8 @@ class CallState:
     """The state of one call, for each step and for whoever finds it cancelled."""
 
     context: CallContext
-    """The call, with what is known about it so far."""
     account: Account
-    """What it holds of cooldowns and allowances."""
     running: Running
-    """Ends it when everything is stopped."""
     holding: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What it holds of the workspace until it ends."""
     intent: str = ""
@@ -94,7 +157,6 @@ class CallState:
     began: float = 0.0
     output: Output = Output(text="cancelled", failed=True)  # noqa: RUF009 - a frozen value.
     is_stopped: bool = False
-    """Whether it ended because everything was stopped."""
 
     @property
     def plan(self) -> Plan:

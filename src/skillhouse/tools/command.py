@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.floor import PROTECTED_NAMES, digest, encode
-from skillhouse.floor.conventions import EXIT_CODE, PROGRAM
 from skillhouse.floor.threads import in_thread
+from skillhouse.floor.tracing import EXIT_CODE, PROGRAM
 from skillhouse.permission import (
     CommandPlan,
     CommandVerdict,
-    Decision,
     Effect,
     Layer,
     LayerRules,
@@ -46,6 +45,7 @@ from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError,
 from skillhouse.tools.command_inputs import (
     CommandInputs,
     InputChangedError,
+    changed_files,
     inputs_of_line,
     inputs_of_plan,
     sealed_copies,
@@ -58,11 +58,9 @@ from skillhouse.tools.command_requests import (
     uncovered,
     uncovered_need,
 )
-from skillhouse.tools.command_text import output_of, titled, with_changes, withheld_network
-from skillhouse.tools.path_rules import Decide, PathRules
-from skillhouse.tools.session import Session
+from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.telemetry import command_inside
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace import Workspace
 
 EXEC_SECONDS = 60
@@ -133,22 +131,15 @@ class ExecTool(Tool):
         network: Callable[[str, str], bool],
         way_out: WayOut,
         environment: Mapping[str, str],
-        decide: Decide | None = None,
+        decide: Decide,
     ) -> None:
-        """Take the place, the sandbox, an agent's rules, who of its commands has network, the only
-        way there is to it, and what decides about the paths that a command names: without it, the
-        rules alone."""
         self._workspace = workspace
         self._launcher = launcher
         self._layers = layers
         self._network = network
         self._way_out = way_out
         self._environment = environment
-        self._decide = decide or self._decided
-
-    def _decided(self, need: PermissionRequest, session: Session) -> tuple[Decision, str]:
-        layers = self._layers(session.agent)
-        return decide(layers, need.permission, default=need.default), need.why
+        self._decide = decide
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
         """Judge the command: by its words, or as the line that it is."""
@@ -222,7 +213,10 @@ class ExecTool(Tool):
         def inputs() -> CommandInputs:
             if verdict.structure is None:
                 return inputs_of_line(command_line, root)
-            return inputs_of_plan(verdict.structure, root, written=_written(work))
+            asked = (need.permission for need in work.needs)
+            return inputs_of_plan(
+                verdict.structure, root, written=(p.resource for p in asked if p.action == "write")
+            )
 
         async def run_sealed(approved: CommandInputs) -> Output:
             try:
@@ -253,11 +247,7 @@ class ExecTool(Tool):
         session: Session,
         paths: PathRules,
     ) -> _Work:
-        """Return what a verdict comes to.
-
-        Raises:
-            RefusedError: it is denied, or it touches what no command may.
-        """
+        """Return what a verdict comes to; raises RefusedError where no approval could help."""
         structure = verdict.structure
         if structure is not None and any("/" in c.argv[0] for c in structure.commands()):
             raise RefusedError("denied: name a program, not a path", denied=True)
@@ -283,33 +273,24 @@ class ExecTool(Tool):
             *needs_of(structure, verdict, rules, self._workspace, session, paths),
             *uncovered_need(left),
         )
-        needs = tuple(dict.fromkeys(needs))
-        programs = tuple(found.argv for found in structure.commands())
         plain = structure.plain()
-        if plain is not None:
-            concerns = said if any(c.scrutiny for c in verdict.commands) else ()
-            return _Work(
-                needs=needs,
-                argv=plain,
-                programs=programs,
-                facts=concerns,
-                writes=writes,
-                left=left,
-            )
-        facts = (("plan", plan_text(structure)), ("plan digest", _digest(structure)), *said)
-        argv = plan_argv(structure.value())
+        if plain is None:
+            plan_digest = digest(encode(structure.value()))
+            facts = (("plan", plan_text(structure)), ("plan digest", plan_digest), *said)
+        else:
+            facts = said if any(c.scrutiny for c in verdict.commands) else ()
         return _Work(
-            needs=needs,
-            argv=argv,
-            programs=programs,
+            needs=tuple(dict.fromkeys(needs)),
+            argv=plan_argv(structure.value()) if plain is None else plain,
+            programs=tuple(command.argv for command in structure.commands()),
             facts=facts,
             writes=writes,
-            is_planned=True,
+            is_planned=plain is None,
             left=left,
         )
 
     def _is_for_the_gate(self, verdict: CommandVerdict, session: Session) -> bool:
-        """Whether a rule denies a command as it is written, so that the record names the rule."""
+        """Whether a rule denies a command as written, so that the record names the rule."""
         layers = self._layers(session.agent)
         return verdict.structure is not None and any(
             decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect
@@ -323,13 +304,9 @@ def _may_change(plan: CommandPlan | None) -> bool:
         # git refreshes its index also where it only shows something.
         command.argv[0] == "git"
         or not only_reads(command.argv)
-        or any(found.kind in ("write", "append") for found in command.redirects)
+        or any(redirect.kind in ("write", "append") for redirect in command.redirects)
         for command in plan.commands()
     )
-
-
-def _written(work: _Work) -> frozenset[str]:
-    return frozenset(n.permission.resource for n in work.needs if n.permission.action == "write")
 
 
 def _checked(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -345,11 +322,75 @@ def _shell() -> str:
     return next((s for s in _SHELLS if shutil.which(s, path=_SHELL_PATH)), _SHELLS[-1])
 
 
-def _digest(plan: CommandPlan) -> str:
-    return digest(encode(plan.value()))
-
-
 def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:
-    """Return what telemetry may know: a program that was there to be run is no content."""
-    found: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
-    return found if done.exit_code is None else {**found, EXIT_CODE: done.exit_code}
+    # A program that was there to be run is no content.
+    traits: dict[str, str | int] = {} if work.is_planned else {PROGRAM: work.argv[0]}
+    return traits if done.exit_code is None else {**traits, EXIT_CODE: done.exit_code}
+
+
+TITLE_MAX = 160
+"""Characters of a question's title, beyond which its commands are counted."""
+_LEFT_BY_GIT = ("unable to unlink old '", "unable to create file ", "cannot stat '")
+"""What git says of a file that it could not write, whatever its exit code (git 2.39, entry.c)."""
+
+
+def titled(programs: Sequence[tuple[str, ...]]) -> str:
+    shown: list[str] = []
+    for at, argv in enumerate(programs):
+        text = command_resource(argv)
+        if shown and sum(map(len, shown)) + len(text) > TITLE_MAX:
+            return f"{' ; '.join(shown)} ; and {len(programs) - at} more commands"
+        shown.append(text if len(text) <= TITLE_MAX else f"{text[:TITLE_MAX]}…")
+    return " ; ".join(shown)
+
+
+def withheld_network(programs: Sequence[tuple[str, ...]], granted: Sequence[bool]) -> str:
+    if all(granted) or not any(granted):
+        return ""
+    named: dict[bool, list[str]] = {True: [], False: []}
+    for argv, may in zip(programs, granted, strict=True):
+        if (name := f"`{argv[0]}`") not in named[may]:
+            named[may].append(name)
+    yes, no = ", ".join(named[True]), ", ".join(named[False])
+    return f"network withheld: rules grant it to {yes} and not to {no}; run each by itself"
+
+
+def with_changes(output: Output, approved: CommandInputs, root: str) -> Output:
+    names = ", ".join(changed_files(approved, root))
+    return replace(output, text=f"{output.text}\n[changed: {names}]") if names else output
+
+
+def output_of(done: Completed, level: str, *, network: str) -> Output:
+    stdout = done.stdout.decode("utf-8", "replace")
+    stderr = done.stderr.decode("utf-8", "replace")
+    if done.limit:
+        failure = f"stopped: the limit on {done.limit} was reached"
+    elif done.signal is not None:
+        failure = f"ended by signal {done.signal}"
+    elif done.exit_code:
+        failure = f"exit code {done.exit_code}"
+    else:
+        failure = _half_done(stderr)
+    notes = "\n".join(f"[{note}]" for note in done.notes)
+    changes = f"[written: {', '.join(done.changes)}]" if done.changes else ""
+    cut = "[output cut]" if done.truncated else ""
+    parts = (failure, stdout, f"[stderr]\n{stderr}" if stderr else "", changes, notes, cut)
+    exit_code = -1 if done.exit_code is None else done.exit_code
+    return Output(
+        text="\n".join(filter(None, parts)) or "[no output]",
+        data={"exit_code": exit_code, "stdout": stdout, "stderr": stderr, "limit": done.limit},
+        failed=bool(failure),
+        detail={
+            "exit_code": exit_code,
+            "limit": done.limit,
+            "sandbox": str(level),
+            "network": network,
+        },
+    )
+
+
+def _half_done(stderr: str) -> str:
+    # Git passes over protected files and ends with 0.
+    if not any(text in stderr for text in _LEFT_BY_GIT):
+        return ""
+    return "half done: git could not write protected files, see below; name the git command itself"

@@ -2,28 +2,28 @@
 
 An approval is about these bytes too (decision 8). Files that the command names are read; a program
 that may load others, which is every program without a table of its options, also binds the
-signature of the workspace.
+signature of the workspace, which is made by stat, without reading its files.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import marshal
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skillhouse.permission import CommandPlan, SimpleCommand, loads_code, unwrapped
-from skillhouse.tools.workspace_signature import changed_since, sign_workspace
 
 NAMED_FILES_MAX = 1_000
 """Files of one command that are read; beyond, the question says that it is not bound to files."""
 NAMED_FILE_MAX = 64 * 1_048_576
 """Bytes of one file that is read; a larger one is bound by its inode, size and times."""
 NAMED_BYTES_MAX = 256 * 1_048_576
-"""Bytes of all of them together, likewise."""
 SEALED_BYTES_MAX = 1_048_576
 """Bytes of a file that is mounted as a sealed copy; a larger one is compared and locked only."""
 CHANGES_MAX = 20
@@ -68,18 +68,13 @@ class CommandInputs:
     """Digests of the named files that run and that the command does not write, by real path."""
 
     def value(self) -> Mapping[str, object]:
-        found: dict[str, object] = {"files": dict(self.files)}
-        if self.signature:
-            found["signature"] = self.signature
-        if self.unbound:
-            found["unbound"] = self.unbound
-        return found
+        texts = {"signature": self.signature, "unbound": self.unbound}
+        return {"files": dict(self.files), **{name: text for name, text in texts.items() if text}}
 
 
 def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> CommandInputs:
     """Return what a plan depends on now; the real paths `written` by it are not sealed."""
-    directory = os.path.join(root, plan.directory)
-    reader = _InputReader(root, directory, frozenset(written))
+    reader = _InputReader(root, os.path.join(root, plan.directory), frozenset(written))
     for command in plan.commands():
         reader.add(command)
     loads = any(loads_code(command.argv) for command in plan.commands())
@@ -87,7 +82,7 @@ def inputs_of_plan(plan: CommandPlan, root: str, *, written: Iterable[str]) -> C
 
 
 def inputs_of_line(line: str, root: str) -> CommandInputs:
-    """Return what a line that only a shell can run depends on now: whatever looks like a word."""
+    """Return what a line for a shell depends on now: whatever looks like a word."""
     reader = _InputReader(root, root, frozenset())
     reader.read(BETWEEN_WORDS.split(line))
     return reader.inputs(loads=True)
@@ -107,12 +102,8 @@ def changes(before: Mapping[str, object], now: CommandInputs, root: str, since_n
 
 
 def sealed_copies(approved: CommandInputs) -> Mapping[str, bytes]:
-    """Return the approved bytes of the files that run, by real path.
-
-    Raises:
-        InputChangedError: a file holds other bytes than those that were approved.
-    """
-    found = {}
+    """Return the approved bytes of the files that run, by real path; raises InputChangedError."""
+    copies = {}
     for path, digest in approved.runs.items():
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             data = file.read(SEALED_BYTES_MAX + 1)
@@ -120,20 +111,20 @@ def sealed_copies(approved: CommandInputs) -> Mapping[str, bytes]:
             continue
         if hashlib.sha256(data).hexdigest() != digest:
             raise InputChangedError(f"`{path}` has changed since it was approved")
-        found[path] = data
-    return found
+        copies[path] = data
+    return copies
 
 
 def changed_files(approved: CommandInputs, root: str) -> tuple[str, ...]:
-    found = []
+    changed = []
     for shown, digest in approved.files.items():
         try:
             now = file_digest(os.path.join(root, shown), NAMED_BYTES_MAX)
         except OSError:
             now = None
         if now is None or now[0] != digest:
-            found.append(shown)
-    return tuple(found)
+            changed.append(shown)
+    return tuple(changed)
 
 
 @dataclass(slots=True)
@@ -169,7 +160,6 @@ class _InputReader:
                 self._read(os.path.join(self.directory, candidate))
 
     def inputs(self, *, loads: bool) -> CommandInputs:
-        """Return what was read, with the workspace's signature where a program loads code."""
         signature = ""
         if loads:
             signed = sign_workspace(self.root)
@@ -183,13 +173,13 @@ class _InputReader:
         if shown in self.files:
             return
         try:
-            found = file_digest(path, self.left)
+            digest_and_size = file_digest(path, self.left)
         except (OSError, ValueError):
             # Without the right to read it, or with a NUL in its name, it is only a word.
             return
-        if found is None:
+        if digest_and_size is None:
             return
-        digest, size = found
+        digest, size = digest_and_size
         self.left -= size
         if len(self.files) == NAMED_FILES_MAX or self.left < 0:
             most = f"{NAMED_FILES_MAX:,} files or {NAMED_BYTES_MAX >> 20} MiB"
@@ -225,9 +215,7 @@ def file_digest(path: str, max_bytes: int) -> tuple[str, int] | None:
 
 def _expanded(command: SimpleCommand, directory: str) -> Iterator[str]:
     patterns = dict(command.patterns)
-    for at, word in enumerate(command.argv):
-        if at == 0:
-            continue
+    for at, word in enumerate(command.argv[1:], 1):
         names = sorted(glob.glob(patterns[at], root_dir=directory)) if at in patterns else []
         yield from names or (word,)
 
@@ -247,7 +235,7 @@ def candidates(word: str) -> Iterator[str]:
 
 
 def _that_run(argv: Sequence[str], directory: str) -> Iterator[str]:
-    """Yield the absolute paths of the files that a program runs: its script, module or makefile."""
+    """Yield the absolute paths of a program's script, module or makefile."""
     name = os.path.basename(argv[0])
     if INTERPRETERS.fullmatch(name):
         yield from _module(argv, directory)
@@ -256,13 +244,13 @@ def _that_run(argv: Sequence[str], directory: str) -> Iterator[str]:
         if script is not None:
             yield script
     for file in BUILD_FILES.get(name, ()):
-        for place in _directories(argv, directory):
+        for place in _build_directories(argv, directory):
             if os.path.isfile(path := os.path.join(place, file)):
                 yield path
 
 
 def _module(argv: Sequence[str], directory: str) -> Iterator[str]:
-    """Yield the files of `-m MODULE` that lie in the directory, with those of its packages."""
+    """Yield the files of `-m MODULE` in the directory, with those of its packages."""
     at = next((at for at, word in enumerate(argv) if word == "-m"), None)
     if at is None or at + 1 == len(argv):
         return
@@ -274,11 +262,137 @@ def _module(argv: Sequence[str], directory: str) -> Iterator[str]:
                 yield file
 
 
-def _directories(argv: Sequence[str], directory: str) -> Iterator[str]:
-    """Yield where a build tool may look for its file: here, and where `-C` leads."""
+def _build_directories(argv: Sequence[str], directory: str) -> Iterator[str]:
     yield directory
     for at, word in enumerate(argv):
         if word in ("-C", "--directory") and at + 1 < len(argv):
             yield os.path.join(directory, argv[at + 1])
         elif word.startswith(("-C", "--directory=")):
             yield os.path.join(directory, word.removeprefix("--directory=").removeprefix("-C"))
+
+
+ENTRIES_MAX = 100_000
+"""Files of a workspace that are signed (issue "approved bytes run")."""
+SECONDS_MAX = 1.0
+"""Seconds that signing may take (the same issue)."""
+TICK_NS = 20_000_000
+"""Age below which a change may have the same times as the next one: two ticks of a kernel that
+counts 100 a second. Git has the same problem ("racy git")."""
+
+INERT_SUFFIXES = frozenset(
+    ".md .markdown .rst .adoc .txt .log .csv .tsv .pdf .doc .docx .odt .png .jpg .jpeg .gif .webp "
+    ".svg .ico .bmp .tiff .mp3 .mp4 .wav .ogg .webm .mov .woff .woff2 .ttf .otf .eot".split()
+)
+"""Documents and media: no interpreter, build tool or test runner executes them by itself. A script
+with such a name is still bound when the command names it."""
+SKIPPED_DIRECTORIES = frozenset({".git"})
+"""Programs that hold no code to load here: its hooks and configuration are read-only to every
+call, and an index that `git add` writes changes no command."""
+
+_Entry = tuple[str, int, int, int, int, int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSignature:
+    """The files of a workspace at one moment."""
+
+    digest: str
+    """SHA-256 in hex; empty when the workspace could not be signed."""
+    unsigned: str = ""
+    """Why it could not."""
+
+
+def sign_workspace(
+    root: str,
+    *,
+    now_ns: Callable[[], int] = time.time_ns,
+    sleep: Callable[[float], None] = time.sleep,
+) -> WorkspaceSignature:
+    """Return the signature of every file below a real path that is not inert.
+
+    Two signatures are equal exactly when the same names have the same type, mode, size, times,
+    inode and link target. A file that changed within the last tick is waited for, so that a second
+    change in that tick has other times.
+    """
+    for _ in range(2):
+        try:
+            listing, newest_ns = _listing(root)
+        except _TooMuchError as error:
+            return WorkspaceSignature(digest="", unsigned=str(error))
+        except OSError as error:
+            reason = f"the workspace cannot be read: {(error.strerror or '').lower()}"
+            return WorkspaceSignature(digest="", unsigned=reason)
+        if abs(now_ns() - newest_ns) > TICK_NS:
+            break
+        sleep(TICK_NS / 1e9)
+    return WorkspaceSignature(digest=hashlib.sha256(marshal.dumps(listing, 2)).hexdigest())
+
+
+def changed_since(root: str, since_ns: int, *, limit: int) -> tuple[str, ...]:
+    """Return names of files below `root`, relative to it, whose inode changed after a moment."""
+    changed: list[str] = []
+    for directory, entries in _directories(root):
+        for name, *numbers, _ in entries:
+            if numbers[3] > since_ns:
+                changed.append(os.path.relpath(os.path.join(directory, name), root))
+                if len(changed) == limit:
+                    return tuple(changed)
+    return tuple(changed)
+
+
+class _TooMuchError(Exception): ...
+
+
+def _listing(root: str) -> tuple[list[tuple[str, list[_Entry]]], int]:
+    listing = []
+    count = newest_ns = 0
+    for directory, entries in _directories(root):
+        count += len(entries)
+        if count > ENTRIES_MAX:
+            raise _TooMuchError(f"the workspace has more than {ENTRIES_MAX:,} files")
+        newest_ns = max(newest_ns, *(entry[4] for entry in entries))
+        listing.append((directory, entries))
+    return listing, newest_ns
+
+
+def _directories(root: str) -> Iterator[tuple[str, list[_Entry]]]:
+    """Yield directories in a fixed order, each with its files in the order of their names."""
+    deadline = time.monotonic() + SECONDS_MAX
+    waiting = [root]
+    while waiting:
+        if time.monotonic() > deadline:
+            raise _TooMuchError(f"it takes more than {SECONDS_MAX:.0f} s to look at the workspace")
+        directory = waiting.pop()
+        entries: list[_Entry] = []
+        below = []
+        with os.scandir(directory) as scanned:
+            for entry in scanned:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in SKIPPED_DIRECTORIES:
+                        below.append(entry.path)
+                elif not _is_inert(entry.name):
+                    entries.append(_entry(entry))
+        entries.sort()
+        below.sort(reverse=True)
+        if entries:
+            yield directory, entries
+        waiting += below
+
+
+def _entry(entry: os.DirEntry[str]) -> _Entry:
+    info = entry.stat(follow_symlinks=False)
+    target = os.readlink(entry.path) if stat.S_ISLNK(info.st_mode) else ""
+    return (
+        entry.name,
+        info.st_mode,
+        info.st_size,
+        info.st_mtime_ns,
+        info.st_ctime_ns,
+        info.st_ino,
+        target,
+    )
+
+
+def _is_inert(name: str) -> bool:
+    _, dot, suffix = name.rpartition(".")
+    return bool(dot) and f".{suffix.casefold()}" in INERT_SUFFIXES

@@ -28,7 +28,7 @@ from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
-from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
 
 
@@ -48,25 +48,25 @@ def needs_of(
     needs: list[PermissionRequest] = []
     for judged in verdict.commands:
         needs += _command_needs(judged, rules)
-    line = "; ".join(command_resource(found.argv) for found in plan.commands())
+    line = "; ".join(command_resource(command.argv) for command in plan.commands())
     covers = [rules.rule(judged.argv).cover for judged in verdict.commands]
     if any(cover is not Breadth.ALL for cover in covers):
         # Whoever allows any command whatever has allowed `env NAME=value command` too.
         needs += [_once(line, concern) for concern in verdict.concerns]
     redirects = [r for command in plan.commands() for r in command.redirects if _is_file(r)]
-    written = {found.target for found in redirects if found.kind != "read"}
-    for found in redirects:
-        if found.kind != "read":
-            needs.append(write_need(workspace, workspace.writable(found.target, session)))
-        elif found.target not in written:
-            needs.append(read_need("read", workspace.file(found.target, session)))
+    written = {redirect.target for redirect in redirects if redirect.kind != "read"}
+    for redirect in redirects:
+        if redirect.kind != "read":
+            needs.append(write_need(workspace, workspace.writable(redirect.target, session)))
+        elif redirect.target not in written:
+            needs.append(read_need("read", workspace.file(redirect.target, session)))
     named = [rules.rule(c.argv).cover is Breadth.EXACT for c in plan.commands()]
     needs += path_needs(plan, paths, session, str(workspace.root), named)
-    for found in redirects:
-        if found.kind != "read":
-            paths.note_written(found.target)
+    for redirect in redirects:
+        if redirect.kind != "read":
+            paths.note_written(redirect.target)
         else:
-            needs += paths.reading(found.target, session, is_named=False)
+            needs += paths.reading(redirect.target, session, is_named=False)
     # The same need twice is one question.
     return tuple(dict.fromkeys(needs))
 
@@ -124,8 +124,8 @@ def _once(resource: str, why: str) -> PermissionRequest:
     )
 
 
-def _is_file(found: Redirect) -> bool:
-    return found.kind in ("read", "write", "append") and not found.target.startswith("/dev/")
+def _is_file(redirect: Redirect) -> bool:
+    return redirect.kind in ("read", "write", "append") and not redirect.target.startswith("/dev/")
 
 
 EXPANDED_MAX = 1_000
@@ -196,8 +196,8 @@ def _paths(command: SimpleCommand, directory: str, rules: PathRules) -> tuple[li
         for place in places:
             pattern = at_once.get(place + 1 + skipped)
             names = glob.iglob(pattern, root_dir=directory) if pattern else iter(())
-            found = sorted(word for word, _ in zip(names, range(EXPANDED_MAX), strict=False))
-            yield from found or (arguments[place],)
+            words = sorted(word for word, _ in zip(names, range(EXPANDED_MAX), strict=False))
+            yield from words or (arguments[place],)
 
     if name == "git":
         named = [w for word in git_paths(arguments) for w in _of_git(word, directory)]

@@ -1,4 +1,4 @@
-"""What a change to a text file comes to, for a person to read."""
+"""Shows a person what changes in a text file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def difference(before: str, after: str, path: str) -> str:
         blanks = [""] * max(0, start - CONTEXT)
         # Only the lines near the change; the blanks keep the numbers right.
         tail = end - min(end, CONTEXT)
-        found = list(
+        shown_lines = list(
             difflib.unified_diff(
                 blanks + old[len(blanks) : len(old) - tail],
                 blanks + new[len(blanks) : len(new) - tail],
@@ -49,18 +49,18 @@ def difference(before: str, after: str, path: str) -> str:
             )
         )
     else:
-        found = [f"--- {path}", f"+++ {path}"]
-        found.append(f"@@ -{start + 1},{len(cut_old)} +{start + 1},{len(cut_new)} @@")
+        shown_lines = [f"--- {path}", f"+++ {path}"]
+        shown_lines.append(f"@@ -{start + 1},{len(cut_old)} +{start + 1},{len(cut_new)} @@")
         shown = LINES_MAX // 2
-        found += [f"-{line}" for line in cut_old[:shown]]
-        found += [f"+{line}" for line in cut_new[: LINES_MAX - shown]]
+        shown_lines += [f"-{line}" for line in cut_old[:shown]]
+        shown_lines += [f"+{line}" for line in cut_new[: LINES_MAX - shown]]
         left = max(0, len(cut_old) - shown) + max(0, len(cut_new) - LINES_MAX + shown)
-        return _joined(found, left)
-    return _joined(found[:LINES_MAX], len(found) - LINES_MAX)
+        return _joined(shown_lines, left)
+    return _joined(shown_lines[:LINES_MAX], len(shown_lines) - LINES_MAX)
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines; that the last has no end is said, as a difference of files does."""
+    """A last line without an end is marked, as a difference of files does."""
     lines = text.split("\n")
     if lines[-1]:
         lines[-1] += "\n\\ No newline at end of file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -19,10 +20,9 @@ from skillhouse.tools.call import (
     RefusedError,
     object_schema,
 )
-from skillhouse.tools.caution import Facts, cautioned, handed, skill_directory_of
 from skillhouse.tools.difference import difference
-from skillhouse.tools.session import Session
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.skill_text import Facts, cautioned, handed, skill_directory_of
+from skillhouse.tools.tool import Session, Tool
 from skillhouse.tools.workspace import Place, Workspace, opened, refusal
 
 READ_MAX = 8 * 1_048_576
@@ -34,15 +34,11 @@ _PATH = {"type": "string", "description": "relative to the workspace, or absolut
 
 
 class WorkspaceTool(Tool):
-    """A tool of one workspace."""
-
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
 
 class ReadTool(WorkspaceTool):
-    """Reads a text file."""
-
     name = "read"
     description = (
         "Read a text file of the workspace or of a loaded skill. Use `offset` and `limit` (lines) "
@@ -60,7 +56,7 @@ class ReadTool(WorkspaceTool):
     )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the file that the path leads to; a listed skill's SKILL.md is that skill."""
+        """A listed skill's SKILL.md needs what loading that skill needs."""
         absolute = self._workspace.absolute(arguments["path"])
         # As it is written, and where links in the workspace lead.
         names = (absolute, os.path.realpath(absolute))
@@ -95,8 +91,6 @@ class ReadTool(WorkspaceTool):
 
 
 class ListTool(WorkspaceTool):
-    """Lists a directory."""
-
     name = "list"
     description = "List a directory of the workspace or of a loaded skill; `/` marks directories."
     durable = False
@@ -127,10 +121,10 @@ class ListTool(WorkspaceTool):
             except PathError as error:
                 raise refusal(error, given) from error
             try:
-                with os.scandir(handle) as found:
+                with os.scandir(handle) as entries:
                     names = sorted(
                         f"{_shown(entry.name)}{_mark(entry)}"
-                        for entry in found
+                        for entry in entries
                         if not self._workspace.is_withheld(
                             os.path.join(absolute, entry.name), session
                         )
@@ -146,8 +140,6 @@ class ListTool(WorkspaceTool):
 
 
 class WriteTool(WorkspaceTool):
-    """Writes a whole file."""
-
     name = "write"
     description = "Write a text file of the workspace, replacing what is there."
     durable = True
@@ -156,7 +148,6 @@ class WriteTool(WorkspaceTool):
     )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the place; what is protected is refused for good."""
         relative = self._workspace.writable(arguments["path"], session)
         content: str = arguments["content"]
         size = len(content.encode())
@@ -171,8 +162,6 @@ class WriteTool(WorkspaceTool):
 
 
 class EditTool(WorkspaceTool):
-    """Replaces text in a file."""
-
     name = "edit"
     description = (
         "Replace `old` by `new` in a text file of the workspace. `old` must occur exactly once, "
@@ -219,14 +208,9 @@ def change_plan(
     data: Mapping[str, Any],
     also: tuple[PermissionRequest, ...] = (),
 ) -> Plan:
-    """Return the plan of replacing a file of the workspace, which may be written to.
-
-    Args:
-        before: What it holds now; None where there is no file.
-        text: The result for the model.
-        data: The result for programs.
-        also: What the call needs besides writing the file.
-    """
+    """Plan the replacement of a writable file, which holds `before` (None: nothing that can be
+    read). `text` is the result for the model, `data` that for programs; `also` is what else it
+    needs."""
     new = after.encode()
     expected = None if before is None else digest(before)
 
@@ -252,7 +236,7 @@ def read_need(action: str, place: Place) -> PermissionRequest:
 
 
 def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
-    """Return the request of writing a file; one that acts later is asked about each time."""
+    """One that acts later is asked about each time."""
     group = workspace.paths.group(relative)
     caution = f"`{relative}` is asked about each time: {group.why}" if group else ""
     return PermissionRequest(
@@ -266,13 +250,8 @@ def write_need(workspace: Workspace, relative: str) -> PermissionRequest:
 
 
 def held_before(workspace: Workspace, relative: str) -> bytes | None:
-    """Return what a file holds that is about to be replaced, at most `READ_MAX + 1` bytes.
-
-    None is no file, or one that cannot be read.
-
-    Raises:
-        RefusedError: a link or something that is no file is there.
-    """
+    """Return at most `READ_MAX + 1` bytes of what is replaced; None if there is nothing to read.
+    Raises RefusedError for a link or what is no file."""
     try:
         handle = open_beneath(workspace.root, relative)
     except PathError as error:
@@ -287,7 +266,6 @@ def held_before(workspace: Workspace, relative: str) -> bytes | None:
 
 
 def change_facts(before: bytes | None, after: str, relative: str) -> tuple[tuple[str, str], ...]:
-    """Return what a person sees of a change: a difference, as long as both are texts."""
     if before is None:
         return (("difference", f"a new file of {len(after.encode())} bytes: `{relative}`"),)
     try:
@@ -312,7 +290,6 @@ def _text(place: Place) -> str:
 
 
 def text_if_any(place: Place) -> str | None:
-    """Return the text of a file; None where it is no text, which is said when it is read."""
     try:
         return _text(place)
     except RefusedError:
@@ -320,7 +297,6 @@ def text_if_any(place: Place) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """Return a name, which may be any bytes, as text."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
@@ -331,11 +307,7 @@ def _mark(entry: os.DirEntry[str]) -> str:
 
 
 def replaced(workspace: Workspace, relative: str, data: bytes, *, expected: str | None) -> None:
-    """Put `data` in the place of a file in one step, or leave it as it was.
-
-    Raises:
-        RefusedError: the place is a link or directory, or holds something else than `expected`.
-    """
+    """Replace a file in one step, or leave it; RefusedError if it does not hold `expected`."""
     directory, _, name = relative.rpartition("/")
     try:
         parent = open_directory_beneath(workspace.root, directory or ".", create=True)
@@ -357,7 +329,7 @@ def replaced(workspace: Workspace, relative: str, data: bytes, *, expected: str 
             f"cannot write `{relative}`: {(error.strerror or '').lower()}"
         ) from error
     finally:
-        if _exists(parent, temporary):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=parent)
         os.close(parent)
 
@@ -375,11 +347,3 @@ def _replaceable(parent: int, name: str, relative: str, expected: str | None) ->
             if digest(file.read(READ_MAX + 1)) != expected:
                 raise RefusedError(f"`{relative}` has changed meanwhile; read it again")
     return stat.S_IMODE(info.st_mode)
-
-
-def _exists(parent: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

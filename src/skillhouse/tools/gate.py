@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import jsonschema_rs
@@ -14,15 +16,16 @@ from skillhouse.approval import ApprovalBroker
 from skillhouse.audit import AuditError, AuditLog
 from skillhouse.floor import nearest
 from skillhouse.floor.threads import in_thread
-from skillhouse.permission import Decision, Effect
+from skillhouse.permission import Effect
 from skillhouse.tiers import TierOutcome
-from skillhouse.tools.asker import Asker, RedeemedApprovals
+from skillhouse.tools.asker import Asker, forecast_of
 from skillhouse.tools.call import (
     EvaluatedPermission,
     Output,
     PermissionRequest,
     Plan,
     ProgressHandler,
+    RedeemedApprovals,
     RefusedError,
     Status,
     ToolCall,
@@ -31,27 +34,23 @@ from skillhouse.tools.call import (
     bounded,
     failure_text,
 )
-from skillhouse.tools.call_context import CallContext, CallState, escalated_to_ask
-from skillhouse.tools.forecast import (
+from skillhouse.tools.call_context import (
+    CallContext,
+    CallState,
     Forecast,
     Refusal,
-    forecast_of,
+    escalated_to_ask,
     need_alone,
     planned,
     settled,
 )
-from skillhouse.tools.present import presented
-from skillhouse.tools.progress import relayed
+from skillhouse.tools.delivery import presented, relayed
 from skillhouse.tools.recorder import Recorder
-from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import CallSpan, CallTelemetry, policy_span
 from skillhouse.tools.tier_gate import STOPPED, Account, TierGate, stopped_text
-from skillhouse.tools.tool import Tool, argument_fault
+from skillhouse.tools.tool import Decide, Session, Tool
 from skillhouse.tools.workspace_lock import WorkspaceBusyError, WorkspaceLock, WorkspaceLockError
 from skillhouse.tools.write_gate import WriteGate
-
-Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Decides a permission request of a session, with the reason."""
 
 
 class Gate:
@@ -72,17 +71,11 @@ class Gate:
         telling: CallTelemetry = CallTelemetry(),  # noqa: B008 - it never changes.
         conceal: Callable[[str], str] | None = None,
     ) -> None:
-        """Take the tools, and what decides, asks, records and protects.
+        """`workspace` keeps other calls from changing the workspace; None where no tool does.
 
-        Args:
-            workspace: Keeps other calls from changing the workspace; None where no tool does.
-            agreed: Passes consumed approvals to the tools that need them.
-            telling: Telemetry; content only where it is configured to.
-            conceal: Takes secrets out of a text. None is for gates whose results no model gets as
-                they are: they are neither concealed nor escaped.
-
-        Raises:
-            TypeError: one of the tools does not derive from `Tool`.
+        `conceal` takes secrets out of a text. None is for gates whose results no model gets as they
+        are: they are neither concealed nor escaped.
+        Raises TypeError for a tool that does not derive from `Tool`.
         """
         for tool in tools:
             if not isinstance(tool, Tool):
@@ -132,7 +125,7 @@ class Gate:
     async def _handle(
         self, tool: Tool, call: ToolCall, session: Session, span: CallSpan
     ) -> ToolResult:
-        wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
+        wrong = _argument_fault(tool, call.arguments, self._validators[tool.name])
         if wrong:
             return ToolResult(content=wrong, status="error")
         with self._tiers.running() as running:
@@ -158,25 +151,22 @@ class Gate:
             try:
                 refusal = await self._ready(tool, session, state)
             except WorkspaceLockError as error:
-                status, text = _lock_failure(error)
+                status: Status = "error" if isinstance(error, WorkspaceBusyError) else "denied"
+                text, context = str(error), state.context
                 state.account.outcome = TierOutcome.WITHDRAWN
-                context = state.context
                 refusal = await in_thread(lambda: self._recorder.refuse(context, text, status))
         return refusal or await self._run(tool, session, state, span)
 
     def _authorize(
         self, tool: Tool, session: Session, state: CallState, span: CallSpan
     ) -> ToolResult | None:
-        """Decide about the call, and return the refusal if there is one.
-
-        What need not wait for a person or for the workspace is begun as well.
-        """
-        found = self._planned(tool, state.context.call, session, span, account=state.account)
-        if isinstance(found, Refusal):
-            state.context = found.context
-            return self._recorder.refuse(found.context, found.text, found.status)
-        state.context = found
-        if found.effect is Effect.ASK or (self._workspace and found.known_plan.changes_workspace):
+        """Decide, and begin what need not wait for a person or the workspace; or refuse."""
+        planned = self._planned(tool, state.context.call, session, span, account=state.account)
+        if isinstance(planned, Refusal):
+            state.context = planned.context
+            return self._recorder.refuse(planned.context, planned.text, planned.status)
+        state.context = planned
+        if planned.effect is Effect.ASK or (self._workspace and state.plan.changes_workspace):
             return None
         return self._begin(tool, state)
 
@@ -186,19 +176,18 @@ class Gate:
         """Return what `call` would answer now, by the same steps up to the question.
 
         Nothing is run, recorded, asked or reserved. An approval that waits to be used is not
-        looked for. With `need` that is decided, and the call's arguments are not looked at.
+        looked for. With `need` that is decided, whatever the arguments are.
 
         Raises:
             UnknownToolError: no tool has that name.
         """
         tool, call = self._known(call)
         if need is None:
-            wrong = argument_fault(tool, call.arguments, self._validators[tool.name])
+            wrong = _argument_fault(tool, call.arguments, self._validators[tool.name])
             if wrong:
                 return Forecast(effect=Effect.DENY, status="error", reasons=(wrong,))
-        return forecast_of(
-            self._planned(tool, call, session, None, need=need), self._workspace_root
-        )
+        planned = self._planned(tool, call, session, None, need=need)
+        return forecast_of(planned, self._workspace_root)
 
     def _planned(
         self,
@@ -213,9 +202,8 @@ class Gate:
         """Plan a call and decide it; without an account nothing is reserved, for a forecast."""
         context = CallContext(call=call, verdict=self._tiers.stopped())
         if context.verdict is not None:
-            return Refusal(
-                context=context, text=f"denied: {context.verdict.message}", status="denied"
-            )
+            text = f"denied: {context.verdict.message}"
+            return Refusal(context=context, text=text, status="denied")
         try:
             plan = planned(tool, call, session) if need is None else need_alone(need)
             context = replace(context, plan=plan)
@@ -234,7 +222,7 @@ class Gate:
     def _decided(
         self, context: CallContext, session: Session, account: Account | None
     ) -> CallContext:
-        """Return a planned call with the decisions of rules, write gate and tiers."""
+        """Add the decisions of rules, write gate and tiers."""
         context = replace(context, evaluated=self._judge(context.known_plan.needs, session))
         if context.denied is not None:
             return context
@@ -243,11 +231,8 @@ class Gate:
         )
 
     async def _ready(self, tool: Tool, session: Session, state: CallState) -> ToolResult | None:
-        """Get an approval where one is needed, and the workspace; then begin.
-
-        Raises:
-            WorkspaceLockError: another call kept the workspace, or it cannot be locked.
-        """
+        """Get an approval where one is needed, and the workspace (else WorkspaceLockError); then
+        begin."""
         lock = self._workspace if state.plan.changes_workspace else None
         if state.context.effect is Effect.ASK:
             return await self._asker.approved(tool, session, state, lock)
@@ -327,12 +312,12 @@ class Gate:
         evaluated = []
         for need in needs:
             decision, reason = self._decide(need, session)
-            found = EvaluatedPermission(request=need, decision=decision, reason=reason)
-            evaluated.append(self._write_gate.apply(found, session.user, self._workspace_root))
+            judged = EvaluatedPermission(request=need, decision=decision, reason=reason)
+            evaluated.append(self._write_gate.apply(judged, session.user, self._workspace_root))
         return tuple(evaluated)
 
     def _evaluated_again(self, tool: Tool, context: CallContext, session: Session) -> CallContext:
-        """Return the call planned and decided again, at the moment of use."""
+        """Plan and decide the call again, at the moment of use."""
         plan = planned(tool, context.call, session)
         return escalated_to_ask(
             replace(context, plan=plan, evaluated=self._judge(plan.needs, session))
@@ -340,7 +325,6 @@ class Gate:
 
 
 async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Output:
-    """Run a plan; what it cannot do is an output that says so."""
     try:
         if listener is None or plan.run_with_progress is None:
             return await plan.run()
@@ -352,5 +336,23 @@ async def _ran(tool: Tool, plan: Plan, listener: ProgressHandler | None) -> Outp
         return Output(text=failure_text(tool.name, error), failed=True)
 
 
-def _lock_failure(error: WorkspaceLockError) -> tuple[Status, str]:
-    return ("error" if isinstance(error, WorkspaceBusyError) else "denied"), str(error)
+def _argument_fault(
+    tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Draft202012Validator
+) -> str:
+    try:
+        # A surrogate by itself is JSON to Python, but no text for a file or a program.
+        json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"the arguments of `{tool.name}` are not JSON values: {error}"
+    known = tool.schema["properties"]
+    is_closed = tool.schema.get("additionalProperties") is False
+    for name in arguments:
+        if is_closed and name not in known:
+            close = nearest(name, known)
+            hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
+            return f"`{tool.name}` has no argument `{name}`; {hint}"
+    for fault in validator.iter_errors(dict(arguments)):
+        place = ".".join(str(part) for part in fault.instance_path)
+        where = f" `{place}`" if place else ""
+        return f"wrong argument{where} of `{tool.name}`: {fault.message}"
+    return ""

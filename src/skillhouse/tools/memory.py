@@ -1,36 +1,166 @@
-"""The tools `memory_search` and `memory_write` over the workspace's memory files."""
+"""The workspace's memory: its files and their passages, and the tools over them."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
-from skillhouse.floor import file_stamp
+from skillhouse.floor import PathError, file_stamp, open_directory_beneath
 from skillhouse.permission import Effect, Permission
 from skillhouse.retrieval import SearchIndex
 from skillhouse.skill import find_hidden
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
 from skillhouse.tools.files import WorkspaceTool, change_plan, held_before, read_need
-from skillhouse.tools.memory_files import (
-    MEMORY_BYTES_MAX,
-    MEMORY_FILE,
-    MEMORY_FILE_MAX,
-    MEMORY_FILES_MAX,
-    Passage,
-    checked_file,
-    is_seen,
-    memory_files,
-    passages,
-    visible,
-)
-from skillhouse.tools.session import Session
-from skillhouse.tools.tool import Tool
-from skillhouse.tools.workspace import Place, Workspace, opened
+from skillhouse.tools.tool import Session, Tool
+from skillhouse.tools.workspace import Place, Workspace, is_text, opened
+
+MEMORY_FILE = "MEMORY.md"
+"""What is always to be remembered (reference/seeds.md section 1.4)."""
+MEMORY_DIRECTORY = "memory"
+"""Beside it: notes by day or by subject."""
+MEMORY_DEPTH = 4
+"""Depth of directories, `memory` itself included."""
+MEMORY_FILES_MAX = 1_000
+"""Files that are looked at (as of a skill: DESIGN, bounds)."""
+MEMORY_FILE_MAX = 1_048_576
+"""Bytes of one file that is searched, or that a note may make."""
+MEMORY_BYTES_MAX = 4_194_304
+"""Bytes of all files together that are searched."""
+ENTRIES_MAX = 10_000
+"""Names that are looked at to find them."""
+PASSAGE_CHARS = 1_000
+"""Characters after which a passage ends with its line; a longer line is several passages."""
+
+_HEADING = re.compile(r"#{1,6}\s+(.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    file: str
+    first: int
+    last: int
+    heading: str
+    text: str
+
+
+def memory_files(root: Path) -> tuple[str, ...]:
+    """Return the regular files below a workspace, in order; no links, and no names that cannot be
+    shown."""
+    listed = [MEMORY_FILE] if _is_file(root / MEMORY_FILE) else []
+    pending, seen = [MEMORY_DIRECTORY], 0
+    while pending and seen < ENTRIES_MAX:
+        directory = pending.pop(0)
+        files, directories, looked = _entries(root, directory, ENTRIES_MAX - seen)
+        seen += looked
+        listed += files
+        if directory.count("/") + 1 < MEMORY_DEPTH:
+            pending += directories
+    return tuple(listed[:MEMORY_FILES_MAX])
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _entries(root: Path, directory: str, most: int) -> tuple[list[str], list[str], int]:
+    files: list[str] = []
+    directories: list[str] = []
+    try:
+        handle = open_directory_beneath(root, directory)
+    except PathError:
+        return files, directories, 0
+    looked = 0
+    try:
+        with os.scandir(handle) as entries:
+            for entry in entries:
+                looked += 1
+                if looked > most:
+                    break
+                if not is_shown(entry.name):
+                    continue
+                relative = f"{directory}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(relative)
+                elif entry.name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                    files.append(relative)
+    finally:
+        os.close(handle)
+    return sorted(files), sorted(directories), looked
+
+
+def is_shown(name: str) -> bool:
+    return is_text(name) and name.isprintable() and find_hidden(name) is None and name[:1] != "."
+
+
+def checked_file(file: str) -> str:
+    """Return the path of a memory file; RefusedError for any other."""
+    parts = file.split("/")
+    is_one = file == MEMORY_FILE or (
+        parts[0] == MEMORY_DIRECTORY
+        and 2 <= len(parts) <= MEMORY_DEPTH + 1
+        and all(part and is_shown(part) and len(part.encode()) <= 255 for part in parts)
+        and file.endswith(".md")
+    )
+    if not is_one:
+        raise RefusedError(
+            f"expected `{MEMORY_FILE}` or a file below `{MEMORY_DIRECTORY}/` that ends in `.md`"
+        )
+    return file
+
+
+def passages(file: str, text: str) -> Iterator[Passage]:
+    """They begin at headings, and after some lines at a blank one."""
+    heading, first, held = "", 1, ""
+    last = 0
+    for last, line in enumerate(text.splitlines(), 1):
+        heading_line = _HEADING.match(line)
+        is_full = len(held) + len(line) > PASSAGE_CHARS or (
+            not line.strip() and len(held) > PASSAGE_CHARS // 2
+        )
+        if held.strip() and (heading_line or is_full):
+            yield Passage(file=file, first=first, last=last - 1, heading=heading, text=held)
+            held = ""
+        if not held.strip():
+            first, held = last, ""
+        if heading_line:
+            heading = heading_line[1].strip()
+        while len(line) > PASSAGE_CHARS:
+            part, line = line[:PASSAGE_CHARS], line[PASSAGE_CHARS:]
+            yield Passage(file=file, first=last, last=last, heading=heading, text=part)
+        held += f"{line}\n"
+    if held.strip():
+        yield Passage(file=file, first=first, last=last, heading=heading, text=held)
+
+
+def is_seen(letter: str) -> bool:
+    """Whether a character shows, or is a blank, a tab or the end of a line.
+
+    A joiner may: `find_hidden` says whether it is between two emoji.
+    """
+    return letter.isprintable() or letter in "\n\r\t\u200d" or unicodedata.category(letter) == "Zs"
+
+
+def visible(text: str) -> str:
+    """Return a text in which what a person would not see can be seen.
+
+    >>> visible("a\\u200bb\\x1b[2J")
+    'a\\ufffdb\\ufffd[2J'
+    """
+    shown = "".join(letter if is_seen(letter) else "\ufffd" for letter in text)
+    at = find_hidden(shown)
+    while at is not None:
+        shown = f"{shown[:at]}\ufffd{shown[at + 1 :]}"
+        at = find_hidden(shown)
+    return shown
+
 
 MEMORY_SEARCH = "memory_search"
 MEMORY_WRITE = "memory_write"
@@ -42,13 +172,10 @@ NOTE_MAX = 65_536
 """Characters of one note."""
 
 Decide = Callable[[PermissionRequest, Session], str]
-"""Decides a permission request: allow, ask or deny."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Indexed:
-    """The passages of some files as they were."""
-
     state: tuple[tuple[str, tuple[int, ...]], ...]
     passages: Mapping[str, Passage]
     index: SearchIndex
@@ -86,11 +213,12 @@ class MemorySearchTool(Tool):
             places, left_out = await to_thread.run_sync(self._places, session)
             indexed = await to_thread.run_sync(self._current, places)
             hits = indexed.index.search(query, limit=arguments.get("limit", FOUND))
-            found = [(indexed.passages[hit.id], hit.score) for hit in hits]
+            fitting = [indexed.passages[hit.id] for hit in hits]
+            data = [_data(indexed.passages[hit.id], hit.score) for hit in hits]
             return Output(
-                text=_rendered([passage for passage, _ in found], left_out),
-                data={"passages": [_data(*one) for one in found], "left_out": left_out},
-                detail={"files": len(places), "passages": len(found), "left_out": left_out},
+                text=_rendered(fitting, left_out),
+                data={"passages": data, "left_out": left_out},
+                detail={"files": len(places), "passages": len(hits), "left_out": left_out},
             )
 
         need = PermissionRequest(
@@ -102,7 +230,7 @@ class MemorySearchTool(Tool):
         return Plan(needs=(need,), run=run)
 
     def _places(self, session: Session) -> tuple[dict[str, Place], int]:
-        """Return the files that may be read, and how many more there are."""
+        """Return the files that may be read, and how many may not."""
         places: dict[str, Place] = {}
         files = memory_files(self._workspace.root)
         size = 0
@@ -124,28 +252,26 @@ class MemorySearchTool(Tool):
         return places, len(files) - len(places)
 
     def _current(self, places: Mapping[str, Place]) -> _Indexed:
-        """Return the passages of these files; they are read again where one has changed."""
+        """Read these files again where one has changed."""
         state = tuple(
             (file, file_stamp(place.path, follow_symlinks=False)) for file, place in places.items()
         )
         kept = self._indexed
         if kept is None or kept.state != state:
-            found = {
+            by_id = {
                 f"{one.file}#{at:05}": one
                 for file, place in places.items()
                 for at, one in enumerate(passages(file, _text(place)))
             }
-            documents = ((id_, one.heading, one.file, one.text) for id_, one in found.items())
+            documents = ((id_, one.heading, one.file, one.text) for id_, one in by_id.items())
             kept = _Indexed(
-                state=state, passages=found, index=SearchIndex.from_documents(documents)
+                state=state, passages=by_id, index=SearchIndex.from_documents(documents)
             )
             self._indexed = kept
         return kept
 
 
 class MemoryWriteTool(WorkspaceTool):
-    """Adds a note to a memory file, or replaces the file."""
-
     name = MEMORY_WRITE
     description = (
         "Keep a note for later conversations in this workspace: in MEMORY.md what always matters, "
@@ -197,7 +323,6 @@ class MemoryWriteTool(WorkspaceTool):
         )
 
     def _check_new(self, relative: str) -> None:
-        """Refuse a file that is there and cannot be read, and one more than are searched."""
         if os.path.lexists(self._workspace.root / relative):
             raise RefusedError(f"`{relative}` cannot be read")
         if len(memory_files(self._workspace.root)) >= MEMORY_FILES_MAX:
@@ -244,14 +369,14 @@ def _data(passage: Passage, score: float) -> dict[str, Any]:
     }
 
 
-def _rendered(found: Sequence[Passage], left_out: int) -> str:
+def _rendered(hits: Sequence[Passage], left_out: int) -> str:
     """Return passages between marks that their authors could not know."""
     note = f"\n[{left_out} more files are too large, or may not be read here]" if left_out else ""
-    if not found:
+    if not hits:
         return f"nothing in memory fits{note}"
     mark = secrets.token_hex(4)
     parts = [f'<memory mark="{mark}">']
-    for one in found:
+    for one in hits:
         parts.append(f"{one.file}:{one.first}-{one.last}")
         parts.append(visible(one.text).strip("\n") + "\n")
     parts.append(f'</memory mark="{mark}">')

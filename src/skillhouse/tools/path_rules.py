@@ -1,24 +1,20 @@
-"""The rules about paths of a workspace, for commands: permission requests where a path is named,
-and what a sandbox covers where the paths are not known."""
+"""The rules about paths of a workspace, for what a command names and what its sandbox covers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from skillhouse.floor import PROTECTED_NAMES, is_secret
-from skillhouse.permission import Decision, Effect, Layer, Permission, covers, matches, matches_in
+from skillhouse.permission import Effect, Layer, Permission, covers, matches, matches_in
 from skillhouse.sandbox import CoveredPaths, Opened, covered_paths
 from skillhouse.skill import Skill
 from skillhouse.tools.call import PermissionRequest
-from skillhouse.tools.caution import cautioned, skill_directory_of
 from skillhouse.tools.files import text_if_any
-from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import cautioned, skill_directory_of
+from skillhouse.tools.tool import Decide, Session
 from skillhouse.tools.workspace import Workspace
-
-Decide = Callable[[PermissionRequest, Session], tuple[Decision, str]]
-"""Decides a permission request of a session, with the reason."""
 
 _ANY = "\ue000"
 """A name that no file has: what a rule says about it, it says about all names."""
@@ -34,8 +30,8 @@ class PathRules:
         layers: Sequence[Layer],
         decide: Decide,
     ) -> None:
-        """Take the rules. What the call names is noted by `reading`: it runs only if that is
-        allowed or approved, and is not covered then."""
+        """What the call names is noted by `reading`: it runs only if that is allowed or approved,
+        and is not covered then."""
         self._workspace = workspace
         self._session = session
         self._layers = tuple(layers)
@@ -48,21 +44,21 @@ class PathRules:
 
     @property
     def key(self) -> Hashable:
-        said = ((action, p) for action, found in self._strict.items() for _, p in found)
+        said = ((action, p) for action, patterns in self._strict.items() for _, p in patterns)
         return tuple(sorted(said)), self._skills, frozenset(self._entered)
 
     def pins(self, path: str) -> bool:
         """Whether no rule is about a path if the directories above it have other names."""
         absolute = f"{self._root}/{path}"
         above = "".join(f"/{_ANY}" for _ in range(path.count("/")))
-        remote_skills = f"{self._root}{above}/{os.path.basename(path)}"
+        renamed = f"{self._root}{above}/{os.path.basename(path)}"
         if self._probe(absolute) != absolute:
-            remote_skills += f"/{_ANY}"
-        said = self._said("read", remote_skills) or self._said("write", remote_skills)
-        return absolute in self._skills or not said
+            renamed += f"/{_ANY}"
+        return absolute in self._skills or not (
+            self._said("read", renamed) or self._said("write", renamed)
+        )
 
     def enters(self, path: str) -> bool:
-        """Whether the call reads something in a directory with a secret's name."""
         return f"{self._root}/{path}" in self._entered
 
     def concerns(self, path: str, *, is_directory: bool) -> bool:
@@ -71,18 +67,12 @@ class PathRules:
         if absolute in self._skills:
             return True
         probe = f"{absolute}/{_ANY}" if is_directory else absolute
-        return any(
-            matches_in(layer.dialect, pattern, probe)
-            for found in self._strict.values()
-            for layer, pattern in found
-        )
+        return self._said("read", probe) or self._said("write", probe)
 
     def masks(self, path: str) -> bool:
         """Whether a path cannot be read: as a whole, if it is a directory."""
         absolute = f"{self._root}/{path}"
-        if absolute in self._skills:
-            return True
-        return self._refuses("read", absolute)
+        return absolute in self._skills or self._refuses("read", absolute)
 
     def freezes(self, path: str) -> bool:
         return self._refuses("write", f"{self._root}/{path}")
@@ -93,25 +83,18 @@ class PathRules:
         return absolute in self._opened["read"] or self.is_named(self._probe(absolute))
 
     def is_named(self, absolute: str) -> bool:
-        """Whether a rule allows to read a path, and not just any path of the workspace."""
-        rules = (
-            matches_in(layer.dialect, rule.pattern, absolute)
-            and not covers(rule.pattern, f"{self._root}/*")
-            for layer in self._layers
-            if layer.trusted
-            for rule in layer.rules
-            if rule.effect is Effect.ALLOW and matches(rule.action, "read")
+        """Whether a rule allows to read this path, and not just any of the workspace."""
+        named = (
+            matches_in(layer.dialect, pattern, absolute) and not covers(pattern, f"{self._root}/*")
+            for layer, pattern in self._allowed("read")
         )
-        return any(rules) and self._effect("read", absolute) is Effect.ALLOW
+        return any(named) and self._effect("read", absolute) is Effect.ALLOW
 
     @property
     def freezes_all(self) -> bool:
-        whole = f"{self._root}/{_ANY}"
-        said = any(matches_in(at.dialect, pattern, whole) for at, pattern in self._strict["write"])
-        return said and self._refuses("write", self._root)
+        return self._said("write", f"{self._root}/{_ANY}") and self._refuses("write", self._root)
 
     def coverage(self, opened: Opened = Opened()) -> CoveredPaths:  # noqa: B008 - a frozen value.
-        """Return what a sandbox covers now, of a call that may write what is opened."""
         return covered_paths(
             self._root,
             PROTECTED_NAMES,
@@ -133,13 +116,8 @@ class PathRules:
     def reading(
         self, path: str, session: Session, *, is_named: bool
     ) -> tuple[PermissionRequest, ...]:
-        """Return what reading a real path needs beyond the command itself; mostly nothing.
-
-        `is_named` says that a rule names the whole command, and so the path.
-
-        Raises:
-            RefusedError: it belongs to a skill that is kept from view.
-        """
+        """Return what reading a real path needs beyond the command; RefusedError for a withheld
+        skill. `is_named` says that a rule names the whole command, and so the path."""
         self._workspace.check_withheld(path, os.path.relpath(path, self._root), session)
         needs: tuple[PermissionRequest, ...] = ()
         relative = path.removeprefix(f"{self._root}/")
@@ -166,24 +144,20 @@ class PathRules:
         return needs
 
     def writing(self, path: str) -> tuple[PermissionRequest, ...]:
-        """Return the request of writing a path where a rule denies or asks about it.
-
-        The rule that allows the command covers the others in the workspace.
-        """
-        found = []
-        for resource in self._resources(path):
-            if self._effect("write", resource) is not Effect.ALLOW:
-                resource = resource.removesuffix(_ANY)
-                found.append(need_of("write", resource))
+        """Return the request where a rule denies or asks; else that for the command covers it."""
+        needs = tuple(
+            need_of("write", resource.removesuffix(_ANY))
+            for resource in self._resources(path)
+            if self._effect("write", resource) is not Effect.ALLOW
+        )
         self.note_written(path)
-        return tuple(found)
+        return needs
 
     def note_written(self, path: str) -> None:
-        """Note a path that the call writes: it runs only if that is allowed or approved."""
+        """Note what the call writes: it runs only if that is allowed or approved."""
         self._opened["write"].add(path)
 
     def _resources(self, path: str) -> tuple[str, ...]:
-        """Return the path, and of a directory also whatever is in it."""
         return (path, f"{path}/{_ANY}") if os.path.isdir(path) else (path,)
 
     def is_special(self, path: str) -> bool:
@@ -200,31 +174,29 @@ class PathRules:
     def _cautioned(
         self, needs: tuple[PermissionRequest, ...], path: str, session: Session, skill: Skill | None
     ) -> tuple[PermissionRequest, ...]:
-        """Return the needs with a question first where a skill's file hides text."""
         base = self._workspace.base_of(path, session)
         home = None if base is None else skill_directory_of(Path(path), base)
         if home is None or not os.path.isfile(path):
             return needs
         place = self._workspace.file(path, session)
         first = needs or (need_of("read", path),)
-        found, facts = cautioned(
+        asked, facts = cautioned(
             session, first, skill=skill or home, file=path, text=text_if_any(place)
         )
-        return found if facts or needs else ()
+        return asked if facts or needs else ()
 
     def _skill_of(self, path: str) -> Skill | None:
-        """Return the innermost visible skill that a path belongs to and that is not loaded."""
+        """Return the innermost visible skill of a path that is not loaded."""
         places = (path, *map(str, Path(path).parents))
-        found = [
+        around = (
             skill
             for skill in self._session.visible.skills
             if os.path.realpath(skill.directory) in places
             and skill.file not in self._session.loaded
-        ]
-        return max(found, key=lambda skill: len(skill.file), default=None)
+        )
+        return max(around, key=lambda skill: len(skill.file), default=None)
 
     def _closed_skills(self) -> Iterable[str]:
-        """Yield the directories of skills in the workspace that a command cannot look into."""
         prefix = f"{self._root}/"
         yield from (
             place for place in self._workspace.withheld(self._session) if place.startswith(prefix)
@@ -237,8 +209,8 @@ class PathRules:
                     yield home
 
     def _patterns(self, action: str) -> tuple[tuple[Layer, str], ...]:
-        """Return the rules that deny or ask; one that asks about everything does so by name only:
-        a whole workspace is not hidden from a command that was allowed."""
+        """Return rules that deny or ask; one that asks about everything counts for named paths
+        only: a whole workspace is not hidden from a command that was allowed."""
         return tuple(
             (layer, rule.pattern)
             for layer in self._layers
@@ -257,20 +229,22 @@ class PathRules:
         return self._said(action, probe) and self._effect(action, probe) is not Effect.ALLOW
 
     def _has_exception(self, action: str, directory: str) -> bool:
-        """Whether a path below a directory may be allowed although the directory is not."""
         prefix = f"{directory}/"
         if any(one.startswith(prefix) for one in self._opened[action]):
             return True
         heads = (
-            rule.pattern.split("*", 1)[0].split("?", 1)[0]
-            for layer in self._layers
-            if layer.trusted
-            for rule in layer.rules
-            if rule.effect is Effect.ALLOW
-            and matches(rule.action, action)
-            and not matches_in(layer.dialect, rule.pattern, prefix + _ANY)
+            pattern.split("*", 1)[0].split("?", 1)[0]
+            for layer, pattern in self._allowed(action)
+            if not matches_in(layer.dialect, pattern, prefix + _ANY)
         )
         return any(head.startswith(prefix) or prefix.startswith(head) for head in heads)
+
+    def _allowed(self, action: str) -> Iterator[tuple[Layer, str]]:
+        for layer in self._layers:
+            if layer.trusted:
+                for rule in layer.rules:
+                    if rule.effect is Effect.ALLOW and matches(rule.action, action):
+                        yield layer, rule.pattern
 
     def _said(self, action: str, path: str) -> bool:
         return any(matches_in(at.dialect, pattern, path) for at, pattern in self._strict[action])
@@ -287,8 +261,7 @@ class PathRules:
 
 
 def need_of(action: str, resource: str) -> PermissionRequest:
-    """Return the request of a path that the rule for the command covers unless another one is
-    stricter."""
+    """Return a request that the rule for the command covers unless another is stricter."""
     return PermissionRequest(
         permission=Permission(action=action, resource=resource),
         default=Effect.ALLOW,

@@ -24,7 +24,7 @@ LOADED_ENTRIES_MAX = 2_000
 
 
 class OwnFiles(Protocol):
-    """The files by which a workspace's tools are decided, as they are when one is about to act."""
+    """The files that decide about a workspace's tools, read when one is about to act."""
 
     def places(self) -> Iterable[Path]: ...
 
@@ -34,16 +34,11 @@ class OwnFiles(Protocol):
         ...
 
     def problem(self, looks: Looks) -> str:
-        """Return why nothing may act now: a file that decides is not safe; or nothing.
-
-        It follows from `places` and from what is at the paths that are looked at.
-        """
+        """Return why nothing may act now, from `places` and what is at the paths; or ""."""
         ...
 
 
 class NoFiles:
-    """None: a workspace by itself."""
-
     def places(self) -> Iterable[Path]:
         return ()
 
@@ -91,13 +86,13 @@ class Guarded:
                 self._places[spelled(os.path.relpath(real, self._root))] = real
 
     def _real(self, place: str, looks: Looks) -> str:
-        """Return where a place really is, and note what is passed; a shared parent costs once."""
+        """Follow a place, and note what is passed; a shared parent costs once."""
         directory, name = os.path.split(place)
         if directory not in self._above:
             self._above[directory] = self._followed(directory, looks)
         real = os.path.join(self._above[directory], name)
-        found = looks.at(real)
-        if not name or name == ".." or (found is not None and stat.S_ISLNK(found[0].st_mode)):
+        seen = looks.at(real)
+        if not name or name == ".." or (seen is not None and stat.S_ISLNK(seen[0].st_mode)):
             return self._followed(place, looks)
         return real
 
@@ -110,7 +105,7 @@ class Guarded:
 
     @property
     def below(self) -> tuple[str, ...]:
-        """The places in the workspace, relative to it, sorted."""
+        """Relative to the workspace, sorted."""
         return tuple(sorted(os.path.relpath(real, self._root) for real in self._places.values()))
 
     @property
@@ -118,11 +113,9 @@ class Guarded:
         return self._around
 
     def detour(self) -> str:
-        """Return why nothing may act: the way to a place leads through the workspace; or nothing.
-
-        A link or directory that is only passed could be replaced, and the place would be another.
-        The place itself is protected, and so are the directories above it.
-        """
+        """Return why nothing may act; or "". A link or directory that is only passed could be
+        replaced, and the place would be another. The place itself is protected, and so are the
+        directories above it."""
         for passed, place in self._passed.items():
             is_above = any(below.startswith(f"{passed}/") for below in self.below)
             if not is_above and not self.reason(passed):
@@ -183,7 +176,7 @@ def _names(directory: str) -> set[str]:
 
 
 def links_below(directory: Path) -> Iterator[Path]:
-    """Yield the links and the files with several names in a skill's directory."""
+    """Yield the links, and the files with several names, in a skill's directory."""
     left = LOADED_ENTRIES_MAX
     for place, directories, files in os.walk(directory):
         left -= len(directories) + len(files)
@@ -201,11 +194,8 @@ def links_below(directory: Path) -> Iterator[Path]:
 
 
 def other_names(root: Path, paths: Collection[str]) -> tuple[str, ...]:
-    """Return the names in a workspace, relative to it, of those files that have several.
-
-    Raises:
-        RefusedError: the workspace is too large to look through.
-    """
+    """Return the names in a workspace, relative to it, of files with several. Raises RefusedError
+    where it is too large to look through."""
     wanted = {
         info.st_ino: path
         for path in paths
@@ -213,7 +203,7 @@ def other_names(root: Path, paths: Collection[str]) -> tuple[str, ...]:
     }
     device = os.lstat(root).st_dev
     wanted = {number: path for number, path in wanted.items() if os.lstat(path).st_dev == device}
-    found: list[str] = []
+    names: list[str] = []
     left = ENTRIES_MAX if wanted else 0
     waiting = [str(root)] if wanted else []
     while waiting:
@@ -222,7 +212,7 @@ def other_names(root: Path, paths: Collection[str]) -> tuple[str, ...]:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
             elif entry.inode() in wanted:
-                found.append(os.path.relpath(entry.path, root))
+                names.append(os.path.relpath(entry.path, root))
         if left < 0:
             path = next(iter(wanted.values()))
             raise RefusedError(
@@ -230,7 +220,7 @@ def other_names(root: Path, paths: Collection[str]) -> tuple[str, ...]:
                 "look for them: ask the user to make it a file of its own",
                 denied=True,
             )
-    return tuple(found)
+    return tuple(names)
 
 
 def _entries(directory: str) -> list[os.DirEntry[str]]:

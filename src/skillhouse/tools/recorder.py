@@ -25,7 +25,7 @@ class Recorder:
     ) -> ToolResult:
         """Record a refusal and return it; that it cannot be recorded changes nothing about it.
 
-        `audited` is the status for the log, where it does not follow from the one for the client.
+        `audited` is the status for the log, where it does not follow from the client's.
         """
         self._audit.append_read(
             _draft(
@@ -47,11 +47,8 @@ class Recorder:
         return self.refuse(context, text, "denied", audited=STOPPED)
 
     def intent(self, context: CallContext, *, durable: bool) -> str:
-        """Record that a call is about to run, and return the record's id.
-
-        Raises:
-            AuditError: nothing was recorded, and the call must not run.
-        """
+        """Return the record's id. After an AuditError nothing is recorded, and the call must not
+        run."""
         detail = {**_answer(context.approval), **_tiering(context)}
         draft = _draft(context, kind="intent", detail=detail, gate_verdict=verdict_of(context, ""))
         if durable:
@@ -67,10 +64,10 @@ class Recorder:
         *,
         is_stopped: bool = False,
     ) -> None:
-        """Record what came of a call; `is_stopped` says that a stop ended it.
+        """Record what came of a call.
 
-        The effect has happened: a log that fails now is said by the missing outcome, which
-        `audit verify` reports as unknown, and must not hide the result.
+        The effect has happened: a log that fails now must not hide the result; `audit verify`
+        reports the missing outcome as unknown.
         """
         said = output.text[:200] if output.failed else ""
         self._audit.append_read(
@@ -143,7 +140,6 @@ def _published(context: CallContext, status: Status) -> str:
 
 
 def _answer(approval: Approval | None) -> Mapping[str, object]:
-    """Return what the log keeps of an approval: which one, the answer, who gave it and where."""
     if approval is None:
         return {}
     return {
@@ -156,7 +152,6 @@ def _answer(approval: Approval | None) -> Mapping[str, object]:
 
 
 def _tiering(context: CallContext) -> Mapping[str, object]:
-    """Return which part of the tier policy applied, and why it moved or refused the call."""
     if context.verdict is None or not context.verdict.source:
         return {}
     return {"tier_source": context.verdict.source, "tier_reason": context.verdict.reason}

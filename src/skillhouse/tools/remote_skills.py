@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from skillhouse.floor import SkillError, SkillhouseError
-from skillhouse.floor.conventions import SKILL_RESOURCE_NAME
+from skillhouse.floor.tracing import SKILL_RESOURCE_NAME
 from skillhouse.permission import Effect, Permission
 from skillhouse.skill import SKILL_FILE, Skill, SkillContent, load_listing, parse
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
-from skillhouse.tools.caution import cautioned, check_fetched, content_here, handed
-from skillhouse.tools.session import Session
+from skillhouse.tools.skill_text import cautioned, check_fetched, content_here, handed
 from skillhouse.tools.telemetry import skill_attributes
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 SKILL_CODE = "skill_code"
 """The action of running a command while a skill of another server is in use."""
@@ -27,21 +26,15 @@ class SkillLoad:
     def __init__(
         self, session: Session, skill: Skill, needs: tuple[PermissionRequest, ...], *, listed: int
     ) -> None:
-        """Read the skill if it is on this machine, and add the caution that its text needs.
-
-        `needs` is what loading it needs by the rules; at most `listed` files are listed with it.
-        """
+        """Read the skill if it is here, and add the caution that its text needs."""
         self._session, self._skill, self._listed = session, skill, listed
         self._known = content_here(session, skill, resources_max=listed)
         text = None if self._known is None else self._known.text
         self.needs, self.facts = cautioned(session, needs, skill=skill, file=skill.file, text=text)
 
     async def content(self, *, is_checked: bool = True) -> SkillContent:
-        """Return the skill; `is_checked` refuses a text that was fetched now and hides something.
-
-        Raises:
-            SkillError: the file cannot be used, or is not what was listed.
-            RefusedError: it hides something that no person was asked about.
+        """`is_checked` refuses a text that was fetched now and hides something unasked
+        (RefusedError). Raises SkillError where the file cannot be used, or is not what was listed.
         """
         # INVARIANT: the text that is handed over is the one that was judged.
         content = self._known or await loaded_content(
@@ -53,11 +46,7 @@ class SkillLoad:
 
 
 async def loaded_content(session: Session, skill: Skill, *, resources_max: int) -> SkillContent:
-    """Return a skill's body and list of files, fetched first where they are elsewhere.
-
-    Raises:
-        SkillError: the file cannot be used, or is not what was listed.
-    """
+    """Fetch the files of a skill that are elsewhere; SkillError if one is not what was listed."""
     files = session.remote_files(skill)
     if files is None:
         return load_listing(skill, resources_max=resources_max)
@@ -69,7 +58,9 @@ async def loaded_content(session: Session, skill: Skill, *, resources_max: int) 
     # another when it is read again.
     result = parse(data, directory=skill.directory.name, policy=skill.policy)
     if result.skill is None:
-        refused = next(found for found in result.diagnostics if found.severity == "error")
+        refused = next(
+            diagnostic for diagnostic in result.diagnostics if diagnostic.severity == "error"
+        )
         raise SkillError(refused.code, skill.location, refused.message)
     return SkillContent(
         skill=skill,
@@ -83,11 +74,7 @@ async def loaded_content(session: Session, skill: Skill, *, resources_max: int) 
 
 
 async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
-    """Return a file of a skill of another server.
-
-    Raises:
-        RefusedError: it cannot be had, or is not what was listed.
-    """
+    """Raises RefusedError where it cannot be had, or is not what was listed."""
     if session.remote_skills is None:
         raise RefusedError(f"skill `{skill.name}` is one of this machine")
     try:
@@ -97,21 +84,16 @@ async def fetched(session: Session, skill: Skill, relative: str) -> bytes:
 
 
 def begun(session: Session, skill: Skill, text: str) -> str:
-    """Note that a skill is in use from now on, and return what a model gets of it.
-
-    While a skill of another server is in use, commands need an approval for that skill too
-    (SEP-2640, "No implicit local execution"); rules that allow commands do not answer it.
-    """
+    """Note that a skill is in use, and return what a model gets of it. Commands then need an
+    approval for a skill of another server too (SEP-2640, "No implicit local execution"); rules that
+    allow commands do not answer it."""
     session.loaded[skill.file] = skill.directory
     origin = acts(session, skill)
     return f"{origin}\n\n{text}" if origin else text
 
 
 def acts(session: Session, skill: Skill) -> str:
-    """Make commands ask for a skill of another server too, and return its origin for the model.
-
-    For a skill of this machine nothing is done, and the origin is "".
-    """
+    """Make commands ask for a skill of another server, and return its origin; "" if it is here."""
     origin = session.origin(skill)
     if session.remote_skills is None or not origin:
         return ""
@@ -145,7 +127,6 @@ class SkillResourceTool(Tool):
     )
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill; only a loaded one is read from."""
         wanted, relative = arguments["skill"], arguments["path"]
         skill = next((s for s in session.visible.skills if wanted in (s.name, s.id)), None)
         if skill is None or session.remote_files(skill) is None:

@@ -40,8 +40,7 @@ from skillhouse.tools.call import (
     RefusedError,
     object_schema,
 )
-from skillhouse.tools.session import Session
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 CALLDATA_SHOWN = 256
 """Bytes of an unknown call that are shown, with its length."""
@@ -71,8 +70,6 @@ Clock = Callable[[], int]
 
 
 class SignTool(Tool):
-    """Signs a message or a transaction with one of the user's keys."""
-
     name = "sign"
     description = (
         "Sign a text message, or an EVM transaction, with a key of the user's. A person sees what "
@@ -104,16 +101,9 @@ class SignTool(Tool):
         approval: Callable[[Digest], str],
         clock: Clock = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Take what signs.
-
-        Args:
-            signer: Holds the keys.
-            keystore: Its file, whose open part names the keys.
-            sessions: Knows which session keys have ended.
-            approval: Returns the id of the approval of a plan's `binding` on a transaction page,
-                and consumes it; "" when there is none. See `RedeemedApprovals.take`.
-            clock: The time, for how long a request waits.
-        """
+        """`keystore` is the file whose open part names the keys. `approval` consumes the approval
+        of a plan's `binding` on a transaction page and returns its id, or "": see
+        `RedeemedApprovals.take`."""
         self._signer = signer
         self._keystore = keystore
         self._sessions = sessions
@@ -129,7 +119,11 @@ class SignTool(Tool):
                 if "transaction" in arguments:
                     raise SignerError("unreadable-message", "expected a text in `data`")
                 payload = arguments.get("data", "").encode()
-                facts, movement = _message_facts(message_text(payload)), message_movement()
+                facts: tuple[tuple[str, str], ...] = (
+                    ("signs", "a message, no transaction"),
+                    ("message", message_text(payload)),
+                )
+                movement = message_movement()
                 words: tuple[str, ...] = ()
             else:
                 payload = _transaction_bytes(arguments)
@@ -147,7 +141,8 @@ class SignTool(Tool):
                 agreed = with_approval(request, request.approved, self._approval(request.content))
                 return _output(key, movement, await self._signer.sign(agreed))
             except SkillhouseError as error:
-                raise RefusedError(str(error), denied=_is_refusal(error)) from error
+                is_refusal = getattr(error, "code", "") not in ("signer-gone", "signer-failed")
+                raise RefusedError(str(error), denied=is_refusal) from error
 
         return Plan(
             needs=(
@@ -176,12 +171,12 @@ class SignTool(Tool):
         )
 
     def _check_session(self, key: KeyInfo) -> None:
-        """Refuse early what the signer would refuse: no person is asked in vain."""
+        """No person is asked about what the signer would refuse."""
         if not key.is_session:
             return
-        found = [s.state for s in self._sessions.all() if s.key_id == key.id]
-        if found != ["active"]:
-            state = found[0] if found else "not known to this state"
+        states = [s.state for s in self._sessions.all() if s.key_id == key.id]
+        if states != ["active"]:
+            state = states[0] if states else "not known to this state"
             raise SignerError(
                 "session-over",
                 f"session key `{key.name}` is {state}; sign with a key that a person confirms",
@@ -196,10 +191,6 @@ def _transaction_bytes(arguments: Mapping[str, Any]) -> bytes:
     if "data" in arguments:
         return raw_bytes(arguments["data"])
     return build_transaction(arguments["transaction"])
-
-
-def _message_facts(text: str) -> tuple[tuple[str, str], ...]:
-    return (("signs", "a message, no transaction"), ("message", text))
 
 
 def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tuple[str, str], ...]:
@@ -234,13 +225,13 @@ def _transaction_facts(transaction: Transaction, movement: Movement) -> tuple[tu
 
 
 def _access_list_text(transaction: Transaction) -> str:
-    found = transaction.access_entries
-    addresses = dict.fromkeys(f"0x{address.hex()}" for address, _ in found)
+    entries = transaction.access_entries
+    addresses = dict.fromkeys(f"0x{address.hex()}" for address, _ in entries)
     shown = ", ".join(list(addresses)[:ACCESS_SHOWN])
     more = len(addresses) - ACCESS_SHOWN
-    count = sum(keys for _, keys in found)
+    count = sum(keys for _, keys in entries)
     return (
-        f"{len(found)} entries with {count} storage keys, paid for as gas: "
+        f"{len(entries)} entries with {count} storage keys, paid for as gas: "
         f"{shown}{f' and {more} more addresses' if more > 0 else ''}"
     )
 
@@ -276,10 +267,6 @@ def _spends(movement: Movement) -> Any:
     if not movement.is_countable:
         return None
     return tuple((c, decimal_amount(c, amount)) for c, amount in movement.totals().items())
-
-
-def _is_refusal(error: SkillhouseError) -> bool:
-    return getattr(error, "code", "") not in ("signer-gone", "signer-failed")
 
 
 def _output(key: KeyInfo, movement: Movement, signed: Signature) -> Output:

@@ -20,11 +20,12 @@ from skillhouse.cells import (
     wrap_result,
 )
 from skillhouse.floor import ConfigError, TreeError, tree_digest, wire_name
-from skillhouse.floor.conventions import SKILL_NAME, SKILL_SOURCE
+from skillhouse.floor.tracing import SKILL_NAME, SKILL_SOURCE
 from skillhouse.permission import Effect, Permission
 from skillhouse.sandbox import SandboxError, SandboxUnavailableError
 from skillhouse.skill import SkillManifest, ToolSpec
 from skillhouse.tools.call import (
+    LEVELS,
     TRANSACTION_PAGE,
     Output,
     PermissionRequest,
@@ -34,12 +35,9 @@ from skillhouse.tools.call import (
     ToolResult,
     UnknownToolError,
 )
-from skillhouse.tools.session import Session
 from skillhouse.tools.telemetry import code_inside
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
-LEVELS: tuple[Level, ...] = ("read", "write", "sign")
-"""From the mildest to the strictest."""
 ACTION = "skill_tool"
 """The action of calling a skill's own tool; the resource is `skill:tool`."""
 DENIED_BY_GATE = -32_001
@@ -53,8 +51,6 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSkill:
-    """One skill with code, as its manifest declares it."""
-
     manifest: SkillManifest
     directory: Path
     scope: str
@@ -75,7 +71,7 @@ class CodeSkill:
 def cell_of(
     skill: CodeSkill, digest: str, *, packages: Path | None, agent: str, user: str
 ) -> CellSpec:
-    """Return the cell of a skill's code; callers share it only if they may do the same things."""
+    """Callers share a cell only if they may do the same things."""
     manifest = skill.manifest
     return CellSpec(
         skill=manifest.name,
@@ -92,8 +88,6 @@ def cell_of(
 
 
 class Runner(Protocol):
-    """Runs tools: `sandbox.Executor`, or what asks one elsewhere."""
-
     async def execute(
         self,
         spec: CellSpec,
@@ -113,32 +107,20 @@ class Runner(Protocol):
 
 
 class Workshop(Protocol):
-    """What runs skills' code."""
-
     async def runner(self, digest: str) -> Runner:
-        """Return what runs the code of that digest.
-
-        Raises:
-            SandboxUnavailableError: no code runs on this machine.
-        """
+        """Raises SandboxUnavailableError where no code runs on this machine."""
         ...
 
     async def look_at_exports(self, skill: CodeSkill, spec: CellSpec) -> None:
-        """See which tools the code lacks, once for each digest: they are not offered any more."""
+        """See once for each digest which tools the code lacks; they are not offered any more."""
         ...
 
     async def packages(self, skill: CodeSkill) -> Path | None:
-        """Return the installed dependencies of a skill, installing them once.
-
-        Raises:
-            SandboxError: they cannot be had.
-        """
+        """Install a skill's dependencies once; SandboxError where they cannot be had."""
         ...
 
 
 class SkillCodeTool(Tool):
-    """One tool of one skill."""
-
     durable = True
     reads_only = False
 
@@ -157,7 +139,6 @@ class SkillCodeTool(Tool):
         self._ask = ask
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the tool by its level; what it asks for later is judged then."""
         try:
             digest = tree_digest(self.skill.directory)
         except TreeError as error:
@@ -197,7 +178,7 @@ class SkillCodeTool(Tool):
         )
 
     def _need(self, digest: str) -> PermissionRequest:
-        """Return the permission: a skill's own word about its level never makes it milder."""
+        """A skill's own word about its level never makes it milder."""
         level = self.level
         default = self.skill.default if level == "read" else Effect.ASK
         why = (
@@ -248,7 +229,7 @@ class SkillCodeTool(Tool):
 
 @dataclass(slots=True)
 class _Host(HostCalls):
-    """What one call may ask of the core: other tools, each through the gate."""
+    """What one call may ask of the core, each through the gate."""
 
     ask: Ask
     say: ReportProgress
@@ -259,14 +240,14 @@ class _Host(HostCalls):
         result = await self._asked(
             "fetch", {key: request[key] for key in known if request.get(key)}
         )
-        found = result.data or {}
-        if "status" not in found:
+        answer = result.data or {}
+        if "status" not in answer:
             # No server answered: a refusal, a question, or a fault. An answer of any status is one.
             _check(result)
         return {
-            "status": found.get("status", 0),
-            "headers": found.get("headers", {}),
-            "body": found.get("body", ""),
+            "status": answer.get("status", 0),
+            "headers": answer.get("headers", {}),
+            "body": answer.get("body", ""),
         }
 
     async def sign(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -295,8 +276,7 @@ class _Host(HostCalls):
             raise RpcError(DENIED_BY_GATE, message, reason="denied") from error
 
 
-def _unheard(fraction: float, text: str) -> None:
-    """Used where a call has no listener."""
+def _unheard(fraction: float, text: str) -> None: ...
 
 
 def _check(result: ToolResult) -> None:

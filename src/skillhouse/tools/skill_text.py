@@ -1,78 +1,32 @@
-"""What a loaded skill looks like to a model, its result to a program, and the messages of the tools
-about skills, which a profile may replace."""
+"""How a skill's text reaches a model: its layout, and what hidden text asks for.
+
+What a text hides is known when the call is planned, so a person is asked before anything is handed
+over. A text of another server is fetched by the call itself: the first call then ends in a refusal,
+and the next one asks.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from skillhouse.floor import ConfigError, nearest
-from skillhouse.skill import SkillContent, hidden_text, revealed
-from skillhouse.tools.call import OUTPUT_MAX, RefusedError
-
-DEFAULT_MESSAGES: Mapping[str, str] = {
-    "skill_description": (
-        "Load the instructions of a skill, which guide through a task step by step, and follow "
-        "them. Use it when the task fits the description of a skill."
-    ),
-    "list_follows": "These are the skills:",
-    "search_description": "Find skills for a task; gives names and descriptions, best first.",
-    "asset_description": (
-        "Read a text file of a skill, such as a template or a specification that its "
-        "instructions name."
-    ),
-    "script_path_description": (
-        "Get the absolute path of a script of a skill, to run it with another tool."
-    ),
-    "assets_description": "List the files of a skill that can be read or run.",
-    "none": "none",
-    "search_empty": "no skill fits",
-    "search_partial": (
-        "(found by names and descriptions alone: the index of the skills' texts is being built; "
-        "search again in a moment for all)"
-    ),
-    "skill_unknown": "no skill `{name}`; there are: {available}",
-    "skill_ambiguous": "{reason}",
-    "skill_denied": "",
-    "skill_unreadable": "{reason}; it may have been removed since",
-    "skill_invalid": "the file of skill `{name}` cannot be used: {reason}",
-    "unknown_title": "Skill not found",
-    "denied_title": "Access denied",
-    "pending_title": "Waiting for approval",
-    "failed_title": "Skill cannot be loaded",
-    "loaded_title": "Loaded skill: {name}",
-    "skill_held": (
-        "skill `{name}` is loaded already, and has not changed: its instructions stand above in "
-        "this conversation"
-    ),
-    "question_title": "",
-    "asset_missing": "skill `{name}` has no file `{path}`; list its files first",
-    "asset_not_a_file": "`{path}` of skill `{name}` is not a regular file",
-    "asset_not_allowed": "`{path}`: files of a skill lie in {directories}, named without `..`",
-    "asset_escape": "`{path}` is a link that leads out of skill `{name}`",
-    "asset_not_text": "`{path}` is not a text file: {reason}",
-    "asset_too_large": "`{path}` is larger than {limit} bytes",
-    "asset_unreadable": "`{path}` of skill `{name}` cannot be read",
-    "script_missing": "skill `{name}` has no script `{script}`; list its files first",
-    "script_name": "expected the name of a file in scripts/, got `{script}`",
-}
-"""By what is said; a profile's `messages` replace them. An empty `skill_denied` gives a denied
-skill the answer of an unknown one, and an empty `question_title` leaves it to the gate."""
-
-_PLACE = re.compile(r"\{(\w+)\}")
-
-
-def render(messages: Mapping[str, str], key: str, **values: Any) -> str:
-    """Return the words for `key` with the values in their places; other braces stay as they are.
-
-    >>> render({}, "loaded_title", name="{pdf}")
-    'Loaded skill: {pdf}'
-    """
-    words = messages.get(key, DEFAULT_MESSAGES[key])
-    return _PLACE.sub(lambda found: str(values.get(found[1], found[0])), words)
-
+from skillhouse.floor import ConfigError, SkillError, TreeError, nearest, tree_digest
+from skillhouse.skill import (
+    SKILL_FILE,
+    HiddenText,
+    Skill,
+    SkillContent,
+    hidden_text,
+    load_listing,
+    revealed,
+)
+from skillhouse.tools.call import OUTPUT_MAX, UNBOUND, PermissionRequest, RefusedError
+from skillhouse.tools.tool import Session
 
 SKILL_TEXT_MAX = OUTPUT_MAX - 4_096
 """Bytes of a loaded skill's text (DESIGN, bounds: skill bodies 256 KiB); a skill of another server
@@ -82,56 +36,39 @@ LoadStyle = Literal["marked", "opencode", "titled", "raw", "body"]
 ResultShape = Literal["text", "titled", "envelope"]
 
 _TAG = re.compile(r"<(?=/?\s*(?:skill_content|skill_files)\b)", re.IGNORECASE)
-"""Where a body would begin or end one of the tags around it."""
 
 
 def render_content(content: SkillContent, *, style: str = "marked", mark: str = "") -> str:
-    """Return a loaded skill as text for a model.
-
-    What people do not see of it is written as escapes, and then the first line says so.
-
-    Args:
-        content: What was loaded.
-        style: `marked` puts the body between marks that it cannot imitate; `opencode` and `titled`
-            are published layouts; `raw` is the whole file and `body` what follows the frontmatter.
-        mark: Of the style `marked`: a text that the author of the body cannot know.
-
-    Raises:
-        ConfigError: no style has that name.
-    """
+    """Return a loaded skill for a model; what people do not see is escaped, and line 1 says so.
+    `marked` puts the body between a `mark` that its author cannot know; `opencode` and `titled` are
+    published layouts, `raw` is the whole file and `body` what follows the frontmatter. Raises
+    ConfigError for another style."""
     text = _laid_out(content, style, mark)
-    found = hidden_text(text)
-    if found is None:
+    hidden = hidden_text(text)
+    if hidden is None:
         return text
     # Line numbers of the file are more useful than those of this layout.
-    found = hidden_text(content.text) or found
-    return f"{found.notice}\n{revealed(text)}"
+    hidden = hidden_text(content.text) or hidden
+    return f"{hidden.notice}\n{revealed(text)}"
 
 
 def fitted(
     content: SkillContent,
-    *,
     style: str,
-    mark: str,
-    most: int,
-    notice: Callable[[SkillContent], str],
+    *,
+    most: int = SKILL_TEXT_MAX,
+    notice: Callable[[SkillContent], str] | None = None,
 ) -> tuple[str, bool]:
-    """Return a skill as `render_content` does, and whether all of it is there.
-
-    Args:
-        most: Bytes in UTF-8.
-        notice: Says at the end of what is left of the body that more follows.
-
-    Raises:
-        RefusedError: there is no room for any of it.
-    """
+    """Do as `render_content` within `most` bytes of UTF-8, and say whether all of it is there.
+    `notice` says at the end of a cut body that more follows. Raises RefusedError without room."""
 
     def cut_to(count: int) -> tuple[str, int]:
         kept = with_body(content, body[:count].decode("utf-8", "ignore"))
-        whole = with_body(content, kept.body + notice(kept))
+        whole = with_body(content, kept.body + (notice or _cut_notice)(kept))
         text = render_content(whole, style=style, mark=mark)
         return text, len(text.encode("utf-8", "replace"))
 
+    mark = secrets.token_hex(4)
     text = render_content(content, style=style, mark=mark)
     size = len(text.encode("utf-8", "replace"))
     if size <= most:
@@ -147,13 +84,13 @@ def fitted(
     return text, False
 
 
-def cut_notice(kept: SkillContent) -> str:
+def _cut_notice(kept: SkillContent) -> str:
     line = max(1, len(kept.text.splitlines()))
     return f"\n[cut: the rest is in {kept.skill.file}; `read` it with `offset` {line}]"
 
 
 def with_body(content: SkillContent, body: str) -> SkillContent:
-    """Return a skill with another body, in its whole text too, for the style that shows that."""
+    """Also in its whole text, for the style that shows that."""
     head = content.text.removesuffix(content.body) if content.body else content.text
     text = f"{head}{body}" if len(head) < len(content.text) else body
     return replace(content, body=body, text=text)
@@ -231,7 +168,7 @@ def _marked(content: SkillContent, mark: str) -> str:
 
 
 def _titled(content: SkillContent) -> str:
-    """The layout of S004-51, and then what relative paths are relative to."""
+    """The layout of S004-51, then the base of relative paths."""
     return (
         f"# Skill: {one_line(content.skill.name)}\n"
         f"{one_line(content.skill.description)}\n"
@@ -265,3 +202,84 @@ def _opencode(content: SkillContent) -> str:
         f"<skill_files>\n{files}\n</skill_files>\n"
         "</skill_content>"
     )
+
+
+Facts = tuple[tuple[str, str], ...]
+
+
+def content_here(session: Session, skill: Skill, *, resources_max: int) -> SkillContent | None:
+    """None where that is elsewhere or cannot be used."""
+    if session.remote_files(skill) is not None:
+        return None
+    try:
+        return load_listing(skill, resources_max=resources_max)
+    except SkillError:
+        return None
+
+
+def cautioned(
+    session: Session,
+    needs: tuple[PermissionRequest, ...],
+    *,
+    skill: Skill | Path,
+    file: str,
+    text: str | None,
+) -> tuple[tuple[PermissionRequest, ...], Facts]:
+    """Return the requests of handing over a text, and what a person should see of it. The first of
+    `needs` becomes a question where text is hidden. `skill` may be the directory. `text` is None
+    where only an earlier call may have fetched it."""
+    hidden = session.hiding.get(file) if text is None else hidden_text(text)
+    if hidden is None or not hidden.asks:
+        return needs, ()
+    binding = needs[0].skill_digest or _binding(session, skill)
+    first = replace(needs[0], caution=caution_of(file, hidden), skill_digest=binding)
+    return (first, *needs[1:]), facts_of(hidden)
+
+
+def caution_of(file: str, hidden: HiddenText) -> str:
+    """Return why a person is asked; a model may read it, so it has nothing of the text."""
+    return f"`{Path(file).name}` holds text that people do not see: {hidden.summary}"
+
+
+def facts_of(hidden: HiddenText) -> Facts:
+    spelled = (("tag characters spell", hidden.spelled),) if hidden.spelled else ()
+    return (("hidden text", hidden.summary), *spelled)
+
+
+def check_fetched(
+    session: Session, needs: tuple[PermissionRequest, ...], file: str, text: str
+) -> None:
+    """Refuse an unasked text read after the plan that hides something; the next call asks."""
+    hidden = hidden_text(text)
+    if hidden is None or not hidden.asks or needs[0].caution:
+        return
+    session.hiding[file] = hidden
+    raise RefusedError(
+        f"nothing was loaded: {caution_of(file, hidden)}; the same call again asks a person",
+        denied=True,
+    )
+
+
+def handed(text: str) -> str:
+    hidden = hidden_text(text)
+    if hidden is None:
+        return text
+    # The gate cuts the rest, and escapes only make a text longer.
+    return f"{hidden.notice}\n{revealed(text[:OUTPUT_MAX])}{text[OUTPUT_MAX:]}"
+
+
+def skill_directory_of(file: Path, base: Path) -> Path | None:
+    """Return the nearest skill's directory at or below `base`."""
+    within = (place for place in file.parents if place.is_relative_to(base))
+    return next((place for place in within if os.path.lexists(place / SKILL_FILE)), None)
+
+
+def _binding(session: Session, skill: Skill | Path) -> str:
+    if isinstance(skill, Skill) and session.remote_skills is not None:
+        listed = session.remote_skills.binding(skill)
+        if listed:
+            return listed
+    try:
+        return tree_digest(skill.directory if isinstance(skill, Skill) else skill)
+    except (TreeError, OSError):
+        return UNBOUND

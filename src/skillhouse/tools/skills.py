@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,11 +30,11 @@ from skillhouse.tools.call import (
     ToolResult,
     object_schema,
 )
+from skillhouse.tools.messages import before_list, list_room, render
 from skillhouse.tools.remote_skills import SkillLoad, begun
-from skillhouse.tools.session import Session
-from skillhouse.tools.skill_text import SKILL_TEXT_MAX, cut_notice, fitted, render, result_data
+from skillhouse.tools.skill_text import fitted, result_data
 from skillhouse.tools.telemetry import skill_attributes
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 CATEGORY = "builtin"
 """Where these tools come from (S004-42)."""
@@ -53,8 +52,6 @@ are searched while the bodies are being read."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleSkills:
-    """What one agent sees of the skills, as its tools need it."""
-
     visible: SkillIndex
     hidden: SkillIndex
     """What a rule denies it: neither listed nor loaded."""
@@ -63,13 +60,12 @@ class VisibleSkills:
     it is shown elsewhere."""
     profile: Profile
     decide: Callable[[PermissionRequest, Session], str]
-    """Decides a permission request: allow, ask or deny."""
     listed: frozenset[str] | None = None
     """Files of the skills that lists name; the others are found by search alone. None is all."""
 
 
 class SkillReference:
-    """The parameter of a tool that names a skill: what it is called, and what is taken for it."""
+    """The parameter that names a skill, and what is taken for it."""
 
     def __init__(self, rule: ToolRule, shown: VisibleSkills) -> None:
         self._shown = shown
@@ -78,12 +74,8 @@ class SkillReference:
         self.values = _values(rule, shown.visible.skills)
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments as the schema has them.
-
-        One alias is taken for the parameter when that is missing; a skill that is named by its id,
-        directory or in another case gets its listed name. What fits nothing stays, and is refused
-        by the schema.
-        """
+        """One alias is taken for a missing parameter; a skill named by its id, directory or in
+        another case gets its listed name. What fits nothing stays, and is refused by the schema."""
         given = dict(arguments)
         aliased = [alias for alias in self._aliases if alias in given]
         if self.parameter not in given and len(aliased) == 1:
@@ -103,12 +95,8 @@ class SkillReference:
         return dict(zip(files, self.values, strict=False))
 
     def skill(self, arguments: Mapping[str, Any], session: Session) -> Skill:
-        """Return the skill that is meant, among what this agent sees now.
-
-        Raises:
-            RefusedError: there is none, or a rule denies it; unless the profile has words for
-                a denied skill, both get the same answer.
-        """
+        """Return a visible skill; RefusedError for none or a denied one, which get the same answer
+        unless the profile has words for a denied skill."""
         reference: str = arguments[self.parameter]
         messages = self._shown.profile.messages
         try:
@@ -130,7 +118,6 @@ class SkillReference:
 
 
 def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
-    """Return what the schema lists, a value for each skill in their order."""
     if rule.enum == "none":
         return ()
     if rule.enum == "ids":
@@ -144,8 +131,6 @@ def _values(rule: ToolRule, skills: Sequence[Skill]) -> tuple[str, ...]:
 
 
 class SkillTool(Tool):
-    """Loads the instructions of one skill."""
-
     durable = False
     loads_skills = True
     listed_at_once = True
@@ -166,8 +151,8 @@ class SkillTool(Tool):
         listed = [value for file, value in of_file.items() if kept is None or file in kept]
         wanted: dict[str, Any] = {"type": "string", "description": "the skill to load"}
         self.accepted: Mapping[str, Any] = self._schema(wanted)
-        """What calls are checked against: where the profile has words of its own for a skill that
-        is unknown, the tool says them, and not the schema."""
+        """Where the profile has words of its own for a skill that is unknown, the tool says them,
+        and not the schema."""
         is_small = sum(map(len, listed)) <= shown.profile.catalog.enum_chars
         shows_values = rule.enum != "none" and is_small
         self.schema: Mapping[str, Any] = self._schema(
@@ -178,10 +163,9 @@ class SkillTool(Tool):
             self.accepted = self._schema({**wanted, "enum": list(values)})
 
     def description_within(self, chars: int | None) -> str:
-        """Return the description with as much of the list as fits; None is no bound."""
         messages = self._shown.profile.messages
-        found = self._shown.catalog(list_room(messages, chars))
-        return _before_list(messages) + found if found else render(messages, "skill_description")
+        listed = self._shown.catalog(list_room(messages, chars))
+        return before_list(messages) + listed if listed else render(messages, "skill_description")
 
     def _schema(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         parameter = self._reference.parameter
@@ -191,7 +175,6 @@ class SkillTool(Tool):
         return self._reference.canonical(arguments)
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the skill, also by what its body hides, before anything of it is handed over."""
         skill = self._reference.skill(arguments, session)
         profile = self._shown.profile
         load = SkillLoad(session, skill, session.needs_of(skill), listed=profile.resources_listed)
@@ -246,13 +229,7 @@ class SkillTool(Tool):
         if is_held:
             text = render(profile.messages, "skill_held", name=skill.name)
         else:
-            text, _ = fitted(
-                content,
-                style=profile.load_style,
-                mark=secrets.token_hex(4),
-                most=SKILL_TEXT_MAX,
-                notice=cut_notice,
-            )
+            text, _ = fitted(content, profile.load_style)
         text = begun(session, skill, text)
         facts = {
             "id": skill.id,
@@ -271,17 +248,7 @@ class SkillTool(Tool):
         )
 
 
-def list_room(messages: Mapping[str, str], chars: int | None) -> int | None:
-    return None if chars is None else max(0, chars - len(_before_list(messages)))
-
-
-def _before_list(messages: Mapping[str, str]) -> str:
-    return f"{render(messages, 'skill_description')} {render(messages, 'list_follows')}\n"
-
-
 class SearchTool(Tool):
-    """Finds skills for a request."""
-
     durable = False
     listed_at_once = True
     category = CATEGORY
@@ -323,13 +290,13 @@ class SearchTool(Tool):
                 return search_skills(session.visible, index, query, limit), is_complete
 
             # The index may have to be opened or made, which must not hold up other calls.
-            found, is_complete = await anyio.to_thread.run_sync(search)
-            lines = [f"{skill['name']}: {skill['description']}" for skill in found]
+            skills, is_complete = await anyio.to_thread.run_sync(search)
+            lines = [f"{skill['name']}: {skill['description']}" for skill in skills]
             text = "\n".join(lines) or render(self._messages, "search_empty")
             if is_complete:
-                return Output(text=text, data={"skills": found})
+                return Output(text=text, data={"skills": skills})
             text += "\n\n" + render(self._messages, "search_partial")
-            return Output(text=text, data={"skills": found, "partial": True})
+            return Output(text=text, data={"skills": skills, "partial": True})
 
         need = PermissionRequest(
             permission=Permission(action=SEARCH_ACTION, resource=query),
@@ -342,14 +309,14 @@ class SearchTool(Tool):
 def search_skills(
     visible: SkillIndex, index: SearchIndex | HeadIndex, query: str, limit: int
 ) -> list[dict[str, str]]:
-    """Return name and description of the best fitting skills, best first (S003-36)."""
+    """Best first (S003-36)."""
     by_id: dict[str, list[Skill]] = {}
     for skill in visible.skills:
         by_id.setdefault(skill.id, []).append(skill)
-    found = []
+    skills = []
     for hit in index.search(query, limit=min(limit, SEARCH_MAX)):
         # Several with one id are as many hits, equally good ones in the order of the index.
         skill = by_id[hit.id].pop(0) if len(by_id[hit.id]) > 1 else by_id[hit.id][0]
         name = " ".join(skill.name.split())
-        found.append({"name": name, "description": " ".join(skill.description.split())})
-    return found
+        skills.append({"name": name, "description": " ".join(skill.description.split())})
+    return skills

@@ -1,9 +1,6 @@
-"""The spans of a call: its own, and those of the decision, the approval and the code that runs.
-
-By the conventions for generative AI, a call is one span `execute_tool NAME`, which loading a skill
-or reading its file says more of. Arguments and results are content: they stay out unless the
-operator asks for them, and then go as the audit log keeps them, redacted and cut.
-"""
+"""The spans of a call. By the conventions for generative AI, it is one span `execute_tool NAME`,
+which loading a skill or reading its file says more of. Arguments and results are content: only
+where the operator asks for them they go along, as the audit log keeps them, redacted and cut."""
 
 from __future__ import annotations
 
@@ -15,13 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from skillhouse.floor import conventions as words
 from skillhouse.floor import tracing
+from skillhouse.floor import tracing as words
 from skillhouse.skill import Skill
 from skillhouse.tools.call import Output, Plan, ProgressHandler, ToolCall, ToolResult, level_of
 from skillhouse.tools.call_context import CallContext
-from skillhouse.tools.session import Session
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 if TYPE_CHECKING:
     from skillhouse.approval import ApprovalOutcome
@@ -39,12 +35,11 @@ class CallTelemetry:
     """Makes the spans of calls."""
 
     def __init__(self, preview: Preview | None = None) -> None:
-        """Take what redacts content; without it, spans have no content."""
         self.preview = preview
 
     @classmethod
     def by(cls, environment: Mapping[str, str], preview: Preview) -> Self:
-        """Return telemetry with content only if the environment asks for it."""
+        """Take content only if the environment asks for it."""
         wanted = environment.get(words.CAPTURE_VARIABLE, "").strip().lower()
         return cls(preview if wanted in _CAPTURING else None)
 
@@ -61,7 +56,6 @@ class CallSpan:
         self.call = call
         """The call; where it came without a trace, it has this span's once that is entered."""
         self.listener = listener
-        """Takes the progress of the call."""
         self._preview = preview
         self._tool = tool
         self._began = 0.0
@@ -112,7 +106,6 @@ class CallSpan:
             self._say(output.span_attributes)
 
     def ended(self, result: ToolResult) -> ToolResult:
-        """Add the result, and return it."""
         self._status = result.status
         if self._span.is_heard:
             self._span.set({words.STATUS: result.status})
@@ -160,17 +153,17 @@ def policy_span() -> Iterator[Callable[[CallContext], None]]:
 
 def _verdict(context: CallContext) -> Mapping[str, tracing.Value]:
     """Return the decision and its layers; a resource would be content."""
-    found: dict[str, tracing.Value] = {
+    attributes: dict[str, tracing.Value] = {
         words.POLICY_ACTIONS: [one.request.permission.action for one in context.evaluated],
         words.POLICY_LAYERS: [one.decision.layer for one in context.evaluated],
         words.POLICY_EFFECT: context.effect.value,
     }
     if context.verdict is not None:
-        found[words.TIER] = context.verdict.tier.value
-        found[words.EFFECTIVE_TIER] = context.verdict.effective_tier.value
+        attributes[words.TIER] = context.verdict.tier.value
+        attributes[words.EFFECTIVE_TIER] = context.verdict.effective_tier.value
         if context.denied is None and context.verdict.effect.value != "allow":
-            found[words.POLICY_EFFECT] = context.verdict.effect.value
-    return found
+            attributes[words.POLICY_EFFECT] = context.verdict.effect.value
+    return attributes
 
 
 async def approval_span(settling: Awaitable[ApprovalOutcome]) -> ApprovalOutcome:
@@ -223,7 +216,7 @@ def skill_attributes(skill: Skill, session: Session) -> Mapping[str, str]:
 
 
 def _without_credentials(uri: str) -> str:
-    """Return an address without credentials.
+    """Return an address for a span.
 
     >>> _without_credentials("https://me:word@example.org/skills/a?token=b")
     'https://example.org/skills/a'

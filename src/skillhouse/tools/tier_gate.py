@@ -1,16 +1,31 @@
-"""The tier policy at the gate: its verdict on a call, what it reserves, and how that is settled."""
+"""The tier policy at the gate, and the calls of this process, which a stop ends.
+
+While calls run, their event loop looks for the file of the stop every `LOOK_SECONDS`. While none
+runs, nothing looks.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import anyio
+from anyio.from_thread import start_blocking_portal
 
 from skillhouse.floor import StateError
 from skillhouse.permission import Effect
 from skillhouse.tiers import TierEngine, TierLevel, TierOutcome, TierVerdict
+from skillhouse.tiers.emergency_stop import OwnLine
 from skillhouse.tiers.tier_values import INLINE, PAGE, Tier
 from skillhouse.tools.call import Output, Plan, ToolCall, level_of
-from skillhouse.tools.running_calls import Background, Running, RunningCalls
 
 STOPPED = "emergency-stopped"
 """The reason of a verdict while everything is stopped."""
@@ -30,12 +45,9 @@ class TierGate:
         reachable: Callable[[], frozenset[str]] = lambda: frozenset({INLINE, PAGE}),
         background: Callable[[], Background | None] = lambda: None,
     ) -> None:
-        """Take the tiers: None decides nothing and stops nothing.
+        """`reachable` gives the channels on which a person can be asked now.
 
-        Args:
-            has_policy: Whether calls are judged by the policy.
-            reachable: The channels on which a person can be asked now.
-            background: What a stop ends beside the calls.
+        A stop ends `background` beside the calls. Without tiers nothing is decided or stopped.
         """
         self._tiers = tiers
         self._has_policy = has_policy
@@ -43,10 +55,7 @@ class TierGate:
         self._running = RunningCalls(tiers, background)
 
     def judge(self, call: ToolCall, plan: Plan, account: Account | None) -> TierVerdict | None:
-        """Return what the policy says; what it reserves is put to the account.
-
-        None without a policy. Without an account it is a forecast, which reserves nothing.
-        """
+        """Reserve for the account what the policy says; without an account it is a forecast."""
         if self._tiers is None or not self._has_policy:
             return None
         verdict = self._tiers.judge(
@@ -66,19 +75,16 @@ class TierGate:
         return verdict
 
     def account(self) -> Account:
-        """Return the account of a call, to be settled at its end, however it ended."""
         return Account(self._tiers)
 
     def running(self) -> Running:
-        """Return what holds a call that a stop ends, from the question to a person on."""
-        return self._running.one()
+        return Running(self._running)
 
     def close(self) -> None:
-        """Close the line in which a stop sees the calls of this process."""
         self._running.close()
 
     def stopped(self) -> TierVerdict | None:
-        """Return the refusal of every call, where all is stopped or that cannot be read."""
+        """Return the refusal of every call where all is stopped, or where that is unknown."""
         reason = self._tiers.stopped_reason if self._tiers else ""
         if not reason:
             return None
@@ -98,7 +104,6 @@ class Account:
         self._tiers = tiers
         self.reservation = ""
         self.outcome = TierOutcome.WITHDRAWN
-        """What came of the call; until it begins, nothing."""
 
     @property
     def holds(self) -> bool:
@@ -134,3 +139,205 @@ def all_stopped_text(reason: str) -> str:
 
 def stopped_text(reason: str) -> str:
     return f"stopped: {reason}; the call was ended, and what it did before stays; {RESUME_HINT}"
+
+
+LOOK_SECONDS = 0.1
+"""A stop is to end what runs within a second; killing takes some tenths of it."""
+
+
+class Background(Protocol):
+    """What outlives the calls that started it: the cells of skills' code."""
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def end(self) -> None:
+        """End it; what is needed later starts again."""
+        ...
+
+
+class Running:
+    """One call, from the question to a person until its effect has ended: a context manager.
+
+    A stop cancels its block, and what follows the block is done.
+    """
+
+    __slots__ = ("_calls", "_loop", "_scope", "is_ended", "reason")
+
+    def __init__(self, calls: RunningCalls) -> None:
+        self._calls = calls
+        self._scope = anyio.CancelScope()
+        self._loop: _Loop | None = None
+        self.reason = ""
+        """Why a stop cancelled it."""
+        self.is_ended = False
+        """Whether it came to its end by the stop."""
+
+    def __enter__(self) -> Running:
+        self._loop = self._calls.enter(self)
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        try:
+            return self._scope.__exit__(kind, error, trace)
+        finally:
+            self.is_ended |= bool(self.reason) and error is not None
+            self._calls.leave(self, self._loop)
+
+    def stopped(self) -> str:
+        """Return why a stop ended this call, which did not succeed; "" if it was not a stop."""
+        reason = self.reason or self._calls.must_end()
+        self.is_ended = bool(reason)
+        return reason
+
+    def cancel(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._scope.cancel()
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The calls of one event loop."""
+
+    calls: set[Running] = field(default_factory=set)
+    look: asyncio.TimerHandle | None = None
+    ending: asyncio.Task[None] | None = None
+
+
+class RunningCalls:
+    """All calls of this process, on whichever event loops they run."""
+
+    def __init__(
+        self, tiers: TierEngine | None, background: Callable[[], Background | None] = lambda: None
+    ) -> None:
+        self._tiers = tiers
+        self._background = background
+        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
+        self._lock = threading.Lock()
+        self._line: OwnLine | None = None
+        self._has_line = True
+        self._running = self._ended = 0
+        if tiers is not None:
+            tiers.ends_too(self)
+
+    def enter(self, call: Running) -> _Loop | None:
+        if self._tiers is None:
+            return None
+        loop = asyncio.get_running_loop()
+        here = self._loops.get(loop) or self._added(loop)
+        # INVARIANT: the call shows in the line before it looks for a stop, and a stop looks at the
+        # lines after its file is there: one of both sees the other.
+        self._note(1)
+        here.calls.add(call)
+        if here.look is None:
+            here.look = loop.call_later(LOOK_SECONDS, self._look, loop)
+        return here
+
+    def leave(self, call: Running, loop: _Loop | None) -> None:
+        if loop is not None:
+            loop.calls.discard(call)
+            self._note(-1, ended=call.is_ended)
+
+    def must_end(self) -> str:
+        return self._tiers.must_end() if self._tiers else ""
+
+    def end(self, reason: str) -> tuple[str, int]:
+        """End all calls; see `CallsHere`."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        count = sum(len(each.calls) for each in self._loops.values())
+        for loop in tuple(self._loops):
+            if loop is here:
+                self._look(loop, reason)
+            else:
+                # One that is closed runs nothing.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._look, loop, reason)
+        # A loop that waits for this cannot end its calls before.
+        return ("", 0) if here is None or self._line is None else (self._line.name, count)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._line is not None:
+                self._line.close()
+            self._line = None
+
+    def _added(self, loop: asyncio.AbstractEventLoop) -> _Loop:
+        with self._lock:
+            self._loops = {one: its for one, its in self._loops.items() if not one.is_closed()}
+            return self._loops.setdefault(loop, _Loop())
+
+    def _note(self, more: int, *, ended: bool = False) -> None:
+        """Write how many calls run. Where that fails they are ended all the same, but uncounted."""
+        with self._lock:
+            self._running += more
+            self._ended += ended
+            try:
+                if self._line is None or self._line.pid != os.getpid():
+                    self._line = self._made()
+                if self._line is not None:
+                    self._line.write(self._running, self._ended)
+            except OSError as error:
+                if self._has_line:
+                    logger.warning("a stop will not wait for the calls of this process: %s", error)
+                self._has_line = False
+
+    def _made(self) -> OwnLine | None:
+        if self._tiers is None or not self._has_line:
+            return None
+        self._tiers.prepare()
+        return OwnLine(self._tiers.stop_directory)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, given: str = "") -> None:
+        """End this loop's calls if all is stopped; look again while there is anything to end."""
+        here = self._loops[loop]
+        if here.look is not None:
+            here.look.cancel()
+            here.look = None
+        background = self._background()
+        is_busy = background is not None and background.is_busy
+        if not here.calls and not is_busy:
+            return
+        if reason := self.must_end() or given:
+            for call in here.calls:
+                call.cancel(reason)
+            if background is not None and is_busy and (not here.ending or here.ending.done()):
+                here.ending = loop.create_task(_ended(background.end()))
+        here.look = loop.call_later(LOOK_SECONDS, self._look, loop)
+
+
+async def _ended(end: Awaitable[None]) -> None:
+    try:
+        await end
+    except Exception:  # the edge of a task of its own; the next look tries again.
+        logger.exception("what runs beside the calls could not be ended")
+
+
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop of its own, alive until it is closed.
+
+    One thread for all calls: a sandboxed process ends with the thread that started it
+    (`--die-with-parent`), so a thread a call would kill what it started.
+    """
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._portal = self._stack.enter_context(start_blocking_portal())
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        return self._portal.call(function)
+
+    def close(self) -> None:
+        """End the thread; running calls are waited for."""
+        self._stack.close()

@@ -1,18 +1,186 @@
-"""The base class of tools, and the check of a call's arguments against a tool's schema."""
+"""What a tool is, and the conversation that its calls belong to."""
 
 from __future__ import annotations
 
-import json
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-import jsonschema_rs
+from skillhouse.permission import Decision
+from skillhouse.skill import SKILL_FILE, HiddenText, Skill, SkillIndex
+from skillhouse.tools.activation import Activation, Activations
+from skillhouse.tools.call import PermissionRequest, Plan, ToolCall, ToolResult
 
-from skillhouse.floor import nearest
-from skillhouse.tools.call import Plan, ToolResult
-from skillhouse.tools.session import Session
+SESSIONS_MAX = 1_000
+"""Conversations that are kept; beyond that the least recently used one starts over."""
+
+Decide = Callable[["PermissionRequest", "Session"], tuple[Decision, str]]
+"""Decides a permission request of a session, with the reason."""
+SkillCheck = Callable[[Skill], PermissionRequest | None]
+"""A further check before a skill is loaded (S004-89)."""
+
+
+class RemoteSkillProvider(Protocol):
+    """Provides the skills of other servers; for one of this machine every answer is empty."""
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return them as they were listed last; nothing is fetched."""
+        ...
+
+    def refuse_roots(self, roots: Iterable[Path]) -> None:
+        """Raise ConfigError if a root would show fetched files as this machine's skills."""
+        ...
+
+    def files(self, skill: Skill) -> tuple[str, ...] | None: ...
+
+    def origin(self, skill: Skill) -> str:
+        """Return where it comes from, in words for a model, or ""."""
+        ...
+
+    def address(self, skill: Skill) -> str:
+        """Return its address there, or ""."""
+        ...
+
+    def binding(self, skill: Skill) -> str | None: ...
+
+    async def fetch(self, skill: Skill, relative: str = SKILL_FILE) -> bytes:
+        """Return the verified bytes of a file, which is stored in its place. Raises SkillhouseError
+        for other bytes than were listed, OSError where they cannot be stored."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One agent's conversation: what it may see, and which skills it has loaded."""
+
+    agent: str
+    user: str
+    channel: str
+    client: str = ""
+    connection: str = ""
+    id: str = ""
+    """The caller's own id of it; empty where the caller has one conversation only."""
+    visible: SkillIndex
+    """The skills that were listed to this agent: the snapshot its calls are judged by."""
+    skill_need: Callable[[Skill], PermissionRequest]
+    checks: Sequence[SkillCheck] = ()
+    remote_skills: RemoteSkillProvider | None = None
+    active_remote_requests: dict[str, PermissionRequest] = field(default_factory=dict)
+    """What commands need besides while skills of other servers are in use, by the skill's file."""
+    loaded: dict[str, Path] = field(default_factory=dict)
+    """Directories of loaded skills, by the skill's file; they may be read from then on."""
+    activations: Activations = field(default_factory=Activations)
+    hiding: dict[str, HiddenText] = field(default_factory=dict)
+    """What texts of other servers hide, by their paths: it is known once they are fetched."""
+    origin_digest: str = ""
+    """Digest of the skill that asks by itself, by code or commands; empty is the agent. A standing
+    approval of it holds for these bytes alone (decision 7)."""
+
+    def needs_of(self, skill: Skill) -> tuple[PermissionRequest, ...]:
+        """Return all that loading a skill needs; one denial is enough."""
+        further = (check(skill) for check in self.checks)
+        return (self.skill_need(skill), *(need for need in further if need is not None))
+
+    def origin(self, skill: Skill) -> str:
+        return "" if self.remote_skills is None else self.remote_skills.origin(skill)
+
+    def remote_files(self, skill: Skill) -> tuple[str, ...] | None:
+        """None for a skill of this machine."""
+        return None if self.remote_skills is None else self.remote_skills.files(skill)
+
+    def with_loaded(self, skill: Skill) -> Session:
+        return replace(self, loaded={**self.loaded, skill.file: skill.directory})
+
+    def unload(self, reference: str, *, texts_removed: bool = False) -> tuple[Activation, ...]:
+        """Take a skill out of use, by name, id or file, and return its activations. Its directory
+        is not read any more, and its text is neither protected nor attached. Only if the caller has
+        removed its texts from the context are commands judged as if it had never been there: what a
+        skill of another server says acts while the model has it."""
+        gone = self.activations.unload(reference)
+        for one in gone:
+            self.loaded.pop(one.file, None)
+            if texts_removed:
+                self.active_remote_requests.pop(one.file, None)
+        return gone
+
+
+class Sessions:
+    """The sessions, by caller and the caller's id of the conversation."""
+
+    def __init__(
+        self,
+        skill_need: Callable[[Skill], PermissionRequest],
+        checks: Sequence[SkillCheck] = (),
+        remote_skills: RemoteSkillProvider | None = None,
+        noted: Callable[[Activation], None] | None = None,
+    ) -> None:
+        self._elsewhere = remote_skills
+        self._noted = noted
+        self._skill_need = skill_need
+        self._checks = checks
+        self._sessions: OrderedDict[tuple[str, ...], Session] = OrderedDict()
+        # Calls come on several threads.
+        self._lock = threading.Lock()
+
+    def of(self, call: ToolCall, visible: SkillIndex, *, origin_digest: str = "") -> Session:
+        session = self.get(
+            call.agent,
+            call.user,
+            call.channel,
+            visible,
+            session_id=call.session_id,
+            client=call.client,
+            connection=call.connection,
+        )
+        return replace(session, origin_digest=origin_digest) if origin_digest else session
+
+    def get(
+        self,
+        agent: str,
+        user: str,
+        channel: str,
+        visible: SkillIndex,
+        *,
+        session_id: str = "",
+        client: str = "",
+        connection: str = "",
+    ) -> Session:
+        key = (agent, user, channel, session_id, client, connection)
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None:
+                session = Session(
+                    agent=agent,
+                    user=user,
+                    channel=channel,
+                    client=client,
+                    connection=connection,
+                    id=session_id,
+                    visible=visible,
+                    skill_need=self._skill_need,
+                    checks=self._checks,
+                    remote_skills=self._elsewhere,
+                    activations=Activations(self._noted),
+                )
+                self._sessions[key] = session
+                if len(self._sessions) > SESSIONS_MAX:
+                    self._forget()
+            self._sessions.move_to_end(key)
+            session.visible = visible
+        return session
+
+    def _forget(self) -> None:
+        """Drop the oldest session without a skill of another server in use, if there is one: its
+        commands would need less afterwards."""
+        older = list(self._sessions)[:-1]
+        del self._sessions[
+            next((k for k in older if not self._sessions[k].active_remote_requests), older[0])
+        ]
 
 
 class Tool(ABC):
@@ -22,7 +190,6 @@ class Tool(ABC):
     """
 
     name: str
-    """The name on the wire."""
     description: str
     """What it does and when to use it, for the model."""
     schema: Mapping[str, Any]
@@ -40,7 +207,6 @@ class Tool(ABC):
     listed_at_once: bool = False
     """Whether clients that defer tools should list it from the start."""
     loads_skills: bool = False
-    """Whether its calls load skills."""
 
     @cached_property
     def title(self) -> str:
@@ -48,44 +214,18 @@ class Tool(ABC):
 
     @abstractmethod
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Work out a call whose arguments fit the schema; nothing happens yet.
-
-        Raises:
-            RefusedError: the call makes no sense here, whatever the rules say.
-        """
+        """Work out a call whose arguments fit the schema; nothing happens yet. Raises RefusedError
+        for a call that makes no sense here, whatever the rules say."""
 
     def canonical(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments under the schema's names; it renames and never decides."""
         return arguments
 
     def shaped(self, result: ToolResult) -> Mapping[str, Any] | None:
-        """Return the data of a call that was refused before it ran."""
         del result
         return None
 
     def description_within(self, chars: int | None) -> str:
-        """Return a description of at most so many characters where it can be shortened."""
+        """Return a description of at most so many characters, if it can be shortened."""
         del chars
         return self.description
-
-
-def argument_fault(
-    tool: Tool, arguments: Mapping[str, Any], validator: jsonschema_rs.Draft202012Validator
-) -> str:
-    try:
-        # A surrogate by itself is JSON to Python, but no text for a file or a program.
-        json.dumps(dict(arguments), allow_nan=False, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"the arguments of `{tool.name}` are not JSON values: {error}"
-    known = tool.schema["properties"]
-    is_closed = tool.schema.get("additionalProperties") is False
-    for name in arguments:
-        if is_closed and name not in known:
-            close = nearest(name, known)
-            hint = f"did you mean `{close[0]}`" if close else f"known are {', '.join(known)}"
-            return f"`{tool.name}` has no argument `{name}`; {hint}"
-    for fault in validator.iter_errors(dict(arguments)):
-        place = ".".join(str(part) for part in fault.instance_path)
-        where = f" `{place}`" if place else ""
-        return f"wrong argument{where} of `{tool.name}`: {fault.message}"
-    return ""

@@ -20,8 +20,7 @@ import anyio
 from skillhouse import net
 from skillhouse.permission import Effect, Permission
 from skillhouse.tools.call import Output, PermissionRequest, Plan, RefusedError, object_schema
-from skillhouse.tools.session import Session
-from skillhouse.tools.tool import Tool
+from skillhouse.tools.tool import Session, Tool
 
 RESULTS_MAX = 20
 """Results of one search (what Brave gives at most)."""
@@ -43,20 +42,16 @@ NO_PROVIDER = (
 
 
 class Web(Protocol):
-    """What calls may reach; nothing of it is made before a call needs it."""
+    """Nothing of it is made before a call needs it."""
 
     @property
-    def policy(self) -> net.NetPolicy:
-        """What may be reached without asking, private networks and secrets."""
-        ...
+    def policy(self) -> net.NetPolicy: ...
 
     @property
     def route(self) -> net.Route: ...
 
     @property
-    def provider(self) -> net.SearchProvider | None:
-        """The service that searches, or None."""
-        ...
+    def provider(self) -> net.SearchProvider | None: ...
 
     @property
     def no_provider(self) -> str: ...
@@ -72,8 +67,6 @@ def fetch_resource(target: net.Target, method: str) -> str:
 
 
 class FetchTool(Tool):
-    """Makes one HTTP request."""
-
     name = "fetch"
     description = (
         "Fetch an http or https URL and return the answer as text. Only public hosts; redirects to "
@@ -97,7 +90,6 @@ class FetchTool(Tool):
         self._web = web
 
     def plan(self, arguments: Mapping[str, Any], session: Session) -> Plan:
-        """Judge the origin by the rules, and what would be sent by the secrets."""
         method = arguments.get("method", "GET")
         headers = dict(arguments.get("headers", {}))
         body = arguments.get("body", "").encode()
@@ -202,12 +194,12 @@ class WebSearchTool(Tool):
                 )
                 if response.status != 200:
                     raise RefusedError(f"{provider.name} answered with status {response.status}")
-                found = provider.read(response.body)[:count]
+                hits = provider.read(response.body)[:count]
             except net.NetError as error:
                 said = net.masked(f"{provider.name}: {error}", secrets)
                 raise RefusedError(said, denied=error.refused) from error
             results = [
-                {k: net.masked(v, secrets) for k, v in dataclasses.asdict(f).items()} for f in found
+                {k: net.masked(v, secrets) for k, v in dataclasses.asdict(h).items()} for h in hits
             ]
             lines = [
                 f"{n}. {f['title']}\n   {f['url']}\n   {f['excerpt']}"
@@ -216,15 +208,13 @@ class WebSearchTool(Tool):
             return Output(
                 text="\n".join(lines) or "nothing was found",
                 data={"results": results},
-                detail={"provider": provider.name, "results": len(found)},
+                detail={"provider": provider.name, "results": len(hits)},
             )
 
         return Plan(needs=(need,), run=run)
 
 
 def _output(response: net.HttpResponse, policy: net.NetPolicy) -> Output:
-    """Return the answer for a model: as text where it is one, without secrets that it repeats."""
-
     def masked(text: str) -> str:
         return net.masked(text, policy.secrets)
 
@@ -234,12 +224,12 @@ def _output(response: net.HttpResponse, policy: net.NetPolicy) -> Output:
     withheld = f", withheld: they repeat the secret {name}" if name else ""
     shown = f"[{len(response.body)} bytes of {kind or 'unknown type'}{withheld}]"
     body = masked(text) if text is not None else shown
-    found = {name: value for name in _SHOWN if (value := response.header(name))}
-    lines = (f"{response.status} {response.url}", *(f"{k}: {v}" for k, v in found.items()))
+    headers = {name: value for name in _SHOWN if (value := response.header(name))}
+    lines = (f"{response.status} {response.url}", *(f"{k}: {v}" for k, v in headers.items()))
     data: dict[str, Any] = {
         "status": response.status,
         "url": masked(response.url),
-        "headers": {name: masked(value) for name, value in found.items()},
+        "headers": {name: masked(value) for name, value in headers.items()},
     }
     if text is not None:
         data["body"] = body

@@ -11,7 +11,7 @@ from skillhouse.floor import Looks, PathError, PersistentPaths, confine, is_secr
 from skillhouse.sandbox import Survey
 from skillhouse.tools.call import RefusedError
 from skillhouse.tools.protection import Guarded, NoFiles, OwnFiles, links_below, other_names
-from skillhouse.tools.session import Session
+from skillhouse.tools.tool import Session
 
 _MESSAGES = {
     "not-found": "there is no `{path}`",
@@ -42,8 +42,6 @@ class Place:
 
 
 class Workspace:
-    """The directory that an agent works in."""
-
     def __init__(
         self,
         root: Path,
@@ -55,17 +53,9 @@ class Workspace:
         own: OwnFiles | None = None,
         paths: PersistentPaths = PersistentPaths(),  # noqa: B008 - a frozen value.
     ) -> None:
-        """Take the directory, and what no rule and no person can open to an agent.
-
-        Args:
-            root: The directory.
-            withheld: Directories of skills whose files this agent must not read.
-            for_people: Those that open to a conversation in which a person has started the skill.
-            protected: Places that no tool writes to: skills and their roots, whether they exist.
-            private: Those of skillhouse itself, which a command cannot even read.
-            own: The files that decide, checked whenever a tool is about to act.
-            paths: Which files act later, and what holds for changing them.
-        """
+        """Take the directory, and what no rule and no person can open to an agent. Skills' files in
+        `withheld` must not be read; `for_people` opens to a conversation in which a person has
+        started the skill; no tool writes to `protected`, and no command reads `private`."""
         self.root = root.resolve()
         withheld, private = tuple(withheld), tuple(private)
         self.paths = paths
@@ -80,35 +70,26 @@ class Workspace:
         self._for_people = _places(for_people)
         self._checked: tuple[Hashable, Looks, Guarded, str] | None = None
         self.survey = Survey()
-        """What is known of its directories from one command to the next."""
 
     def withheld(self, session: Session) -> frozenset[str]:
-        """Return the directories of skills that are kept from view, as written and as they are."""
+        """Return the skills kept from view, as written and with links followed."""
         return self._withheld | (self._for_people - _places(session.loaded.values()))
 
     def protected(self, session: Session) -> tuple[str, ...]:
-        """Return what no command writes to now, relative to the workspace.
-
-        Raises:
-            RefusedError: as `check`; or something of it cannot be protected in a sandbox.
-        """
+        """Return what no command writes to now; RefusedError where a sandbox cannot protect it."""
         now = self.check(session)
         linked = map(str, self._links(session))
         names = other_names(self.root, self._own.skill_files.union(linked))
-        found = sorted({*self._guarded.below, *now.below, *names})
-        if odd := next((place for place in found if "*" in place), ""):
+        places = sorted({*self._guarded.below, *now.below, *names})
+        if odd := next((place for place in places if "*" in place), ""):
             raise RefusedError(f"denied: `{odd}` cannot be protected; rename it", denied=True)
         # What is below another of them is protected with it.
         return tuple(
-            place for place in found if not any(place.startswith(f"{other}/") for other in found)
+            place for place in places if not any(place.startswith(f"{other}/") for other in places)
         )
 
     def check(self, session: Session) -> Guarded:
-        """Return the files that decide, as they are now.
-
-        Raises:
-            RefusedError: one of them cannot be protected here, so that nothing may act.
-        """
+        """Return the files that decide now; RefusedError where one cannot be protected."""
         places = (*self._own.places(), *self._links(session))
         key = (os.getcwd(), places)
         kept = self._checked
@@ -126,16 +107,13 @@ class Workspace:
         return now
 
     def _links(self, session: Session) -> tuple[Path, ...]:
-        """Return what is linked in the directories of the loaded skills: a program may be."""
         known = self._own.skill_files
         bases = [base for file, base in session.loaded.items() if file in known]
         return tuple(path for base in bases for path in links_below(base))
 
     def is_withheld(self, absolute: str, session: Session) -> bool:
-        """Whether a path, as written or where links lead, is in a skill that is kept from view.
-
-        Of skills inside each other the innermost counts.
-        """
+        """Whether a path is, also by links, in a withheld skill; of nested skills the innermost
+        counts."""
         withheld = self.withheld(session)
         if not withheld:
             return False
@@ -150,22 +128,15 @@ class Workspace:
         return False
 
     def check_withheld(self, absolute: str, path: str, session: Session) -> None:
-        """Do nothing, unless the path is in a skill that is kept from view.
-
-        Raises:
-            RefusedError: it does; no answer of a person changes that.
-        """
+        """Raise RefusedError for a withheld skill; no answer of a person changes that."""
         if self.is_withheld(absolute, session):
             raise RefusedError(
                 f"denied: `{path}` belongs to a skill that is denied or off", denied=True
             )
 
     def absolute(self, path: str) -> str:
-        """Return the absolute path that a model meant; relative ones are below the workspace.
-
-        Raises:
-            RefusedError: the text is no path.
-        """
+        """Return the path that a model meant, below the workspace if relative; RefusedError for no
+        path."""
         if not path or "\0" in path:
             raise RefusedError("expected a path")
         if ".." in PurePosixPath(path).parts:
@@ -175,18 +146,13 @@ class Workspace:
         return absolute[1:] if absolute.startswith("//") else absolute
 
     def base_of(self, absolute: str, session: Session) -> Path | None:
-        """Return the allowed directory that a path is in, or None."""
         for base in (self.root, *session.loaded.values()):
             if Path(absolute).is_relative_to(base):
                 return base
         return None
 
     def file(self, path: str, session: Session) -> Place:
-        """Return the regular file that a path leads to, links followed within its base.
-
-        Raises:
-            RefusedError: there is none, or a link leads out of an allowed directory.
-        """
+        """Follow links within the base to a regular file; RefusedError if there is none."""
         absolute = self.absolute(path)
         self.check_withheld(absolute, path, session)
         base = self.base_of(absolute, session)
@@ -217,11 +183,7 @@ class Workspace:
         )
 
     def writable(self, path: str, session: Session) -> str:
-        """Return the path below the workspace that may be written to.
-
-        Raises:
-            RefusedError: it is outside, or protected; both are final.
-        """
+        """Return the path below the workspace; RefusedError for what is outside or protected."""
         absolute = self.absolute(path)
         if self.base_of(absolute, session) != self.root or absolute == str(self.root):
             raise RefusedError(
@@ -238,7 +200,6 @@ class Workspace:
         return relative
 
     def _is_name_of_a_skill(self, absolute: str) -> bool:
-        """Whether a file with several names is the file of a skill by one of them."""
         try:
             info = os.lstat(absolute)
             return info.st_nlink > 1 and any(
@@ -262,11 +223,7 @@ def _places(directories: Iterable[Path]) -> frozenset[str]:
 
 
 def opened(place: Place) -> int:
-    """Return a descriptor of the file that was judged, or of one to which the same applies.
-
-    Raises:
-        RefusedError: something else is there now.
-    """
+    """Open the file that was judged, or one to which the same applies; RefusedError for another."""
     try:
         handle = open_beneath(place.base, place.relative)
     except PathError as error:
@@ -282,7 +239,7 @@ def opened(place: Place) -> int:
 
 
 def is_text(path: str) -> bool:
-    """Whether a path of the file system, which may be any bytes, can be said in UTF-8."""
+    """Whether a path, which may be any bytes, is UTF-8."""
     return not any("\ud800" <= letter <= "\udfff" for letter in path)
 
 

@@ -42,16 +42,13 @@ class WorkspaceBusyError(WorkspaceLockError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hold:
-    """One call that holds a workspace, or waits to hold it alone."""
-
     workspace: str
     exclusive: bool
     waiting: bool = False
     title: str
-    """What it runs, for the message to those that wait."""
 
     def excludes(self, other: _Hold) -> bool:
-        """Whether both cannot be held at the same time; of two that wait, either may be first."""
+        """Of two that wait, either may be first."""
         if not (self.exclusive or other.exclusive) or (self.waiting and other.exclusive):
             return False
         mine, others = Path(self.workspace), Path(other.workspace)
@@ -69,14 +66,9 @@ class WorkspaceLock:
     async def hold(
         self, *, exclusive: bool, title: str, timeout_seconds: float = BUSY_SECONDS
     ) -> AsyncIterator[None]:
-        """Hold the workspace for a block; calls made inside the block run under the same hold.
-
-        `exclusive` lets no other call change the workspace meanwhile.
-
-        Raises:
-            WorkspaceBusyError: another call held it for `timeout_seconds`.
-            WorkspaceLockError: the files of the lock cannot be used.
-        """
+        """Hold the workspace for a block, in which further calls run under the same hold.
+        `exclusive` lets no other call change it. Raises WorkspaceBusyError after `timeout_seconds`,
+        WorkspaceLockError where the lock's files cannot be used."""
         before = _held.get()
         if self._workspace in before:
             yield
@@ -120,7 +112,7 @@ class WorkspaceLock:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[bool]:
-        """Try to be the only one who looks at the holders' files, and yield whether it worked."""
+        """Yield whether no other process looks at the holders' files."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(self._directory / _MUTEX, flags, 0o600)
         try:
@@ -129,17 +121,16 @@ class WorkspaceLock:
             os.close(handle)
 
     def _excluding(self, wanted: _Hold) -> _Hold | None:
-        """Return a hold that excludes the wanted one; files of dead processes are removed."""
         for name in sorted(os.listdir(self._directory)):
             if name.endswith(_SUFFIX):
-                found = _living(f"{self._directory}/{name}")
-                if found is not None and found.excludes(wanted):
-                    return found
+                hold = _living(f"{self._directory}/{name}")
+                if hold is not None and hold.excludes(wanted):
+                    return hold
         return None
 
     @contextlib.contextmanager
     def _file(self, hold: _Hold) -> Iterator[None]:
-        """Keep a holder's file, made under the mutex, locked until the end of the block."""
+        """Keep a holder's file, made under the mutex, locked in the block."""
         path = f"{self._directory}/{secrets.token_hex(8)}{_SUFFIX}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         handle = os.open(path, flags, 0o600)
@@ -157,7 +148,7 @@ class WorkspaceLock:
 
 
 def _living(path: str) -> _Hold | None:
-    """Return the hold of a file whose process lives; the file of another one is removed."""
+    """Remove the file of a process that is gone."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

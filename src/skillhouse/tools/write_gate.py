@@ -1,15 +1,19 @@
-"""Who may change anything at all, and whether each change is confirmed (seeds.md section 1.1)."""
+"""Who may change anything, and whether each change is confirmed (seeds.md section 1.1)."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from skillhouse.approval import ApprovalState
 from skillhouse.permission import Decision, Effect, matches
-from skillhouse.tools.call import EvaluatedPermission
-from skillhouse.tools.call_context import CallContext
+
+if TYPE_CHECKING:
+    # Every configuration has a `WriteGate`; what judges calls is loaded with the first call.
+    from skillhouse.tools.call import EvaluatedPermission
+    from skillhouse.tools.call_context import CallContext
 
 LAYER = "write gate"
 """The name of the gate's decisions in the log."""
@@ -38,47 +42,41 @@ class WriteGate:
     """Paths relative to the workspace that may be written to, for everybody and also where the
     gate is off; see `is_listed`. Empty is anywhere in the workspace."""
 
-    def apply(self, found: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
-        """Return a decision as the gate changes it; a deny stays one.
-
-        The order is that of decision 7: the lists of users and paths come before any question.
-        """
-        decision, need = found.decision, found.request
+    def apply(self, judged: EvaluatedPermission, user: str, place: str = "") -> EvaluatedPermission:
+        """A deny stays one; the lists of users and paths come before any question (decision 7)."""
+        decision, need = judged.decision, judged.request
         if need.effective_level == "read" or decision.effect is Effect.DENY:
-            return found
+            return judged
         if self.enabled and user not in self.allow_users:
             return _changed(
-                found, Effect.DENY, f"write operation denied: {NOT_IN_ALLOWLIST}", NOT_IN_ALLOWLIST
+                judged, Effect.DENY, f"write operation denied: {NOT_IN_ALLOWLIST}", NOT_IN_ALLOWLIST
             )
         if need.permission.action == "write" and self.allow_paths:
             relative = os.path.relpath(need.permission.resource, place or "/")
             if not is_listed(relative, self.allow_paths):
                 # The list of paths is ours: the published word for a refusal is `denied`.
                 return _changed(
-                    found, Effect.DENY, "write operation denied: path_not_allowed", DENIED
+                    judged, Effect.DENY, "write operation denied: path_not_allowed", DENIED
                 )
         if not self.enabled:
-            return found
+            return judged
         if self.confirmation:
             # A person's own standing approval is the confirmation.
             if decision.effect is Effect.ALLOW and decision.layer != "grants":
-                return _changed(found, Effect.ASK, "every write operation is confirmed", CONFIRM)
-            return dataclasses.replace(found, gate=CONFIRM)
+                return _changed(judged, Effect.ASK, "every write operation is confirmed", CONFIRM)
+            return dataclasses.replace(judged, gate=CONFIRM)
         unasked = CONFIRMATION_DISABLED_ALLOW
         by_default = decision.effect is Effect.ASK and decision.layer == "default"
         if by_default and need.permission.action == "write" and need.effective_level == "write":
-            return _changed(found, Effect.ALLOW, unasked, unasked)
-        return dataclasses.replace(found, gate=unasked)
+            return _changed(judged, Effect.ALLOW, unasked, unasked)
+        return dataclasses.replace(judged, gate=unasked)
 
 
 def verdict_of(context: CallContext, status: str) -> str:
-    """Return the gate's published verdict about a call; empty where it gave none.
-
-    It gave none where a rule or the tier policy refused the call first, and none yet while its
-    question is open. A call that it does not let through for another reason is `denied`, as the
-    published gate calls an error of its own. `status` is empty for a call that is about to run.
-    """
-    words = {found.gate for found in context.evaluated}
+    """Return the gate's published verdict, or "": where a rule or the tier policy refused first, or
+    the question is open. A call refused for another reason is `denied`, as the published gate calls
+    an error of its own. `status` is empty for a call that is about to run."""
+    words = {judged.gate for judged in context.evaluated}
     for word in (NOT_IN_ALLOWLIST, DENIED):
         if word in words:
             return word
@@ -115,7 +113,7 @@ def is_listed(relative: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _fits(pattern: str, parts: list[str]) -> bool:
-    """Compare names with names, without ever trying one twice."""
+    """Match name by name, never one twice."""
     # After each name of the pattern: how many names of the path may be used up.
     reached = {0}
     for name in pattern.removeprefix("./").split("/"):
@@ -127,7 +125,7 @@ def _fits(pattern: str, parts: list[str]) -> bool:
 
 
 def _changed(
-    found: EvaluatedPermission, effect: Effect, reason: str, gate: str
+    judged: EvaluatedPermission, effect: Effect, reason: str, gate: str
 ) -> EvaluatedPermission:
     decision = Decision(effect=effect, layer=LAYER)
-    return dataclasses.replace(found, decision=decision, reason=reason, gate=gate)
+    return dataclasses.replace(judged, decision=decision, reason=reason, gate=gate)

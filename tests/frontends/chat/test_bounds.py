@@ -21,11 +21,9 @@ from tests.frontends.chat.providers import Request, provider
 from tests.frontends.chat.test_conversation import LOAD, Script, parts_of, run, talk
 from tests.frontends.conftest import Run
 
-from skillhouse.frontends.chat.bounds import failure_reason
-from skillhouse.frontends.chat.compaction import UNLOADED
-from skillhouse.frontends.chat.costs import Spent
-from skillhouse.frontends.chat.models import Wanted, model_of
-from skillhouse.frontends.chat.tools import described
+from skillhouse.frontends.chat.compaction import UNLOADED, Spent
+from skillhouse.frontends.chat.models import Wanted, failure_reason, model_of
+from skillhouse.frontends.chat.screen import described
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.tools import Progress, ToolResult
 
@@ -91,6 +89,7 @@ def test_on_a_full_disk_the_chat_goes_on_and_loses_nothing_when_there_is_room(
         assert " ".join(str(p.content) for m in other.history for p in m.parts) == said  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_a_prompt_that_got_no_answer_is_taken_back(tmp_path: Path, is_resumed: bool) -> None:
     is_down = [False]
@@ -201,6 +200,7 @@ def test_an_unloaded_skill_leaves_the_history_with_all_its_texts(tmp_path: Path)
         assert result.content == UNLOADED
 
 
+@pytest.mark.slow
 def test_a_skill_that_is_started_for_piped_text_gets_it_and_no_command_does(
     run: Run, stdin: Callable[[str], None]
 ) -> None:

@@ -75,7 +75,7 @@ def test_what_needs_a_yes_waits_and_says_how(
     run: Run, model: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    monkeypatch.setattr("skillhouse.frontends.cli.terminal_channel.TERMINAL", place / "none")
+    monkeypatch.setattr("skillhouse.frontends.cli.person.TERMINAL", place / "none")
     options = model("write", {"path": "a.txt", "content": "x"})
     code, out, err = run("chat", *options, "--print", "write it")
     assert code == 1

@@ -21,10 +21,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from tests.frontends.adapters.houses import open_house, written
 
 from skillhouse.audit import KnownSecrets, read_records
-from skillhouse.frontends.chat.commands import Commands
 from skillhouse.frontends.chat.compaction import SUMMARY, texts
 from skillhouse.frontends.chat.conversation import ChatConversation
 from skillhouse.frontends.chat.models import UsableModel
+from skillhouse.frontends.chat.repl import Commands
 from skillhouse.frontends.chat.screen import Screen
 from skillhouse.frontends.chat.transcript import Transcripts
 from skillhouse.runtime import Skillhouse

@@ -244,7 +244,7 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
 
 
 def ask_and_repeat(actor: Actor, base: Path) -> Trace:
-    """Call what needs a yes; it is pending, answered when the model knows so, and repeated."""
+    """Call what needs approval; it is pending, answered when the model knows so, and repeated."""
     house = House(base)
     house.configure(RULES)
     person = Person(house, lambda: model.results_seen() > 0)
@@ -256,7 +256,7 @@ def ask_and_repeat(actor: Actor, base: Path) -> Trace:
 
 
 def ask_and_hold(actor: Actor, base: Path) -> Trace:
-    """Call what needs a yes, and answer while the call waits."""
+    """Call what needs approval, and answer while the call waits."""
     house = House(base)
     house.configure(HELD + RULES)
     person = Person(house, lambda: bool(model.asked))

@@ -54,7 +54,6 @@ class _SkillProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Add the tools and the text for the system prompt, as they are at this run."""
         tools = [
             FunctionTool(
                 name=tool.name,

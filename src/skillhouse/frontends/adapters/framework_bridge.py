@@ -45,8 +45,6 @@ def description_chars(provider: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTools:
-    """A tool as every provider takes it."""
-
     name: str
     description: str
     schema: dict[str, Any]
@@ -65,14 +63,10 @@ class FrameworkBridge:
     """Whether the framework asks for approvals; if not, the model gets a pending result."""
 
     def tools(self, chars: int | None = None) -> list[OfferedTools]:
-        """Return the agent's tools, all from one snapshot.
+        """Return the agent's tools, all from one snapshot; raises ConfigError without the agent.
 
-        Args:
-            chars: Maximum length of a description; None keeps the profile's bound, and 0 leaves
-                the list of skills out of the skill tool's.
-
-        Raises:
-            ConfigError: no agent has that name.
+        `chars` is the maximum length of a description; None keeps the profile's bound, and 0 leaves
+        the list of skills out of the skill tool's.
         """
         return [
             OfferedTools(
@@ -89,10 +83,8 @@ class FrameworkBridge:
     ) -> str:
         """Return the skills' part of the system prompt; usually empty, since the tool lists them.
 
-        Args:
-            offered: Names of the tools that the model is offered; all of them when None.
-            prefix: The framework's prefix for names of tools.
-            always: List the skills even if the tool lists them too.
+        `offered` names the tools that the model is offered, all by default; `prefix` is the
+        framework's for names of tools; `always` lists the skills even if the tool does.
         """
         return sendable(self.house.view(self.agent).prompts(prefix).system(offered, always=always))
 
@@ -105,10 +97,7 @@ class FrameworkBridge:
         listener: ProgressHandler | None = None,
         **ids: str,
     ) -> ToolResult:
-        """Make a call through the gate; every failure becomes a result for the model.
-
-        `listener` and `ids` are those of `Skillhouse.call`.
-        """
+        """Make a call as `Skillhouse.call` does; every failure becomes a result for the model."""
         try:
             caller = replace(self._caller(), **ids)
             result = await self.house.call(
@@ -149,21 +138,19 @@ class FrameworkBridge:
     async def may_ask(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a call may need approval, for frameworks that ask beforehand.
 
-        This is a forecast: nothing is done or recorded. A call without a forecast may need one; the
-        gate then reports the reason. It runs on another thread, since it may start git in a sandbox
-        to learn what a command would write.
+        This is a forecast: nothing is done or recorded. It runs on another thread, since it may
+        start git in a sandbox to learn what a command would write.
         """
         caller = self._caller()
         try:
             forecast = await in_thread(lambda: self.house.forecast(name, arguments, caller=caller))
         except Exception:
-            # The gate reports an unknown tool or agent.
+            # The gate reports the reason, such as an unknown tool or agent.
             logger.debug("no forecast for %s", name, exc_info=True)
             return True
         return forecast.effect is not Effect.ALLOW
 
     def conversation(self, session_id: str) -> Conversation:
-        """Return the record of one of the framework's conversations."""
         return self.house.conversation(
             agent=self.agent, user=self.user, channel=self.channel, session_id=session_id
         )
@@ -178,18 +165,23 @@ class FrameworkBridge:
         returned as pending.
         """
         now = await self.call(name, arguments)
-        if now.status != "pending" or now.approval_id != approval_id:
+        if not self._approve_unchanged(now, approval_id):
             return now
-        self._answer(approval_id, Answer.ONCE)
         return await self.call(name, arguments, approval_id=approval_id)
 
     def allowed_sync(self, name: str, arguments: Mapping[str, Any], approval_id: str) -> ToolResult:
         """Do what `allowed` does, from synchronous code."""
         now = self.call_sync(name, arguments)
-        if now.status != "pending" or now.approval_id != approval_id:
+        if not self._approve_unchanged(now, approval_id):
             return now
-        self._answer(approval_id, Answer.ONCE)
         return self.call_sync(name, arguments, approval_id=approval_id)
+
+    def _approve_unchanged(self, now: ToolResult, approval_id: str) -> bool:
+        """Approve a call that, planned again, still has this question; return whether it has."""
+        if now.status != "pending" or now.approval_id != approval_id:
+            return False
+        self._answer(approval_id, Answer.ONCE)
+        return True
 
     def refused(self, approval_id: str, message: str = "") -> ToolResult:
         """Deny one approval for the user, and return the result for the model."""
@@ -247,7 +239,6 @@ class KeptResult(Generic[V]):
         self._values: dict[str, V] = {}
 
     def keep(self, call_id: str | None, value: V) -> None:
-        """Keep a value for a call; nothing if the framework gave it no id."""
         if call_id:
             self._values.pop(call_id, None)
             self._values[call_id] = value
@@ -255,7 +246,6 @@ class KeptResult(Generic[V]):
                 del self._values[next(iter(self._values))]
 
     def take(self, call_id: str | None) -> V | None:
-        """Return the value of a call, and drop it."""
         return self._values.pop(call_id or "", None)
 
 
@@ -301,14 +291,9 @@ async def lost_skills(
 ) -> str:
     """Return the texts of skills that a context has lost, as a message to begin it with.
 
-    The framework's own record of the conversation is not changed, so the message stays the same
-    until the context loses another skill.
-
-    Args:
-        bridge: Has the record of the conversation.
-        results: Id and text of each call's result in the context.
-        session_id: The framework's id of the conversation. Without one, contexts cannot be
-            distinguished, and nothing is attached.
+    `results` has id and text of each call's result in the context. The framework's own record of
+    the conversation is not changed, so the message stays the same until another skill is lost.
+    Without an id of the conversation contexts cannot be distinguished, and nothing is attached.
     """
     if not session_id:
         return ""

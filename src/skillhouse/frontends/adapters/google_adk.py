@@ -42,7 +42,6 @@ class _AdkToolset(BaseToolset):
         self._bridge = bridge
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools as they are at this invocation."""
         return [_AdkTool(self._bridge, tool) for tool in self._bridge.tools()]
 
     async def process_llm_request(

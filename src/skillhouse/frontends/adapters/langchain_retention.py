@@ -32,7 +32,6 @@ class RetentionMiddleware(AgentMiddleware[Any, Any]):
         self.bridge = bridge
 
     def prompted(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """Return the request with the skills' part of the system prompt."""
         return request
 
     def wrap_model_call(

@@ -74,7 +74,6 @@ class _OpenAITool:
         return True
 
     async def invoke(self, context: ToolContext[Any], text: str) -> str:
-        """Run a call that needs no approval or has one; errors are texts."""
         call_id = context.tool_call_id
         done = self._done.take(call_id)
         if done is not None:

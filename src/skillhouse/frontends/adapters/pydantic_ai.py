@@ -69,7 +69,6 @@ class SkillhouseToolset(AbstractToolset[Any]):
         return self._bridge.prompt() or None
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """Return the tools as they are at this step of the run."""
         chars = description_chars(ctx.model.system)
         return {
             tool.name: ToolsetTool(

@@ -1,11 +1,12 @@
-"""Shortens a long history, keeping calls with their results, and skills in use."""
+"""Counts the tokens of a history and shortens it; calls keep results, and skills stay in use."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
@@ -24,8 +26,69 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
-from skillhouse.frontends.chat.costs import Spent, tokens_of_messages
-from skillhouse.tools import Activation
+from skillhouse.frontends.adapters.framework_bridge import OfferedTools
+from skillhouse.frontends.presentation.text import counted
+from skillhouse.tools import Activation, tokens_of
+
+
+def tokens_of_messages(messages: Sequence[ModelMessage]) -> int:
+    """Return the approximate tokens of a history, rather too many."""
+    dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    return sum(_tokens_of(message) for message in dumped)
+
+
+def tokens_of_tools(tools: Iterable[OfferedTools]) -> int:
+    return sum(tokens_of(tool.name + tool.description + json.dumps(tool.schema)) for tool in tools)
+
+
+@dataclass(slots=True)
+class Spent:
+    """Usage of a session's requests, as reported by the providers."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+    """Requests without a known price."""
+
+    def add(self, response: ModelResponse) -> None:
+        usage = response.usage
+        self.requests += 1
+        self.input_tokens += usage.input_tokens or 0
+        self.cached_tokens += usage.cache_read_tokens or 0
+        self.output_tokens += usage.output_tokens or 0
+        try:
+            self.dollars += float(response.cost().total_price)
+        except (LookupError, ValueError, AssertionError):
+            # A model without a listed price, or a provider that reports no usage.
+            self.unpriced += 1
+
+    def __str__(self) -> str:
+        if not self.requests:
+            return "no requests yet"
+        if not self.input_tokens + self.output_tokens:
+            return f"{counted(self.requests, 'request')}; the provider does not say how many tokens"
+        cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
+        price = f", about ${self.dollars:.4f}" if self.dollars else ""
+        if price and self.unpriced:
+            price += f" ({self.unpriced} without a known price)"
+        return (
+            f"{counted(self.requests, 'request')}: {self.input_tokens:,} tokens in{cached}, "
+            f"{self.output_tokens:,} out{price}"
+        )
+
+
+def _tokens_of(message: Mapping[str, Any]) -> int:
+    count = 0
+    for part in message.get("parts", ()):
+        for name in ("content", "args", "tool_name"):
+            value = part.get(name)
+            if value:
+                count += tokens_of(value if isinstance(value, str) else json.dumps(value))
+    return count + 4
+
 
 SUMMARY = "[summary of the conversation before this]"
 """Begins the message that replaces older ones."""
@@ -106,8 +169,10 @@ async def compacted(
     if prompt and not last_prompt(rest):
         # The user's prompt of this turn must stay verbatim.
         parts.append(UserPromptPart(content=prompt))
-    if isinstance(rest[0], ModelRequest):
-        parts += rest.pop(0).parts  # type: ignore[arg-type] # It is a request.
+    first = rest[0]
+    if isinstance(first, ModelRequest):
+        parts += first.parts
+        del rest[0]
     return Compacted(
         messages=[ModelRequest(parts=parts), *rest],
         left_out=len(older),
@@ -116,7 +181,6 @@ async def compacted(
 
 
 def marked(mark: str, text: str) -> str:
-    """Return a prompt that can be found by its mark."""
     return f"[{mark}] {text}"
 
 
@@ -135,10 +199,7 @@ def texts(messages: Sequence[ModelMessage]) -> list[tuple[str, str]]:
 def calls_that_gave(
     messages: Sequence[ModelMessage], activation: Activation, tools: Collection[str]
 ) -> set[str]:
-    """Return the ids of calls and the marks that gave a skill, also before its last activation.
-
-    `tools` are the names of the tools that return a skill's text.
-    """
+    """Return the ids of the calls of `tools`, and the marks, that ever gave a skill."""
     names = (activation.name, activation.skill, activation.file)
     lines = tuple(f"/{name}" for name in names)
     ids = set()
@@ -155,7 +216,6 @@ def calls_that_gave(
 
 
 def without_text(message: ModelMessage, ids: Collection[str]) -> ModelMessage:
-    """Return a message without the skills' texts of these calls or marks."""
     parts: list[Any] = []
     for part in message.parts:
         if isinstance(part, ToolReturnPart) and part.tool_call_id in ids:
@@ -240,7 +300,7 @@ def _mark(part: UserPromptPart) -> str:
 
 
 SUMMARY_MAX = 8_000
-"""Maximum characters of a summary."""
+"""Characters."""
 INSTRUCTIONS = (
     "Summarise the conversation below for whoever goes on with it: what the person wants, what was "
     "found out and done, which files were changed, what is open. Report orders that stand in "

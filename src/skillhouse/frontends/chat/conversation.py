@@ -28,23 +28,26 @@ from pydantic_ai.messages import (
 
 from skillhouse.audit import KnownSecrets
 from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
-from skillhouse.frontends.chat.bounds import Measured, TooMuchError, failure_reason, limits
 from skillhouse.frontends.chat.compaction import (
     STARTED,
+    Spent,
     calls_that_gave,
     compacted,
     marked,
     summary_of,
     texts,
-    without_text,
-)
-from skillhouse.frontends.chat.costs import (
-    Spent,
     tokens_of_messages,
     tokens_of_tools,
+    without_text,
 )
-from skillhouse.frontends.chat.models import UsableModel
-from skillhouse.frontends.chat.screen import Screen
+from skillhouse.frontends.chat.models import (
+    Measured,
+    TooMuchError,
+    UsableModel,
+    failure_reason,
+    limits,
+)
+from skillhouse.frontends.chat.screen import CHANNEL, ChatTools, Screen
 from skillhouse.frontends.chat.stored_messages import (
     closed,
     kept_activations,
@@ -52,7 +55,6 @@ from skillhouse.frontends.chat.stored_messages import (
     restored,
     sendable_messages,
 )
-from skillhouse.frontends.chat.tools import CHANNEL, ChatTools
 from skillhouse.frontends.chat.transcript import StoredTranscript, Transcript
 from skillhouse.frontends.presentation.text import counted, cut, one_line
 from skillhouse.runtime import Skillhouse
@@ -65,7 +67,7 @@ from skillhouse.tools import (
 )
 
 CONTEXT_TOKENS = 100_000
-"""Maximum context if the model's is unknown."""
+"""The context of a model that names none."""
 CONTEXT_SHARE = 0.75
 """Share of the model's context for requests; the rest is for answers and our rough counting."""
 _ERROR_COLUMNS = 300
@@ -111,13 +113,10 @@ class ChatConversation:
             usable: The model.
             screen: Shows answers, calls and notes.
             session_id: Identifies this conversation, in the audit log as well.
-            agent: The agent whose skills and rules apply.
+            agent: The agent whose skills and rules apply; ConfigError if there is none.
             transcript: Stores the conversation; None stores nothing.
             known: Secrets that the transcript must not contain.
             context_tokens: Maximum of history, tools and catalog together.
-
-        Raises:
-            ConfigError: no agent has that name.
         """
         self.house = house
         self.agent = agent
@@ -145,11 +144,7 @@ class ChatConversation:
         )
 
     def restore(self, kept: StoredTranscript) -> None:
-        """Continue the conversation of a transcript.
-
-        Raises:
-            DecodeError: it is not a conversation that we wrote.
-        """
+        """Continue a transcript; raises DecodeError if it is not one that we wrote."""
         self.history = restored(kept.messages)
         # A repaired history is written as a whole, with the next message.
         self._is_behind = len(self.history) != len(kept.messages)
@@ -223,7 +218,6 @@ class ChatConversation:
         return True
 
     def unload(self, reference: str) -> tuple[Activation, ...]:
-        """Deactivate a skill, and remove its text from the history."""
         gone = self.skills.unload(reference)
         calls = {one.call_id for one in gone}.union(
             *(calls_that_gave(self.history, one, self._skill_tools()) for one in gone)

@@ -1,17 +1,35 @@
-"""Selects the model of a chat, and creates it from `provider:name`."""
+"""The model of a chat: created from `provider:name`, with limits for what its provider sends."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic_ai.exceptions import UserError
+import httpx2
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ModelAPIError,
+    ModelHTTPError,
+    UsageLimitExceeded,
+    UserError,
+)
+from pydantic_ai.messages import (
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
 from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.usage import UsageLimits
 
 from skillhouse.audit import is_secret_name
 from skillhouse.floor import ConfigError, MissingExtraError, SkillhouseError, nearest
@@ -33,8 +51,6 @@ _GROUP = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 
 class MissingProviderError(MissingExtraError):
-    """The package of a provider is missing."""
-
     def __init__(self, provider: str, group: str, module: str) -> None:
         what = f"pip install 'pydantic-ai-slim[{group}]'"
         SkillhouseError.__init__(
@@ -106,8 +122,6 @@ def _compatible(name: str, wanted: Wanted, environment: Mapping[str, str]) -> Us
     """Return a model at an address with OpenAI's chat completions API."""
     from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - of the extra
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
-
-    from skillhouse.frontends.chat.bounds import bounded_client  # noqa: PLC0415 - of the extra
 
     key, notice = _key(wanted.key_variable, environment), ""
     usual = environment.get(OPENAI_KEY, "")
@@ -209,40 +223,161 @@ def is_loopback(url: str) -> bool:
 def choose_model(
     named: Wanted, head: TranscriptHead | None, environment: Mapping[str, str]
 ) -> Wanted:
-    """Return the model from the options, the transcript or the environment, in this order.
+    """Return the model from the options, or a resumed transcript, or else the environment.
 
     A transcript is a file, and must not decide where prompts and keys are sent: an address outside
-    this machine and a key's variable have to be given again.
-
-    Args:
-        named: The options.
-        head: The head of the resumed transcript; None for a new conversation.
-        environment: Has the defaults of the options.
-
-    Raises:
-        ConfigError: the user has to give an option again.
+    this machine and a key's variable have to be given again, or a ConfigError says so.
     """
     usual = Wanted(
         model=environment.get("SKILLHOUSE_CHAT_MODEL", ""),
         base_url=environment.get("SKILLHOUSE_CHAT_BASE_URL", ""),
     )
-    if head is None:
-        return Wanted(
-            model=named.model or usual.model,
-            base_url=named.base_url or usual.base_url,
-            key_variable=named.key_variable,
-        )
+    before: Wanted | TranscriptHead = usual if head is None else head
     again = []
-    is_known = head.base_url in ("", usual.base_url) or is_loopback(head.base_url)
+    is_known = before.base_url in ("", usual.base_url) or is_loopback(before.base_url)
     if not named.base_url and not is_known:
-        again.append(f"--base-url {head.base_url}")
-    if not named.key_variable and head.key_variable:
-        again.append(f"--key-variable {head.key_variable}")
+        again.append(f"--base-url {before.base_url}")
+    if not named.key_variable and before.key_variable:
+        again.append(f"--key-variable {before.key_variable}")
     if again:
         options = one_line(" ".join(again))
         raise ConfigError(f"to go on with this conversation, name again where it goes: `{options}`")
     return Wanted(
-        model=named.model or head.model,
-        base_url=named.base_url or head.base_url,
+        model=named.model or before.model,
+        base_url=named.base_url or before.base_url,
         key_variable=named.key_variable,
     )
+
+
+REQUESTS_MAX = 50
+"""Requests for one prompt, which ends a model that calls tools forever."""
+CALLS_MAX = 200
+"""Tool calls for one prompt; of an answer that exceeds it no call is made."""
+ANSWER_MAX = 1_000_000
+"""Characters of one answer with thoughts and calls; models' own limit is about half."""
+PARTS_MAX = 2_000
+"""Texts, thoughts and calls of one answer."""
+BODY_MAX = 32 * 1_048_576
+"""Bytes of one HTTP response; the protocol adds about 200 bytes to each byte of an answer."""
+
+TIMEOUT_SECONDS = 600
+"""Maximum silence; models think long before they answer."""
+CONNECT_SECONDS = 5
+
+
+class TooMuchError(SkillhouseError):
+    """The provider sent more than `Measured` allows."""
+
+
+def limits() -> UsageLimits:
+    return UsageLimits(request_limit=REQUESTS_MAX, tool_calls_limit=CALLS_MAX)
+
+
+class Measured:
+    def __init__(self) -> None:
+        self._characters = 0
+        self._parts = 0
+
+    def take(self, event: object) -> None:
+        """Count an event of a stream; raises TooMuchError."""
+        if isinstance(event, PartStartEvent):
+            self._parts += 1
+            self._characters += _length(event.part)
+        elif isinstance(event, PartDeltaEvent):
+            self._characters += _length(event.delta)
+        if self._characters > ANSWER_MAX or self._parts > PARTS_MAX:
+            raise TooMuchError(
+                f"the answer was ended: it has more than {ANSWER_MAX:,} characters or "
+                f"{PARTS_MAX:,} parts; try another model or `--base-url`"
+            )
+
+
+def _length(piece: object) -> int:
+    if isinstance(piece, TextPart | ThinkingPart):
+        return len(piece.content)
+    if isinstance(piece, ToolCallPart):
+        return len(piece.args_as_json_str())
+    if isinstance(piece, TextPartDelta | ThinkingPartDelta):
+        return len(piece.content_delta or "")
+    if isinstance(piece, ToolCallPartDelta):
+        return len(str(piece.args_delta or ""))
+    return 0
+
+
+def bounded_client() -> httpx2.AsyncClient:
+    """Return a client whose responses end in an error after `BODY_MAX` bytes.
+
+    Libraries read a whole line before its content can be counted. Redirects are not followed, since
+    they would send the conversation, and a key in a custom header, to another address.
+    """
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        follow_redirects=False,
+    )
+
+
+async def _bound(response: httpx2.Response) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        # A few compressed bytes can expand to any number.
+        raise httpx2.DecodingError("the response is compressed, which was not asked for")
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = BODY_MAX
+        async for piece in self._stream:
+            left -= len(piece)
+            if left < 0:
+                raise httpx2.DecodingError(f"the response has more than {BODY_MAX} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+_HINTS = {
+    400: "the provider does not take the request; `/compact` or another model may help",
+    401: "the key is not taken; set the right one, or name its variable with `--key-variable`",
+    402: "the account has no credit",
+    403: "the key may not use this model",
+    404: "there is no such model or address; check `--model` and `--base-url`",
+    413: "the conversation is too long for it; `/compact` makes it short",
+    429: "too many requests or no credit; wait a little, then send it again",
+}
+_SERVER = "the provider has a fault; send it again later"
+_REDIRECT = "it leads to another address, which is not followed; give the right `--base-url`"
+
+
+def failure_reason(error: AgentRunError) -> str:
+    """Return why there is no answer, and the remedy; the provider's text in it is untrusted."""
+    if isinstance(error, UsageLimitExceeded):
+        return f"more than {REQUESTS_MAX} requests or {CALLS_MAX} calls for one prompt; say `go on`"
+    if isinstance(error, ModelHTTPError):
+        hint = _HINTS.get(error.status_code, _SERVER if error.status_code >= 500 else "")
+        detail = _detail(error.body)
+        what = f"the model's address answered {error.status_code}"
+        return "; ".join([f"{what}: {detail}" if detail else what, *([hint] if hint else [])])
+    text = str(error)
+    if isinstance(error, ModelAPIError):
+        if text.startswith("Error code: 3"):
+            return f"the model's address answered {text.removeprefix('Error code: ')}; {_REDIRECT}"
+        if text.strip(". ").lower() in ("connection error", "request timed out"):
+            return (
+                "the model cannot be reached; check the network, `--base-url`, and that its "
+                "server runs"
+            )
+    return text
+
+
+def _detail(body: object) -> str:
+    """Return the message in the body of an error, in the providers' various forms."""
+    while isinstance(body, dict):
+        body = body.get("error") or body.get("message") or body.get("detail")
+    return body if isinstance(body, str) else ""

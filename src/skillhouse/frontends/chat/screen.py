@@ -1,13 +1,20 @@
-"""Output to the user's terminal; a model's text cannot control the terminal."""
+"""Output to the user's terminal, and the tools whose calls are shown there."""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
+from pydantic_ai import RunContext
+from pydantic_ai.toolsets import ToolsetTool
+
+from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
+from skillhouse.frontends.adapters.pydantic_ai import SkillhouseToolset
 from skillhouse.frontends.presentation.text import cut, one_line, shown, wrapped
+from skillhouse.tools import Progress, ToolResult
 
 _JOINERS = "\u200c\u200d"
 """Scripts and emoji need them between letters; next to ASCII they could only hide text."""
@@ -40,13 +47,9 @@ class Screen:
     def __init__(
         self, output: TextIO, errors: TextIO, *, quiet: bool = False, width: int | None = None
     ) -> None:
-        """Store the streams.
+        """Store the streams, for answers and for notes.
 
-        Args:
-            output: For answers.
-            errors: For notes.
-            quiet: Whether answers, progress and outcomes are not shown.
-            width: Columns for wrapping notes; None does not wrap.
+        `quiet` hides answers, progress and outcomes; notes are wrapped at `width` columns, if any.
         """
         self.width = width
         self._output = output
@@ -83,12 +86,10 @@ class Screen:
             self.note(cut(shown(f"· {text}"), self.width or _NOTE_COLUMNS), dim=True)
 
     def outcome(self, text: str) -> None:
-        """Show an outcome, uncut."""
         if not self._quiet:
             self.note(f"    {text}", dim=True)
 
     def note(self, text: str, *, dim: bool = False) -> None:
-        """Show a note, with each line escaped."""
         self.end_line()
         for line in self._lines(text):
             self._errors.write(f"\x1b[2m{line}\x1b[0m\n" if dim and self._coloured else f"{line}\n")
@@ -99,7 +100,6 @@ class Screen:
         return wrapped("\n".join(lines), self.width) if self.width else lines
 
     def error(self, text: str) -> None:
-        """Show an error, in one line."""
         self.note(f"skillhouse: {cut(one_line(text), _NOTE_COLUMNS)}")
 
 
@@ -129,3 +129,72 @@ class _Shown(logging.Handler):
         kind = record.exc_info[0] if record.exc_info else None
         why = f" ({kind.__name__})" if kind is not None else ""
         self._screen.progress(one_line(f"{record.getMessage()}{why}"))
+
+
+CHANNEL = "chat"
+"""The channel of a chat's calls, for rules, questions and the audit log."""
+_LINE = 100
+_REASON_COLUMNS = 300
+
+
+class ChatTools(SkillhouseToolset):
+    """Shows each call and its progress, and passes its result to `on_result`."""
+
+    def __init__(
+        self,
+        bridge: FrameworkBridge,
+        screen: Screen,
+        session_id: str,
+        on_result: Callable[[ToolResult], None],
+    ) -> None:
+        super().__init__(bridge)
+        self._screen = screen
+        self._session_id = session_id
+        self._on_result = on_result
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """Return the tools, all sequential: the terminal asks one question at a time."""
+        tools = await super().get_tools(ctx)
+        return {
+            name: dataclasses.replace(
+                tool, tool_def=dataclasses.replace(tool.tool_def, sequential=True)
+            )
+            for name, tool in tools.items()
+        }
+
+    async def result_of(self, name: str, given: dict[str, Any], ctx: RunContext[Any]) -> ToolResult:
+        self._screen.progress(described(name, given))
+        result = await self._bridge.call(
+            name,
+            given,
+            listener=self._show,
+            session_id=self._session_id,
+            message_id=ctx.run_id or "",
+            call_id=ctx.tool_call_id or "",
+        )
+        if result.is_error:
+            reason = result.content.split("\n", 1)[0]
+            self._screen.outcome(f"{result.status}: {cut(one_line(reason), _REASON_COLUMNS)}")
+        self._on_result(result)
+        return result
+
+    async def _show(self, progress: Progress) -> None:
+        of = f" of {progress.total:g}" if progress.total is not None else ""
+        message = f" {one_line(progress.message)}" if progress.message else ""
+        self._screen.progress(cut(f"  {progress.progress:g}{of}{message}", _LINE))
+
+
+def described(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in one line, safe to show.
+
+    >>> described("exec", {"command": "git", "params": ["log"]})
+    'exec command=git params=[log]'
+    """
+    shown = " ".join(f"{one_line(str(key))}={_brief(value)}" for key, value in arguments.items())
+    return cut(one_line(f"{name} {shown}".rstrip()), _LINE)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{' '.join(one_line(str(item)) for item in value)}]"
+    return one_line(str(value))

@@ -32,10 +32,7 @@ def restored(messages: Sequence[dict[str, Any]]) -> list[ModelMessage]:
 
     Of requests only texts are restored: the address of a file would be fetched by this machine or
     the provider, and an instruction would have the program's authority. A call that a crash left
-    without a result is not made; it gets a result that says so.
-
-    Raises:
-        DecodeError: it is not a conversation that we wrote.
+    without a result is not made; it gets a result that says so. Raises DecodeError.
     """
     try:
         decoded = ModelMessagesTypeAdapter.validate_python(messages)

@@ -24,7 +24,6 @@ FILE_MAX = 256 * 1_048_576
 HEAD_MAX = 65_536
 """Bytes read of each transcript for a list."""
 FIRST_MAX = 200
-"""Characters of the first prompt in a list."""
 LISTED_MAX = 1_000
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
@@ -51,8 +50,6 @@ class TranscriptHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptLine:
-    """One conversation in a list."""
-
     head: TranscriptHead
     changed_ms: int
     first: str
@@ -88,11 +85,7 @@ class Transcript:
         return self.path.stem
 
     def add(self, kind: str, **values: Any) -> None:
-        """Add a record durably.
-
-        Raises:
-            OSError: it was not written, or only in part.
-        """
+        """Add a record durably; raises OSError if it was not written, or only in part."""
         record = {"kind": kind, "at_ms": int(self._clock() * 1000), **values}
         data = _line(record)
         if self._is_torn:
@@ -161,8 +154,7 @@ class Transcripts:
     def find(self, prefix: str, *, place: str) -> Path:
         """Return the transcript whose id begins with `prefix`; if empty, the newest of `place`.
 
-        Raises:
-            ChatError: there is none, or there are several.
+        Raises ChatError if there is none, or there are several.
         """
         if prefix:
             paths = [path for path in self._paths() if path.stem.startswith(prefix)]
@@ -224,7 +216,6 @@ class Transcripts:
 
 
 def _problem(info: os.stat_result) -> str:
-    """Return why an opened file is not our transcript; empty if it is."""
     if not stat.S_ISREG(info.st_mode):
         return "expected a regular file"
     if os.name == "posix" and info.st_uid != os.geteuid():
@@ -235,17 +226,15 @@ def _problem(info: os.stat_result) -> str:
 
 
 def read(data: bytes, path: Path) -> StoredTranscript:
-    """Return the content of a transcript.
+    """Return the content of a transcript; raises StateError if it is damaged, or newer than us.
 
     A line that a crash cut off is ignored: the last one, or one that the next record marks as torn.
-
-    Raises:
-        StateError: it is damaged elsewhere, or newer than this program.
     """
     *lines, rest = data.split(b"\n")
     lines += [rest] if rest else []
     head = _head(lines[0] if lines else b"", path)
-    reading, torn = _Reading(), 0
+    messages: list[dict[str, Any]] = []
+    activations, torn = None, 0
     for place, line in enumerate(lines[1:], start=2):
         record = _record(line)
         if record is None:
@@ -256,36 +245,30 @@ def read(data: bytes, path: Path) -> StoredTranscript:
             torn += 1
             continue
         try:
-            reading.take(record)
+            if record["kind"] == "activations":
+                activations = record["activations"]
+            else:
+                _apply(record, messages)
         except (KeyError, TypeError) as error:
             message = f"line {place} of the transcript is damaged: {error}"
             raise StateError(message, path) from error
-    return StoredTranscript(
-        head=head, messages=reading.messages, activations=reading.activations, torn=torn
-    )
+    return StoredTranscript(head=head, messages=messages, activations=activations, torn=torn)
 
 
-class _Reading:
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-        self.activations: Any = None
-
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Apply the next record; raises KeyError or TypeError if it is malformed."""
-        kind = record["kind"]
-        if kind == "messages":
-            self.messages += _dicts(record["messages"])
-        elif kind == "replaced":
-            self.messages = _dicts(record["messages"])
-        elif kind == "undone":
-            count = record["count"]
-            if not isinstance(count, int) or not 0 < count <= len(self.messages):
-                raise TypeError("expected the number of messages to take back")
-            del self.messages[-count:]
-        elif kind == "activations":
-            self.activations = record["activations"]
-        elif kind != "torn":
-            raise KeyError(f"unknown kind {kind!r}")
+def _apply(record: Mapping[str, Any], messages: list[dict[str, Any]]) -> None:
+    """Change the history by a record; raises KeyError or TypeError if it is malformed."""
+    kind = record["kind"]
+    if kind == "messages":
+        messages += _dicts(record["messages"])
+    elif kind == "replaced":
+        messages[:] = _dicts(record["messages"])
+    elif kind == "undone":
+        count = record["count"]
+        if not isinstance(count, int) or not 0 < count <= len(messages):
+            raise TypeError("expected the number of messages to take back")
+        del messages[-count:]
+    elif kind != "torn":
+        raise KeyError(f"unknown kind {kind!r}")
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:

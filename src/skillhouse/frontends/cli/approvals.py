@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from skillhouse.approval import OWNER, Answer, ApprovalError, Issuer
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.person import refuse_agents
-from skillhouse.frontends.cli.terminal_channel import show_request, typed
+from skillhouse.frontends.cli.person import refuse_agents, show_request, typed
 from skillhouse.frontends.presentation.json_values import approval_value, device_text, grant_value
 from skillhouse.frontends.presentation.text import counted, one_line, question_title, shown
 
@@ -89,7 +88,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
         if options.verb in _DEVICE_VERBS:
             return _change_devices(house, options, terminal)
         if options.verb == "grants":
-            return _grants(house, terminal, json=options.json)
+            return terminal.listing(
+                house.approvals.grant_store.all(),
+                grant_value,
+                lambda grant: f"{grant.id}  {one_line(_words(grant))}",
+                as_json=options.json,
+                nothing="no standing approvals",
+            )
         if options.verb == "revoke":
             return _revoke(house, options.id, terminal, json=options.json)
         if options.verb == "list":
@@ -118,16 +123,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
             device=issuer.device,
             device_name=issuer.device_name,
         )
-    if options.json:
-        terminal.json(approval_value(answered))
-    else:
-        word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
-        terminal.line(f"{answered.id} {word}: {one_line(answered.request.title)}")
+    word = "refused" if answer is Answer.NO else f"approved ({answer.value})"
+    text = f"{answered.id} {word}: {one_line(answered.request.title)}"
+    terminal.answer(approval_value(answered), text, as_json=options.json)
     return 0
 
 
 def _wants(found: Approval, answer: Answer, terminal: Terminal) -> bool:
-    """Show the question and return whether the person at the terminal types the word."""
     show_request(found.request, terminal.note)
     terminal.note(f"  your answer: {answer.value}")
     return typed("approve", terminal)
@@ -136,18 +138,17 @@ def _wants(found: Approval, answer: Answer, terminal: Terminal) -> bool:
 def _list(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
     approvals = house.approvals
     found = approvals.latest(options.limit) if options.all else approvals.pending()
-    if options.json:
-        terminal.json([approval_value(approval) for approval in found])
-        return 0
-    for approval in found:
+
+    def line(approval: Approval) -> str:
         state = terminal.style(approval.state.value, _COLOURS[approval.state.value])
-        head = f"{approval.id}  {state}  {_left(approval)}  "
         by = f"  by {one_line(device_text(approval))}" if approval.device else ""
         # Not cut to the terminal: its end may be the command that matters.
-        terminal.line(head + question_title(approval.request) + by)
-    if not found:
-        terminal.note("no questions")
-    return 0
+        title = question_title(approval.request)
+        return f"{approval.id}  {state}  {_left(approval)}  {title}{by}"
+
+    return terminal.listing(
+        found, approval_value, line, as_json=options.json, nothing="no questions"
+    )
 
 
 def _left(approval: Approval) -> str:
@@ -193,18 +194,6 @@ def _pretty(content: str) -> str:
     return json_text.dumps(json_text.loads(content), indent=2, ensure_ascii=True)
 
 
-def _grants(house: Skillhouse, terminal: Terminal, *, json: bool) -> int:
-    found = house.approvals.grant_store.all()
-    if json:
-        terminal.json([grant_value(grant) for grant in found])
-        return 0
-    for grant in found:
-        terminal.line(f"{grant.id}  {one_line(_words(grant))}")
-    if not found:
-        terminal.note("no standing approvals")
-    return 0
-
-
 def _words(grant: Grant) -> str:
     place = f"in {grant.place}" if grant.place else "everywhere"
     who = "" if grant.agent == "default" else f" for agent {grant.agent}"
@@ -221,11 +210,9 @@ def _revoke(house: Skillhouse, prefix: str, terminal: Terminal, *, json: bool) -
         count = len(matching) or "no"
         raise UsageError(f"{count} grants begin with `{prefix}`; see `skillhouse approvals grants`")
     house.approvals.revoke(matching[0].id)
-    if json:
-        terminal.json([grant_value(grant) for grant in matching])
-    else:
-        terminal.line(f"revoked: {one_line(_words(matching[0]))}")
-    return 0
+    return terminal.listing(
+        matching, grant_value, lambda grant: f"revoked: {one_line(_words(grant))}", as_json=json
+    )
 
 
 def _moment(milliseconds: int) -> str:
@@ -238,7 +225,6 @@ _DEVICE_VERBS = ("pair", "devices", "unpair")
 
 
 def _configure_devices(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verbs."""
     pair = verbs.add_parser("pair", help="let a device answer, with a secret of its own")
     pair.add_argument("name", help="what to call it")
     pair.add_argument("--user", default=OWNER, metavar="NAME", help="as whom it answers (local)")
@@ -250,14 +236,14 @@ def _configure_devices(verbs: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Pair, list or unpair."""
+    devices = house.services.enforcement.devices
     if options.verb == "pair":
         refuse_agents("approvals pair")
         terminal.note(f"`{one_line(options.name)}` could answer as {one_line(options.user)}")
         if not typed("pair", terminal):
             terminal.note("nothing was paired")
             return 1
-        device = house.services.enforcement.devices.pair(options.name, user=options.user)
+        device = devices.pair(options.name, user=options.user)
         if options.json:
             terminal.json({**_device_value(device), "secret": device.secret})
         else:
@@ -266,26 +252,23 @@ def _change_devices(house: Skillhouse, options: argparse.Namespace, terminal: Te
             terminal.note("the secret is not shown again")
         return 0
     if options.verb == "unpair":
-        ended = house.services.enforcement.devices.unpair(options.id)
+        ended = devices.unpair(options.id)
         if ended is None:
             raise UsageError(f"no device `{options.id}`; see `skillhouse approvals devices`")
-        if options.json:
-            counts = {"approvals": ended.approvals, "grants": ended.grants}
-            terminal.json({"id": options.id, "unpaired": True, "withdrawn": counts})
-        else:
-            unused = counted(ended.approvals, "unused approval")
-            standing = counted(ended.grants, "standing approval")
-            terminal.line(f"unpaired: {options.id}; withdrawn: {unused}, {standing}")
+        counts = {"approvals": ended.approvals, "grants": ended.grants}
+        value = {"id": options.id, "unpaired": True, "withdrawn": counts}
+        unused = counted(ended.approvals, "unused approval")
+        standing = counted(ended.grants, "standing approval")
+        text = f"unpaired: {options.id}; withdrawn: {unused}, {standing}"
+        terminal.answer(value, text, as_json=options.json)
         return 0
-    found = house.services.enforcement.devices.all()
-    if options.json:
-        terminal.json([_device_value(device) for device in found])
-        return 0
-    for device in found:
-        terminal.line(f"{device.id}  {one_line(device.name)}, answers as {one_line(device.user)}")
-    if not found:
-        terminal.note("no devices")
-    return 0
+    return terminal.listing(
+        devices.all(),
+        _device_value,
+        lambda one: f"{one.id}  {one_line(one.name)}, answers as {one_line(one.user)}",
+        as_json=options.json,
+        nothing="no devices",
+    )
 
 
 def _device_value(device: Device) -> dict[str, object]:

@@ -35,13 +35,7 @@ from skillhouse.frontends.presentation.json_values import entry_value, verificat
 from skillhouse.frontends.presentation.text import counted, cut, one_line, shown
 
 if TYPE_CHECKING:
-    from skillhouse.audit import (
-        AuditEntry,
-        AuditLog,
-        Stats,
-        Trouble,
-        Verification,
-    )
+    from skillhouse.audit import AuditEntry, AuditLog, Stats, Trouble, Verification
     from skillhouse.frontends.cli.terminal import Terminal
 
 _EXAMPLES = """examples:
@@ -120,15 +114,13 @@ def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.verb == "export":
         _export(entries, options, terminal)
         return 0
-    found = list(entries)
-    if options.json:
-        terminal.json([entry_value(entry) for entry in found])
-        return 0
-    for entry in found:
-        terminal.line(_line(entry, terminal))
-    if not found:
-        terminal.note("no calls")
-    return 0
+    return terminal.listing(
+        list(entries),
+        entry_value,
+        lambda entry: _line(entry, terminal),
+        as_json=options.json,
+        nothing="no calls",
+    )
 
 
 def _entries(options: argparse.Namespace, log: AuditLog) -> Iterator[AuditEntry]:
@@ -231,7 +223,6 @@ def _show(entry: AuditEntry, terminal: Terminal, *, json: bool) -> None:
 
 
 def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
-    """Print what the log's chain says; 1 when a byte was changed or an outcome is unknown."""
     found = log.verify(progress=_progress(terminal))
     if json:
         terminal.json(verification_value(found))
@@ -249,7 +240,6 @@ def _verify(log: AuditLog, terminal: Terminal, *, json: bool) -> int:
 
 
 def _besides(found: Verification) -> str:
-    """Return what else was looked at, where there is any."""
     parts = (
         (found.archives, f" in {counted(found.archives + 1, 'file')}"),
         (found.checkpoints, f", {counted(found.checkpoints, 'checkpoint')}"),
@@ -260,7 +250,6 @@ def _besides(found: Verification) -> str:
 
 
 def _progress(terminal: Terminal) -> Callable[[int, int], None]:
-    """Return a function that reports the progress of a long verification on a terminal."""
     last = -1
 
     def tell(done: int, of: int) -> None:

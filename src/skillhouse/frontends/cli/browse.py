@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from skillhouse import runtime
 from skillhouse import skill as skill_package
 from skillhouse.floor import TreeError, tree_digest
-from skillhouse.frontends.cli.index_progress import prepare_search
 from skillhouse.frontends.cli.options import Verb, add_common, add_skill, house_of, positive
-from skillhouse.frontends.cli.terminal import finding_line
-from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.cli.terminal import finding_line, prepare_search
 from skillhouse.frontends.presentation.json_values import (
+    catalog_notes,
+    catalog_report,
     content_value,
     explanation_value,
     index_value,
@@ -49,7 +49,6 @@ def _configure_list(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the skills in force, by scope or by name."""
     house = house_of(options)
     index = house.index
     if options.json:
@@ -257,7 +256,6 @@ def _configure_files(parser: argparse.ArgumentParser) -> None:
 
 
 def _files(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the skill's other files, one a line."""
     content = house_of(options).load(options.skill)
     if options.json:
         value = content_value(content)

@@ -1,4 +1,4 @@
-"""The verbs about tools: `tools`, `call` and `invoke`."""
+"""The verbs about tools and the code behind them, from `tools` and `call` to `sandbox`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,35 @@ import dataclasses
 import json
 import shlex
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
-from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse import cells
+from skillhouse.floor import Severity
+from skillhouse.frontends.cli.options import (
+    UsageError,
+    Verb,
+    add_common,
+    add_json,
+    add_skill,
+    house_of,
+)
+from skillhouse.frontends.cli.person import TerminalChannel
+from skillhouse.frontends.cli.terminal import finding_line
+from skillhouse.frontends.presentation.json_values import sandbox_value
 from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.sandbox import SandboxLevel
 from skillhouse.tools import SkillCodeTool, UnknownToolError
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
+    from skillhouse.runtime.code_reload import Loaded, Reloaded
+    from skillhouse.sandbox import SandboxStatus
     from skillhouse.tools import Progress, Tool, ToolResult
 
 _TOOLS_EXAMPLES = """examples:
@@ -39,7 +55,6 @@ def _configure_tools(parser: argparse.ArgumentParser) -> None:
 
 
 def _tools(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List the tools: built-in ones first, then those of skills."""
     with house_of(options) as house:
         tools = house.tools(agent=options.agent)
     if options.json:
@@ -198,7 +213,6 @@ def _list_invocable(house: Skillhouse, options: argparse.Namespace, terminal: Te
 
 
 def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> int:
-    """Write a result; return the exit code, 1 when the call was refused or failed."""
     if as_json:
         terminal.json(
             {
@@ -215,8 +229,137 @@ def _print_result(result: ToolResult, terminal: Terminal, *, as_json: bool) -> i
     return 1 if result.is_error else 0
 
 
+_RELOAD_EXAMPLES = """examples:
+  skillhouse reload
+  skillhouse reload --json
+
+Reads every manifest again and loads the code of each skill in a cell, without calling a tool. Code
+that needs approval before it runs is not loaded. A tool that the manifest declares and the code
+does not export is no longer offered. Running `up`, `mcp` and `chat` processes reload before their
+next call; calls in progress finish with the code that they began with.
+"""
+
+_PROGRESS_SECONDS = 1.0
+
+
+def _configure_reload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", default="default", metavar="NAME", help="as this agent")
+    add_common(parser)
+
+
+def _reload(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Say which tools of skills can be used; 1 when something cannot."""
+    with house_of(options) as house:
+        done = anyio.run(_reloaded, house, options.agent, _reload_progress(terminal))
+    found = done.loaded
+    problems = house.services.skill_code.problems
+    failed = _failed(found) + [
+        (str(problem.path or ""), problem.message)
+        for problem in problems
+        if problem.severity is Severity.ERROR
+    ]
+    if options.json:
+        terminal.json(
+            {
+                "loaded": [name for skill in found for name in skill.tools],
+                "not_tried": [skill.skill for skill in found if not skill.is_tried],
+                "failed": [{"name": name, "error": error} for name, error in failed],
+                "steps": [
+                    {"directory": str(directory), "step": step} for directory, step in done.steps
+                ],
+            }
+        )
+        return 1 if failed else 0
+    if not house.services.skill_code.is_enabled:
+        terminal.note("skills' own code is off: set `enabled = true` below `[skill_code]`")
+    for skill in found:
+        for name in skill.tools:
+            terminal.line(shown(name) + ("" if skill.is_tried else " (asked about, not loaded)"))
+    for name, error in _failed(found):
+        terminal.line(f"{shown(name)}: {terminal.style('failed', 'red')}: {shown(error)}")
+    for problem in problems:
+        terminal.line(finding_line(problem, terminal))
+    loaded = sum(len(skill.tools) for skill in found)
+    terminal.note(f"{counted(loaded, 'tool')} of skills, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+async def _reloaded(
+    house: Skillhouse, agent: str, progress: Callable[[int, int], None]
+) -> Reloaded:
+    from skillhouse.runtime.code_reload import reload_code
+
+    try:
+        return await reload_code(house, agent=agent, progress=progress)
+    finally:
+        await house.services.release_loop()
+
+
+def _reload_progress(terminal: Terminal) -> Callable[[int, int], None]:
+    said_at = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal said_at
+        now = time.monotonic()
+        if now >= said_at + _PROGRESS_SECONDS and sys.stderr.isatty():
+            said_at = now
+            terminal.note(f"loaded {done} of {counted(of, 'skill')}")
+
+    return tell
+
+
+def _failed(found: tuple[Loaded, ...]) -> list[tuple[str, str]]:
+    whole = [(skill.skill, skill.error) for skill in found if skill.error]
+    single = [
+        (f"{skill.skill}:{tool}", "the manifest declares it, and the code does not export it")
+        for skill in found
+        if skill.lacking is not None
+        for tool in skill.lacking.tools
+    ]
+    return whole + single
+
+
+_SANDBOX_EXAMPLES = """examples:
+  skillhouse sandbox status
+  skillhouse sandbox status --json
+"""
+
+
+def _configure_sandbox(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    status = verbs.add_parser("status", help="which level commands run at, tested now")
+    add_json(status)
+
+
+def _sandbox(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Test the sandbox and print its level; 3 when commands cannot run here."""
+    status = anyio.run(cells.self_test)
+    if options.json:
+        terminal.json(sandbox_value(status))
+    else:
+        _print_status(status, terminal)
+    return 3 if status.level is SandboxLevel.NONE else 0
+
+
+def _print_status(status: SandboxStatus, terminal: Terminal) -> None:
+    terminal.line(f"level: {status.level}")
+    for reason in status.reasons:
+        terminal.line(f"  {reason}")
+    if status.hint:
+        terminal.line(f"  {status.hint}")
+    if status.probes:
+        terminal.line()
+    for probe in status.probes:
+        word = "holds" if probe.passed else terminal.style("fails", "red")
+        terminal.line(
+            f"  {probe.name:<36}{word}{'  ' + shown(probe.detail) if probe.detail else ''}"
+        )
+
+
 VERBS = {
     "tools": Verb(_TOOLS_EXAMPLES, _configure_tools, _tools),
     "call": Verb(_CALL_EXAMPLES, _configure_call, _call),
     "invoke": Verb(_INVOKE_EXAMPLES, _configure_invoke, _invoke),
+    "reload": Verb(_RELOAD_EXAMPLES, _configure_reload, _reload),
+    "sandbox": Verb(_SANDBOX_EXAMPLES, _configure_sandbox, _sandbox),
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from skillhouse.floor import MissingExtraError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of, positive
-from skillhouse.frontends.cli.terminal_channel import TerminalChannel
+from skillhouse.frontends.cli.person import TerminalChannel
 from skillhouse.frontends.presentation.text import cut, one_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from skillhouse.runtime import Skillhouse
 
 STDIN_MAX = 1_048_576
-"""Characters of stdin that a prompt takes."""
 
 _EXAMPLES = """examples:
   skillhouse chat --model openai:gpt-5
@@ -60,7 +59,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Talk, answer once, or list conversations."""
     if options.resume is not None and options.no_save:
         raise UsageError("`--resume` goes on with a transcript, so `--no-save` makes no sense")
     if options.json and options.print is None and not options.list:
@@ -85,8 +83,7 @@ def _talk(
     prompt: Prompt | None,
 ) -> int:
     try:
-        from skillhouse.frontends.chat.commands import Commands
-        from skillhouse.frontends.chat.repl import Loop, line_reader, show, talk
+        from skillhouse.frontends.chat.repl import Commands, Loop, line_reader, show, talk
         from skillhouse.frontends.chat.screen import Screen, shown_logs
     except (ModuleNotFoundError, MissingExtraError) as error:
         module = getattr(error, "module", None) or getattr(error, "name", None) or "pydantic_ai"
@@ -201,16 +198,12 @@ def _conversation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What `--print` is to answer."""
-
     given: str
-    """The text of the command line."""
     piped: str
     """What stdin holds; never a command."""
 
     @property
     def whole(self) -> str:
-        """Both as one text."""
         return "\n\n".join(text for text in (self.given, self.piped) if text)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skillhouse import __version__
@@ -15,17 +13,17 @@ from skillhouse.audit import AuditLog
 from skillhouse.clients import ClientConfigs, compare, problems
 from skillhouse.discovery import git_root
 from skillhouse.floor import SkillhouseError
-from skillhouse.frontends.cli.options import UsageError, Verb, add_json
-from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
+from skillhouse.frontends.cli.options import Verb, add_json, places_of
 from skillhouse.frontends.presentation.client_report import (
     COLUMNS,
+    as_toml,
     difference,
     lens_skill_value,
     lens_value,
     report,
     table,
 )
-from skillhouse.frontends.presentation.profile_toml import as_toml
+from skillhouse.frontends.presentation.json_values import catalog_notes, catalog_report
 from skillhouse.frontends.presentation.text import counted, one_line, shown, wrapped
 from skillhouse.runtime import (
     Locations,
@@ -41,9 +39,7 @@ from skillhouse.skill import DEFAULT_PROFILE, load_profile, profile_names
 if TYPE_CHECKING:
     from skillhouse.clients import Change, Lens, LensSkill
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import (
-        Config,
-    )
+    from skillhouse.runtime import Config
     from skillhouse.skill import Profile
 
 _DOCTOR_EXAMPLES = """examples:
@@ -70,7 +66,6 @@ def _configure_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def add_start(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where the clients are started."""
     place = parser.add_argument_group("place")
     place.add_argument("-C", dest="start", metavar="DIR", help="look as if started in DIR")
 
@@ -84,8 +79,8 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
     unsafe = unsafe_entries(places)
     catalog, notes = _catalog(config)
     if options.json:
-        audit = [{"code": one.code, "message": one.message} for one in stuck]
-        files = [{"code": one.code, "message": one.message} for one in open_files]
+        audit = [dataclasses.asdict(one) for one in stuck]
+        files = [dataclasses.asdict(one) for one in open_files]
         entries = [{"client": one.client, "name": one.name, "fault": one.fault} for one in unsafe]
         value = {**lens_value(lens, found), "audit": audit, "files": files}
         value |= {"entries": entries, "catalog": catalog}
@@ -96,14 +91,15 @@ def _doctor(options: argparse.Namespace, terminal: Terminal) -> int:
         for note in notes:
             for line in wrapped(f"skillhouse: {note}", COLUMNS):
                 terminal.line(line)
-        for one in (*stuck, *open_files):
+        messages = [f"{one.message} [{one.code}]" for one in (*stuck, *open_files)]
+        messages += [
+            f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely; "
+            "`skillhouse mcp status` says why"
+            for entry in unsafe
+        ]
+        for message in messages:
             terminal.line()
-            for line in wrapped(f"{one.message} [{one.code}]", COLUMNS):
-                terminal.line(line)
-        for entry in unsafe:
-            terminal.line()
-            message = f"{entry.client}: the entry `{shown(entry.name)}` starts skillhouse unsafely"
-            for line in wrapped(f"{message}; `skillhouse mcp status` says why", COLUMNS):
+            for line in wrapped(message, COLUMNS):
                 terminal.line(line)
     return 1 if found or stuck or open_files or unsafe else 0
 
@@ -131,24 +127,8 @@ def unsafe_entries(places: Locations) -> tuple[Change, ...]:
     return tuple(change for change in configs.status() if change.fault)
 
 
-def places_of(options: argparse.Namespace) -> Locations:
-    """Return where the options say that the clients are started.
-
-    Raises:
-        UsageError: that is no directory.
-    """
-    start = Path(options.start).absolute() if options.start else Path.cwd()
-    if not start.is_dir():
-        raise UsageError(f"expected a directory after -C, got `{start}`")
-    return Locations(start=start, home=Path.home(), environment=os.environ)
-
-
 def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
-    """Return the named profiles; without names those of all clients, and our own behaviour.
-
-    Raises:
-        ConfigError: no profile has such a name, or its file is broken.
-    """
+    """Return the named profiles; without names those of all clients, and our own behaviour."""
     if names:
         return tuple(load_profile(name, places.profiles) for name in dict.fromkeys(names))
     known = [load_profile(name, places.profiles) for name in profile_names(places.profiles)]
@@ -158,7 +138,6 @@ def profiles_of(places: Locations, names: Sequence[str]) -> tuple[Profile, ...]:
 
 
 def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
-    """Return a place as these clients see it."""
     config = configured(places)
     project = git_root(places.start) or places.start
     return compare(
@@ -172,7 +151,6 @@ def seen_by(places: Locations, profiles: Sequence[Profile]) -> Lens:
 
 
 def machine() -> str:
-    """Return the program and the machine in one line."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return f"skillhouse {__version__}, {system}, Python {platform.python_version()}"
 
@@ -203,7 +181,6 @@ def _configure_profiles(parser: argparse.ArgumentParser) -> None:
 
 
 def _profiles(options: argparse.Namespace, terminal: Terminal) -> int:
-    """List, show or compare profiles."""
     places = places_of(options)
     if options.action == "list":
         return _list_profiles(options, places, terminal)
@@ -246,10 +223,7 @@ def _show_profile(options: argparse.Namespace, places: Locations, terminal: Term
         terminal.line()
         terminal.heading("where this comes from")
         for fact in profile.facts:
-            first, *rest = terminal.wrapped(one_line(fact), 4)
-            terminal.line(f"  - {first}")
-            for part in rest:
-                terminal.line(f"    {part}")
+            terminal.indented(one_line(fact), 4, "  - ")
     return 0
 
 
@@ -285,7 +259,6 @@ def _compare_profiles(options: argparse.Namespace, places: Locations, terminal: 
 
 
 def _differs(skill: LensSkill) -> bool:
-    """Whether two clients make something different of a file."""
     return len({(found.state, found.name, found.cut) for found in skill.verdicts}) > 1
 
 

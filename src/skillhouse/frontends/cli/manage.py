@@ -1,12 +1,17 @@
-"""The verbs that change skills: `new`, `delete`, `enable`, `disable` and `trust`."""
+"""The verbs that change what agents have: skills, trust, and the stop of every tool."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skillhouse import runtime
+from skillhouse.approval import OWNER
+from skillhouse.floor import ConfigError, StateError
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, add_skill, house_of
 from skillhouse.frontends.cli.person import refuse_agents
 from skillhouse.frontends.presentation.json_values import trust_value
@@ -15,7 +20,8 @@ from skillhouse.frontends.presentation.text import counted, one_line, shown
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
-    from skillhouse.runtime import TrustReport
+    from skillhouse.runtime import EnforcementServices, TrustReport
+    from skillhouse.tiers import StopReport
 
 _NEW_EXAMPLES = """examples:
   skillhouse new meeting-notes --description "Writes up meetings. Use it after a call."
@@ -48,7 +54,6 @@ def _configure_new(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Make the skill and say where it is."""
     body = BODY.format(name=options.name) if options.body is None else _read_body(options.body)
     scope = "project" if options.project else "user"
     management = house_of(options).management
@@ -91,10 +96,8 @@ def _delete(options: argparse.Namespace, terminal: Terminal) -> int:
         terminal.note("nothing was deleted")
         return 1
     path = management.delete(found.id)
-    if options.json:
-        terminal.json({"id": found.id, "path": str(path)})
-    else:
-        terminal.line(f"deleted {shown(found.id)} at {shown(str(path))}")
+    text = f"deleted {shown(found.id)} at {shown(str(path))}"
+    terminal.answer({"id": found.id, "path": str(path)}, text, as_json=options.json)
     return 0
 
 
@@ -119,7 +122,6 @@ def _configure_switch(parser: argparse.ArgumentParser) -> None:
 
 
 def _switch(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Switch one skill, or all of them."""
     enabled = options.verb == "enable"
     if (options.skill is None) == (not options.all):
         raise UsageError(f"expected a skill or --all; see `skillhouse {options.verb} --help`")
@@ -134,10 +136,7 @@ def _switch(options: argparse.Namespace, terminal: Terminal) -> int:
     else:
         skill = management.set_enabled(options.skill, enabled=enabled).id
         text = f"{shown(skill)} is {word}"
-    if options.json:
-        terminal.json({"id": skill, "enabled": enabled})
-    else:
-        terminal.line(text)
+    terminal.answer({"id": skill, "enabled": enabled}, text, as_json=options.json)
     if enabled and not options.all and not management.settings.enable_skills:
         terminal.note("skills as a whole are disabled: `skillhouse enable --all`")
     return 0
@@ -163,24 +162,18 @@ def _configure_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Give, show or take back the trust in one project."""
     options.start = options.project or options.start
     house = house_of(options)
     if options.list:
-        projects = house.services.trust_store.projects()
-        if options.json:
-            terminal.json(list(projects))
-        else:
-            for project in projects:
-                terminal.line(shown(project))
-        return 0
+        return terminal.listing(
+            house.services.trust_store.projects(), str, shown, as_json=options.json
+        )
     if options.revoke:
         revoked = house.project_trust.revoke()
-        if options.json:
-            terminal.json({"project": str(house.services.project), "revoked": revoked})
-        else:
-            word = "no longer trusted" if revoked else "was not trusted"
-            terminal.line(f"{shown(str(house.services.project))} {word}")
+        project = str(house.services.project)
+        text = f"{shown(project)} {'no longer trusted' if revoked else 'was not trusted'}"
+        value = {"project": project, "revoked": revoked}
+        terminal.answer(value, text, as_json=options.json)
         return 0 if revoked else 1
     if not options.show:
         refuse_agents("trust")
@@ -188,11 +181,11 @@ def _trust(options: argparse.Namespace, terminal: Terminal) -> int:
     if options.json:
         terminal.json(trust_value(report))
     else:
-        _print(report, terminal)
+        _print_trust(report, terminal)
     return 0
 
 
-def _print(report: TrustReport, terminal: Terminal) -> None:
+def _print_trust(report: TrustReport, terminal: Terminal) -> None:
     word = "trusted" if report.is_trusted else "not trusted"
     terminal.line(f"{shown(str(report.project))}: {word}, {counted(len(report.skills), 'skill')}")
     if report.skills:
@@ -202,10 +195,130 @@ def _print(report: TrustReport, terminal: Terminal) -> None:
         terminal.rows([(f"{shown(found.skill.name)}", f"{state}  {shown(found.directory)}")])
 
 
+_STOP_EXAMPLES = """examples:
+  skillhouse stop
+  skillhouse stop --reason "the bot pays an unknown address"
+  skillhouse stop --status
+
+From now on every tool is refused in each process that shares this state, and what is running ends
+within a second: commands, code of skills, requests, questions to you. Every session key ends for
+good. `skillhouse resume` allows the tools again.
+"""
+
+
+def _configure_stop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", default="by hand", metavar="TEXT", help="for the log")
+    parser.add_argument("--status", action="store_true", help="only say whether it is stopped")
+    add_common(parser)
+
+
+def _stop(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Stop everything; 1 when a part of it failed, or when the status is that all is stopped."""
+    with ExitStack() as stack:
+        safeguards = _safeguards_anyhow(options, terminal, stack)
+        if options.status:
+            reason = safeguards.tiers.stopped_reason
+            value = {"stopped": bool(reason), "reason": reason}
+            terminal.answer(value, _stopped_text(reason), as_json=options.json)
+            return 1 if reason else 0
+        report = safeguards.stop(OWNER, options.reason)
+    if options.json:
+        failed = [{"step": name, "error": why} for name, why in report.failed]
+        terminal.json(
+            {
+                "new": report.is_new,
+                "ended": report.ended,
+                "silent": list(report.silent),
+                "killed": report.killed,
+                "done": list(report.done),
+                "failed": failed,
+            }
+        )
+    else:
+        terminal.line("everything is stopped" if report.is_new else "everything was stopped before")
+        terminal.line(f"  {counted(report.ended, 'call')} ended")
+        for name in report.done:
+            terminal.line(f"  {name}: done")
+        for line in _failures(report):
+            terminal.error(line)
+        if report.silent:
+            terminal.error(_silent_text(report))
+    return 1 if report.failed or report.silent else 0
+
+
+def _failures(report: StopReport) -> Iterator[str]:
+    """Yield one line for each reason: one fault of the disk fails several steps."""
+    for why in dict.fromkeys(why for _, why in report.failed):
+        names = ", ".join(name for name, other in report.failed if other == why)
+        yield f"all tools are stopped, but this failed: {names}: {one_line(why)}"
+
+
+def _silent_text(report: StopReport) -> str:
+    """Return in which processes calls did not end, and what was done about it."""
+    pids = ", ".join(map(str, report.silent))
+    return (
+        f"not every call ended within 1 s in process {pids}; "
+        f"{counted(report.killed, 'command')} killed from here, and no call there begins"
+    )
+
+
+def _stopped_text(reason: str) -> str:
+    return f"stopped: {one_line(reason)}" if reason else "not stopped"
+
+
+def _safeguards_anyhow(
+    options: argparse.Namespace, terminal: Terminal, stack: ExitStack
+) -> EnforcementServices:
+    """Return the safeguards even where the configuration has a fault: a stop must not wait."""
+    try:
+        return stack.enter_context(house_of(options)).services.enforcement
+    except (ConfigError, StateError, OSError) as error:
+        places = runtime.Locations.here()
+        state = places.state()
+        terminal.error(f"{error}; stopping what uses the usual state directory, `{state}`")
+        config = runtime.Config(
+            places=places, state_directory=state, remote_directory=places.cache()
+        )
+        safeguards = runtime.EnforcementServices(config)
+        stack.callback(safeguards.close)
+        return safeguards
+
+
+_RESUME_EXAMPLES = """examples:
+  skillhouse resume
+
+Lets the tools go on after a stop, and lifts the wait of a tool that was denied again and again.
+It asks at a terminal, because no program may answer for you. Session keys that ended stay ended:
+`skillhouse keys session new` makes others.
+"""
+_RESUME_WORD = "resume"
+
+
+def _resume(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Allow the tools again if the owner confirms; 1 when nothing was lifted."""
+    from skillhouse.tiers.tier_engine import TERMINAL
+
+    refuse_agents("resume")
+    if not sys.stdin.isatty():
+        raise UsageError("`resume` asks at a terminal, and stdin is none: nothing was resumed")
+    with house_of(options) as house:
+        terminal.note(_stopped_text(house.services.enforcement.tiers.stopped_reason))
+        terminal.prompt(f"Type `{_RESUME_WORD}` to let the tools go on: ")
+        if sys.stdin.readline().strip().lower() != _RESUME_WORD:
+            terminal.note("nothing was resumed")
+            return 1
+        resumed = house.services.enforcement.resume(OWNER, TERMINAL)
+    text = "the tools go on" if resumed else "there was nothing to resume"
+    terminal.answer({"resumed": resumed}, text, as_json=options.json)
+    return 0 if resumed else 1
+
+
 VERBS = {
     "new": Verb(_NEW_EXAMPLES, _configure_new, _new),
     "delete": Verb(_DELETE_EXAMPLES, _configure_delete, _delete),
     "enable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
     "disable": Verb(_SWITCH_EXAMPLES, _configure_switch, _switch),
     "trust": Verb(_TRUST_EXAMPLES, _configure_trust, _trust),
+    "stop": Verb(_STOP_EXAMPLES, _configure_stop, _stop),
+    "resume": Verb(_RESUME_EXAMPLES, add_common, _resume),
 }

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb of the command line."""
-
     examples: str
     """What follows the options in its help."""
     configure: Callable[[argparse.ArgumentParser], None]
-    """Adds its options."""
     run: Callable[[argparse.Namespace, Terminal], int]
     """Does its work and returns the exit code."""
 
@@ -44,7 +41,6 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors name the nearest option and do not print a page of usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise a `UsageError` in our own form."""
         if message.startswith("unrecognized arguments: "):
             words = message.removeprefix("unrecognized arguments: ").split()
             known = [option for action in self._actions for option in action.option_strings]
@@ -55,7 +51,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the place and the configuration."""
     place = parser.add_argument_group("place")
     place.add_argument("-C", dest="start", metavar="DIR", help="work as if started in DIR")
     place.add_argument(
@@ -70,7 +65,6 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 
 
@@ -81,23 +75,24 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_skill(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    """Add the argument that names a skill; `nargs` is argparse's."""
     parser.add_argument("skill", nargs=nargs, help="an id, a name or a directory name")
 
 
-def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
-    """Return the `Skillhouse` that the place options describe.
-
-    Raises:
-        UsageError: the start directory or a root is not a directory.
-    """
+def places_of(options: argparse.Namespace) -> Locations:
+    """Return the start directory of -C with this user's places; `UsageError` if it is none."""
     start = Path(options.start).absolute() if options.start else Path.cwd()
     if not start.is_dir():
         raise UsageError(f"expected a directory after -C, got `{start}`")
+    return Locations(start=start, home=Path.home(), environment=os.environ)
+
+
+def house_of(options: argparse.Namespace, channel: Channel | None = None) -> Skillhouse:
+    """Return the `Skillhouse` of the place options; `UsageError` if one is no directory."""
+    places = places_of(options)
+    start = places.start
     for root in options.roots or ():
         if not Path(start, root).is_dir():
             raise UsageError(f"expected a directory after --root, got `{root}`")
-    places = Locations(start=start, home=Path.home(), environment=os.environ)
     flags = Settings(
         profile=options.profile,
         roots=tuple(str(Path(start, root)) for root in options.roots) if options.roots else None,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -32,10 +31,7 @@ from skillhouse.signer import (
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import Skillhouse
-    from skillhouse.signer import (
-        KeyInfo,
-        Terms,
-    )
+    from skillhouse.signer import KeyInfo, Terms
 
 _EXAMPLES = """examples:
   skillhouse keys new main --kind ed25519
@@ -54,8 +50,6 @@ says where it is instead. It is never an argument.
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 TTL_DEFAULT = "24h"
 """The published design gives a session key 24 hours."""
-
-T = TypeVar("T")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -85,23 +79,19 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Do what the words say; 1 when there was nothing to revoke."""
     with house_of(options) as house:
-        return _run_verb(house, options, terminal)
-
-
-def _run_verb(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    state = house.config.state_directory
-    verb = options.verb if options.verb != "session" else f"session {options.session}"
-    if verb == "list":
-        return _list(state, options, terminal)
-    if verb == "log":
-        return _log(state, options, terminal)
-    if verb == "session list":
-        return _list_sessions(state, options, terminal)
-    if verb == "session revoke":
-        return _revoke(house, options, terminal)
-    if verb == "remove" and not options.yes:
-        raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
-    return _change(verb, house, options, terminal)
+        state = house.config.state_directory
+        verb = options.verb if options.verb != "session" else f"session {options.session}"
+        if verb == "list":
+            return _list(state, options, terminal)
+        if verb == "log":
+            return _log(state, options, terminal)
+        if verb == "session list":
+            return _list_sessions(state, options, terminal)
+        if verb == "session revoke":
+            return _revoke(house, options, terminal)
+        if verb == "remove" and not options.yes:
+            raise UsageError("`keys remove` forgets the key for good; add --yes if that is meant")
+        return _change(verb, house, options, terminal)
 
 
 def seconds_from(text: str) -> int:
@@ -134,16 +124,12 @@ def _verb(verbs: Any, name: str, text: str, *, is_locked: bool = False) -> argpa
     if is_locked:
         parser.add_argument(
             "--password",
-            type=_source,
+            type=PasswordSource.parse,
             default=PasswordSource(),
             metavar="PLACE",
             help="terminal, keyring, fd:NUMBER or env:NAME",
         )
     return parser
-
-
-def _source(text: str) -> PasswordSource:
-    return PasswordSource.parse(text)
 
 
 def _add_kind(parser: argparse.ArgumentParser, default: KeyKind) -> None:
@@ -177,7 +163,7 @@ def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal:
         environment=os.environ,
     )
     try:
-        key = anyio.run(_work(verb, signer, options))
+        key = anyio.run(_work, verb, signer, options)
     finally:
         signer.close()
     name, identity = (key.name, key.id) if key else ("", "")
@@ -185,14 +171,11 @@ def _change(verb: str, house: Skillhouse, options: argparse.Namespace, terminal:
         "key", user=OWNER, reason=f"{verb} {name}".strip(), key=identity
     )
     if key is None:
-        if options.json:
-            terminal.json({"accepted": True})
-        else:
-            terminal.line("the clock and the counters are taken as they are")
-    elif options.json:
-        terminal.json(_value(key))
+        text = "the clock and the counters are taken as they are"
+        terminal.answer({"accepted": True}, text, as_json=options.json)
     else:
-        terminal.line(f"{_DONE[verb]} {key.name}: {key.id}")
+        text = f"{_DONE[verb]} {key.name}: {key.id}"
+        terminal.answer(_value(key), text, as_json=options.json)
     return 0
 
 
@@ -206,29 +189,22 @@ _DONE = {
 }
 
 
-def _work(
-    verb: str, signer: SignerProcess, options: argparse.Namespace
-) -> Callable[[], Awaitable[KeyInfo | None]]:
-    async def work() -> KeyInfo | None:
-        if verb in ("new", "import"):
-            kind, is_import = KeyKind(options.kind), verb == "import"
-            return await signer.new_key(
-                options.name, kind, terms=_terms(options), is_import=is_import
-            )
-        if verb == "session new":
-            return await signer.new_session(
-                options.name, KeyKind(options.kind), terms=_terms(options), seconds=options.ttl
-            )
-        if verb == "limit":
-            return await signer.set_terms(options.name, _terms(options))
-        if verb == "session rotate":
-            return await signer.rotate_session(options.name)
-        if verb == "remove":
-            return await signer.remove_key(options.name)
-        await signer.accept()
-        return None
-
-    return work
+async def _work(verb: str, signer: SignerProcess, options: argparse.Namespace) -> KeyInfo | None:
+    if verb in ("new", "import"):
+        kind, is_import = KeyKind(options.kind), verb == "import"
+        return await signer.new_key(options.name, kind, terms=_terms(options), is_import=is_import)
+    if verb == "session new":
+        return await signer.new_session(
+            options.name, KeyKind(options.kind), terms=_terms(options), seconds=options.ttl
+        )
+    if verb == "limit":
+        return await signer.set_terms(options.name, _terms(options))
+    if verb == "session rotate":
+        return await signer.rotate_session(options.name)
+    if verb == "remove":
+        return await signer.remove_key(options.name)
+    await signer.accept()
+    return None
 
 
 def _list(state: Path, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -269,14 +245,8 @@ def _list_sessions(state: Path, options: argparse.Namespace, terminal: Terminal)
         return 0
     for session in found:
         why = f" ({session.reason})" if session.reason else ""
-        terminal.rows(
-            [
-                (
-                    shown(session.name),
-                    shown(f"{session.state}{why}, ends {_time(session.expires_ms)}"),
-                )
-            ]
-        )
+        text = f"{session.state}{why}, ends {_time(session.expires_ms)}"
+        terminal.rows([(shown(session.name), shown(text))])
         terminal.line(f"    {shown(session.key_id)}")
     return 0
 
@@ -294,10 +264,8 @@ def _revoke(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) 
         house.services.enforcement.noted(
             "session-key-revoked", user=OWNER, reason=options.reason, key=which
         )
-    if options.json:
-        terminal.json({"revoked": count})
-    else:
-        terminal.line(f"revoked {counted(count, 'session key')}")
+    text = f"revoked {counted(count, 'session key')}"
+    terminal.answer({"revoked": count}, text, as_json=options.json)
     if not count and options.name:
         close = nearest(options.name, [s.name for s in sessions.all() if s.state == "active"])
         terminal.note(f"did you mean `{close[0]}`" if close else "no such session key is active")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,12 @@ import anyio
 
 from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
 from skillhouse.frontends.presentation.text import counted, moment, one_line, shown
-from skillhouse.runtime.mcp_servers import McpServers
+from skillhouse.runtime.remotes import McpServers
 
 if TYPE_CHECKING:
     from skillhouse.frontends.cli.terminal import Terminal
     from skillhouse.runtime import RemoteState, Skillhouse, Synced
-    from skillhouse.runtime.mcp_servers import McpAsked, McpServerState
+    from skillhouse.runtime.remotes import McpAsked, McpServerState
 
 _REMOTE_EXAMPLES = """examples:
   skillhouse remote list
@@ -68,13 +69,9 @@ def _list_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Term
 
 
 def _sync_remotes(house: Skillhouse, options: argparse.Namespace, terminal: Terminal) -> int:
-    def told(line: str) -> None:
-        terminal.note(shown(line))
-
-    async def work() -> tuple[Synced, ...]:
-        return await house.remotes.sync(options.url, progress=told)
-
-    done = anyio.run(work)
+    done = anyio.run(
+        lambda: house.remotes.sync(options.url, progress=lambda line: terminal.note(shown(line)))
+    )
     if options.json:
         terminal.json([_synced_value(synced) for synced in done])
     else:
@@ -145,10 +142,8 @@ def served(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -
         return _list_mcp_servers(servers.states(), terminal, json=options.json)
     if verb == "forget":
         count = servers.forget(words[0])
-        if options.json:
-            terminal.json({"label": words[0], "skills": count})
-        else:
-            terminal.line(f"{shown(words[0])}: {counted(count, 'skill')} forgotten")
+        text = f"{shown(words[0])}: {counted(count, 'skill')} forgotten"
+        terminal.answer({"label": words[0], "skills": count}, text, as_json=options.json)
         return 0
     done: tuple[McpAsked, ...]
     if verb == "add":
@@ -215,13 +210,7 @@ def _asked_value(asked: McpAsked) -> dict[str, Any]:
     report = asked.report
     if report is None:
         return {"label": asked.label, "error": asked.error}
-    return {
-        "label": asked.label,
-        "added": list(report.added),
-        "changed": list(report.changed),
-        "removed": list(report.removed),
-        "problems": list(report.problems),
-    }
+    return {**dataclasses.asdict(report), "label": asked.label}
 
 
 VERBS = {

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from skillhouse.frontends.presentation.text import cut, shown, width_of, wrapped
 
 if TYPE_CHECKING:
     from skillhouse.floor import Diagnostic
+    from skillhouse.runtime import Skillhouse
+
+T = TypeVar("T")
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 EFFECT_COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
@@ -43,11 +47,9 @@ class Terminal:
         self.width = min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX)
 
     def write(self, text: str) -> None:
-        """Write text to stdout as it is."""
         self._output.write(text)
 
     def line(self, text: str = "") -> None:
-        """Write one line to stdout."""
         self._output.write(text + "\n")
 
     def note(self, text: str) -> None:
@@ -60,7 +62,6 @@ class Terminal:
         self._errors.flush()
 
     def error(self, message: str) -> None:
-        """Write an error to stderr."""
         self._errors.write(self.style("skillhouse: ", "red", errors=True) + shown(message) + "\n")
 
     def json(self, value: Any) -> None:
@@ -73,24 +74,52 @@ class Terminal:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
 
+    def answer(self, value: Any, text: str, *, as_json: bool) -> None:
+        """Write what came of a verb: as JSON, or else as one line."""
+        if as_json:
+            self.json(value)
+        else:
+            self.line(text)
+
+    def listing(
+        self,
+        found: Sequence[T],
+        value: Callable[[T], Any],
+        line: Callable[[T], str],
+        *,
+        as_json: bool,
+        nothing: str = "",
+    ) -> int:
+        """Write each item's value as JSON, or else its line, `nothing` for none; return 0."""
+        if as_json:
+            self.json([value(item) for item in found])
+            return 0
+        for item in found:
+            self.line(line(item))
+        if not found and nothing:
+            self.note(nothing)
+        return 0
+
     def heading(self, text: str) -> None:
-        """Write a heading."""
         self.line(self.style(text, "bold"))
 
     def effect(self, effect: str) -> str:
-        """Return allow, ask or deny in its colour."""
         return self.style(effect, EFFECT_COLOURS[effect])
 
     def pair(self, label: str, value: str, *, label_width: int) -> None:
         """Write a label with its value; a long value is wrapped beside the label."""
-        first, *rest = self.wrapped(value, label_width)
-        self.line(self.style(cut(label, label_width - 1).ljust(label_width), "dim") + first)
-        for line in rest:
-            self.line(" " * label_width + line)
+        mark = self.style(cut(label, label_width - 1).ljust(label_width), "dim")
+        self.indented(value, label_width, mark)
 
     def wrapped(self, text: str, indent: int) -> list[str]:
-        """Return the lines of a text that is to stand `indent` columns from the left."""
         return wrapped(text, self.width - indent)
+
+    def indented(self, text: str, indent: int, mark: str = "") -> None:
+        """Write the lines of a text `indent` columns from the left, the first after a mark."""
+        first, *rest = self.wrapped(text, indent)
+        self.line(mark.rjust(indent) + first)
+        for line in rest:
+            self.line(" " * indent + line)
 
     def document(self, text: str) -> None:
         """Write a whole untrusted text: as it is into a pipe, controls shown on a terminal."""
@@ -115,3 +144,50 @@ def finding_line(found: Diagnostic, terminal: Terminal) -> str:
         place += f"{found.line}:"
     severity = terminal.style(found.severity, SEVERITY_COLOURS[found.severity])
     return f"{place} {severity}: {shown(found.message)} [{found.code}]".lstrip()
+
+
+BEGIN_SECONDS = 1.0
+"""What is done sooner needs no word."""
+BAR_SECONDS = 0.1
+LINE_SECONDS = 10.0
+"""How often a bar on a terminal moves, and how often a line goes to a log."""
+BAR_WIDTH = 20
+
+
+class ReadingProgress:
+    """Shows a bar on a terminal, and a line now and then elsewhere."""
+
+    def __init__(self, terminal: Terminal, clock: Callable[[], float] = time.monotonic) -> None:
+        self._terminal = terminal
+        self._clock = clock
+        self._next = clock() + BEGIN_SECONDS
+        self._is_shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self._clock()
+        if now < self._next:
+            return
+        text = f"reading skills for the search index: {done} of {total}"
+        if self._terminal.is_watched:
+            filled = BAR_WIDTH * done // max(total, 1)
+            bar = "#" * filled + "." * (BAR_WIDTH - filled)
+            self._terminal.prompt(f"\r[{bar}] {text}\x1b[K")
+            self._is_shown = True
+            self._next = now + BAR_SECONDS
+        else:
+            self._terminal.note(text)
+            self._next = now + LINE_SECONDS
+
+    def end(self) -> None:
+        if self._is_shown:
+            self._terminal.prompt("\r\x1b[K")
+            self._is_shown = False
+
+
+def prepare_search(house: Skillhouse, terminal: Terminal) -> None:
+    """Bring the search index up to date; `SearchError` if SQLite has no full-text module."""
+    progress = ReadingProgress(terminal)
+    try:
+        house.view().search.index(progress)
+    finally:
+        progress.end()

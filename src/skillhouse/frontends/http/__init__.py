@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from skillhouse.floor import MissingExtraError
+from skillhouse.floor import needs_extra
 from skillhouse.runtime import Skillhouse
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def serve(
         MissingExtraError: the packages of the extra `server` are not installed.
         OSError: the port cannot be bound; the text has the remedy.
     """
-    with _server_extra():
+    with needs_extra("server"):
         from skillhouse.frontends.http.listener import listen  # noqa: PLC0415 - an extra.
     return listen(
         house,
@@ -63,27 +62,9 @@ def http_app(
 ) -> ASGIApp:
     """Return the guarded application that answers as 127.0.0.1:`port`, and as the names `allowed`.
 
-    Args:
-        house: Must not be used elsewhere meanwhile.
-        token: The token of clients.
-        port: Part of the accepted Host and Origin.
-        session: Value of the browser's cookie; None creates a random one.
-        allowed: Additional accepted host names, as for `serve`.
-
-    Raises:
-        MissingExtraError: the packages of the extra `server` are not installed.
+    Clients send `token`; `session` is the value of the browser's cookie, by default a random one.
+    The rest is as for `serve`.
     """
-    with _server_extra():
+    with needs_extra("server"):
         from skillhouse.frontends.http.app import make_app  # noqa: PLC0415 - an extra.
     return make_app(house, token=token, port=port, session=session, allowed=allowed)
-
-
-@contextmanager
-def _server_extra() -> Iterator[None]:
-    """Turn a missing package into the error that names the extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("skillhouse"):
-            raise
-        raise MissingExtraError("server", error.name) from error

@@ -59,7 +59,6 @@ class RequestGuard:
         port: int,
         unauthorized: ASGIApp,
         open_paths: frozenset[str] = frozenset(),
-        methods: tuple[str, ...] = READ_METHODS,
         post_below: str | None = None,
         methods_at: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         allowed: Sequence[str] = (),
@@ -72,7 +71,6 @@ class RequestGuard:
             port: Our port; part of Host and Origin.
             unauthorized: Answers with 401 if the key is missing or wrong.
             open_paths: Paths that need no key, since they expose nothing private.
-            methods: The allowed methods.
             post_below: Prefix of the paths that allow POST as well.
             methods_at: Paths with methods of their own.
             allowed: Additional host names, NAME or NAME:PORT; none is a pattern.
@@ -81,7 +79,6 @@ class RequestGuard:
         self._keys = keys
         self._unauthorized = unauthorized
         self._open_paths = open_paths
-        self._methods = methods
         self._post_below = post_below
         self._methods_at = methods_at
         self._hosts = tuple(f"{name}:{port}" for name in NAMES)
@@ -132,7 +129,7 @@ class RequestGuard:
         if not all(s in _OWN_SITES for s in header_values(scope, b"sec-fetch-site")):
             message = "requests of other pages are refused; type the address, or paste it"
             return GuardReply(status=403, message=message)
-        methods = self._methods_at.get(scope["path"], self._methods)
+        methods = self._methods_at.get(scope["path"], READ_METHODS)
         if self._post_below is not None and scope["path"].startswith(self._post_below):
             methods = (*methods, "POST")
         if scope["method"] not in methods:

@@ -1,4 +1,4 @@
-"""The inbox of approvals, the page that decides one, and the endpoints of paired devices."""
+"""The pages that act: the inbox of approvals, the page of one, and the stop; and paired devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -22,15 +21,15 @@ from skillhouse.approval import (
     ApprovalBroker,
     ApprovalError,
     ApprovalState,
-    Devices,
     Issuer,
     SignatureError,
-    Tokens,
     allowed_answers,
 )
 from skillhouse.approval.devices import BODY_MAX
 from skillhouse.floor import StateError
 from skillhouse.frontends.presentation.json_values import approval_value
+from skillhouse.runtime import EnforcementServices
+from skillhouse.tiers import StopReport
 
 INBOX_PATH = "/approvals"
 DEVICE_PATH = "/approvals/device"
@@ -43,10 +42,8 @@ LATEST = 50
 """Number of closed approvals in the inbox."""
 
 
-class RenderPage(Protocol):
-    """Renders a template with values."""
-
-    def __call__(self, template: str, status_code: int = 200, /, **values: Any) -> Response: ...
+RenderPage = Callable[..., Response]
+"""Renders a template; gets its name, the status code (200 if left out), and values by keyword."""
 
 
 class ApprovalInbox:
@@ -55,8 +52,7 @@ class ApprovalInbox:
     def __init__(
         self,
         approvals: ApprovalBroker,
-        devices: Devices,
-        tokens: Tokens,
+        enforcement: EnforcementServices,
         show: RenderPage,
         clock: Callable[[], float],
         *,
@@ -67,8 +63,8 @@ class ApprovalInbox:
         `read_only` is why the page approves nothing, for example since a coding agent serves it.
         """
         self._approvals = approvals
-        self._devices = devices
-        self._tokens = tokens
+        self._devices = enforcement.devices
+        self._tokens = enforcement.tokens
         self._read_only = read_only
         self._show = show
         self._clock = clock
@@ -86,7 +82,6 @@ class ApprovalInbox:
         ]
 
     def list(self, _: Request) -> Response:
-        """Show the open questions and the latest closed ones."""
         closed = [a for a in self._approvals.latest(LATEST) if a.state is not ApprovalState.OPEN]
         return self._show("approvals.html", pending=self._approvals.pending(), closed=closed)
 
@@ -94,7 +89,6 @@ class ApprovalInbox:
         return json_response([approval_value(one) for one in self._approvals.pending()])
 
     def one(self, request: Request) -> Response:
-        """Show one question with all that its approval covers, and the possible answers."""
         return self._page(self._approval(request))
 
     async def decide(self, request: Request) -> Response:
@@ -200,11 +194,7 @@ class ApprovalInbox:
 
 
 async def body_of(request: Request) -> bytes:
-    """Return the body, of bounded size.
-
-    Raises:
-        HTTPException: it is larger.
-    """
+    """Return the body; raises HTTPException beyond `BODY_MAX`."""
     body = b""
     async for part in request.stream():
         body += part
@@ -214,11 +204,7 @@ async def body_of(request: Request) -> bytes:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the last value of each field of a form.
-
-    Raises:
-        HTTPException: it is too large, or no form.
-    """
+    """Return the last value of each field of a form; raises HTTPException."""
     try:
         body = (await body_of(request)).decode()
         return {key: values[-1] for key, values in parse_qs(body, max_num_fields=10).items()}
@@ -239,3 +225,54 @@ def json_response(value: object, status: int = 200) -> Response:
     """Return a value as JSON, in ASCII only, so that no invisible character can be in it."""
     text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
     return Response(text, status, headers={"content-type": "application/json"})
+
+
+STOP_PATH = f"{INBOX_PATH}/stop"
+"""Below the only path to which the guard lets forms post; no approval has this id."""
+REASON = "on the page"
+
+
+class StopPage:
+    """The endpoints, behind the guard's key; stopping is possible on a read-only page as well."""
+
+    def __init__(self, enforcement: EnforcementServices, show: RenderPage) -> None:
+        self._enforcement = enforcement
+        self._show = show
+        # For this start only: forms of other pages or of an earlier start are rejected.
+        self.csrf_token = secrets.token_urlsafe(32)
+        self._report: StopReport | None = None
+
+    def routes(self) -> list[Route]:
+        """Return the routes, which must precede those with an approval's id."""
+        return [Route(STOP_PATH, self.page), Route(STOP_PATH, self.stop, methods=["POST"])]
+
+    def reason(self) -> str:
+        """Return why everything is stopped; empty if it is not."""
+        return self._enforcement.tiers.stopped_reason
+
+    def page(self, _: Request) -> Response:
+        return self._page()
+
+    async def stop(self, request: Request) -> Response:
+        fields = await form_of(request)
+        if not is_equal_secret(fields.get("csrf_token", ""), self.csrf_token):
+            return self._page("This form is old. Use the one below.", 403)
+        try:
+            self._report = await run_in_threadpool(self._enforcement.stop, OWNER, REASON)
+        except StateError as error:
+            notice = f"The stop could not be written down: {error}. It holds in this process only."
+            return self._page(notice, 500)
+        # A POST is answered with a redirect, so that a reload submits nothing twice.
+        return RedirectResponse(STOP_PATH, 303)
+
+    def _page(self, notice: str = "", status: int = 200) -> Response:
+        reason = self.reason()
+        report = self._report if reason else None
+        return self._show(
+            "stop.html",
+            status,
+            reason=reason,
+            report=report,
+            csrf_token=self.csrf_token,
+            notice=notice,
+        )

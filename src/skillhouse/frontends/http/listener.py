@@ -24,7 +24,6 @@ from skillhouse.frontends.http.app import SECRET_BYTES, make_app
 from skillhouse.runtime import Skillhouse
 
 HOST = "127.0.0.1"
-"""The default address."""
 BACKLOG = 128
 HEAD_MAX = 16 * 1024
 """Bytes of a request's line and headers together; longer ones are answered with 400 by uvicorn."""
@@ -55,12 +54,7 @@ def listen(
         allowed = (*allowed, place) if name != HOST else tuple(allowed)
         token = secrets.token_urlsafe(SECRET_BYTES)
         app = make_app(
-            house,
-            token=token,
-            port=port,
-            allowed=allowed,
-            open_mcp=open_mcp,
-            read_only=read_only,
+            house, token=token, port=port, allowed=allowed, open_mcp=open_mcp, read_only=read_only
         )
         server = Server(
             uvicorn.Config(
@@ -87,7 +81,7 @@ def listen(
 
 
 def bound(port: int, host: str = HOST) -> socket.socket:
-    """Return a socket that listens on `port` of an address of this machine, 0 for any free port.
+    """Return a socket that listens on `port`, 0 for any free one.
 
     Raises:
         OSError: the port cannot be bound; the text has the remedy.
@@ -154,8 +148,10 @@ def header_timeout_protocol(
     waiting: dict[H11Protocol, asyncio.TimerHandle] = {}
 
     class HeaderTimeoutProtocol(H11Protocol):
-        # Narrower than asyncio's own signature, as uvicorn's is.
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(
+            self,
+            transport: asyncio.Transport,  # type: ignore[override] # Narrower, as uvicorn's is.
+        ) -> None:
             super().connection_made(transport)
             self._wait()
 

@@ -6,15 +6,16 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import skillhouse
 from skillhouse.audit import Trouble
 from skillhouse.floor import Diagnostic, Severity, SkillError, TreeError, tree_digest
-from skillhouse.frontends.presentation.catalog_report import catalog_notes, catalog_report
 from skillhouse.frontends.presentation.json_values import (
+    catalog_notes,
+    catalog_report,
     content_value,
     diagnostic_values,
     explanation_value,
@@ -44,8 +45,6 @@ class RootLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShadowedLine:
-    """A skill shadowed by one of higher precedence."""
-
     skill: Skill
     winner: Skill
     reference: str
@@ -167,10 +166,7 @@ class StatusReader:
     def detail(self, reference: str) -> SkillDetail:
         """Return one skill, by id, file, name or directory name.
 
-        Raises:
-            UnknownSkillError: no skill matches.
-            AmbiguousSkillError: several match.
-            SkillhouseError: the state or configuration cannot be read.
+        Raises UnknownSkillError, AmbiguousSkillError, or SkillhouseError for an unusable state.
         """
         with self._lock:
             scan = self._fresh_scan()
@@ -220,21 +216,23 @@ class StatusReader:
         return self._last_scan
 
     def _judged(self, skill: Skill) -> SkillVerdict:
-        explained = explain_loading(self._house, skill)
-        return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
+        return _verdict(skill, explain_loading(self._house, skill))
 
     def _denied(self, skill: Skill) -> SkillVerdict:
         # A rule decided, so the digest that the default needs is not computed.
-        explained = self._house.policy.explain(Permission(action="skill", resource=skill.name))
-        return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
+        permission = Permission(action="skill", resource=skill.name)
+        return _verdict(skill, self._house.policy.explain(permission))
+
+
+def _verdict(skill: Skill, explained: Explanation) -> SkillVerdict:
+    return SkillVerdict(skill=skill, effect=explained.decision.effect, reason=explained.reason)
 
 
 def _scan(house: Skillhouse) -> SkillScan:
     index = house.index
     every = (*index.skills, *index.shadowed)
-    by_id: dict[str, Skill] = {}
-    for skill in every:
-        by_id.setdefault(skill.id, skill)
+    # Of two skills with one id, the one of higher precedence.
+    by_id = {skill.id: skill for skill in reversed(every)}
     in_force = {skill.name: skill for skill in index.skills}
     view = house.view()
     catalog = catalog_report(view)
@@ -244,12 +242,8 @@ def _scan(house: Skillhouse) -> SkillScan:
         by_id=by_id,
         by_file={skill.file: skill for skill in every},
         shadowed=tuple(
-            ShadowedLine(
-                skill=skill,
-                winner=in_force[skill.name],
-                reference=_reference(skill, by_id),
-            )
-            for skill in index.shadowed
+            ShadowedLine(skill=one, winner=in_force[one.name], reference=_reference(one, by_id))
+            for one in index.shadowed
         ),
         roots=_roots(house, index),
         is_trusted=house.services.trust_store.is_trusted(house.services.project),
@@ -292,15 +286,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "errors": scan.errors,
         "audit": [{"code": one.code, "message": one.message} for one in status.audit],
         "catalog": scan.catalog,
-        "roots": [
-            {
-                "path": str(root.path),
-                "scope": root.scope,
-                "state": root.state,
-                "skills": root.skills,
-            }
-            for root in scan.roots
-        ],
+        "roots": [{**asdict(root), "path": str(root.path)} for root in scan.roots],
     }
 
 

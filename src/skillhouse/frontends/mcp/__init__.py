@@ -12,10 +12,9 @@ from importlib.util import find_spec
 
 import anyio
 
-from skillhouse.floor import MissingExtraError
-from skillhouse.frontends.mcp.handshake import FastHandshake
+from skillhouse.floor import MissingExtraError, needs_extra
+from skillhouse.frontends.mcp.handshake import FastHandshake, MessageReader, claimed
 from skillhouse.frontends.mcp.tool_list import ToolListing
-from skillhouse.frontends.mcp.wire import MessageReader, claimed
 from skillhouse.frontends.presentation.text import sendable
 from skillhouse.runtime import Prompts, Skillhouse
 
@@ -25,10 +24,7 @@ __all__ = ["serve"]
 def serve(house: Skillhouse, *, agent: str, user: str) -> int:
     """Serve MCP on stdin and stdout until stdin closes or a signal arrives; return 0.
 
-    Args:
-        house: Must not be used elsewhere meanwhile.
-        agent: The agent whose skills and rules apply to this connection.
-        user: The user for whom calls are made.
+    Calls are made for `agent` and `user`; `house` must not be used elsewhere meanwhile.
 
     Raises:
         MissingExtraError: the packages of the extra `mcp` are not installed.
@@ -46,24 +42,13 @@ def serve(house: Skillhouse, *, agent: str, user: str) -> int:
         fast_handshake.set_instructions(sendable(house.view(agent).prompts().instructions()))
         listing = ToolListing(house, agent)
         fast_handshake.set_tools(listing.tools())
-        with _mcp_extra(), _no_collection():
+        with needs_extra("mcp"), _no_collection():
             from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - an extra.
             from skillhouse.frontends.mcp.stdio import serve_wire  # noqa: PLC0415
         reader.end_fast_handshake()
         server = SkillhouseServer(house, listing, agent=agent, user=user)
         anyio.run(serve_wire, server, reader, fast_handshake, sink)
     return 0
-
-
-@contextmanager
-def _mcp_extra() -> Iterator[None]:
-    """Turn a missing package into the error that names the extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("skillhouse"):
-            raise
-        raise MissingExtraError("mcp", error.name) from error
 
 
 @contextmanager

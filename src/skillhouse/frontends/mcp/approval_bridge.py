@@ -1,27 +1,57 @@
-"""Makes a request's call with its caller's ids, and has its client ask for approval if needed."""
+"""Makes a request's call with its caller's ids, and has its client ask for approval if needed.
+
+Servers of protocol 2026-07-28 may not send requests. There a call that needs approval ends as
+`input_required` with the question and a sealed state; the client asks its user and repeats the call
+with both, even to a later process.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
+import os
 import secrets
+import stat
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import (
+    AESGCMRequestStateCodec,
+    InvalidRequestState,
+    RequestStateBoundary,
+    RequestStateSecurity,
+)
+from mcp.shared.exceptions import MCPError
 
-from skillhouse.approval import Connections, new_connection
-from skillhouse.floor import tracing
+from skillhouse.approval import (
+    Answer,
+    ApprovalError,
+    Connections,
+    canonical,
+    new_connection,
+)
+from skillhouse.floor import DecodeError, StateError, make_private, shaped, tracing
 from skillhouse.floor.threads import in_thread
 from skillhouse.frontends.mcp.elicitation import (
     CURRENT_CLIENT,
     ElicitationClient,
+    answer_of,
     elicitation_channel,
     elicitation_client,
 )
-from skillhouse.frontends.mcp.input_required import DeniedError, InputRequiredFlow
 from skillhouse.runtime import Caller, Skillhouse
 from skillhouse.tools import ToolResult
+
+SESSION_HEADER = "mcp-session-id"
+"""Has the id of a request's session until 2025-11-25; later revisions have none."""
 
 Call = Callable[[Caller, str], Awaitable[ToolResult]]
 """Makes the call; gets the caller and the id of the approval that it may use."""
@@ -31,13 +61,9 @@ class ApprovalBridge:
     """One server's calls, with the questions that they raise."""
 
     def __init__(self, house: Skillhouse, who: dict[str, str], *, is_persons: bool) -> None:
-        """Store the dependencies.
+        """Store the dependencies; `who` is agent, user and channel of this server's calls.
 
-        Args:
-            house: Makes the calls.
-            who: Agent, user and channel.
-            is_persons: Whether the client is known to belong to the user, so that answers it sends
-                are the user's.
+        With `is_persons` the client is known to belong to the user, so its answers are the user's.
         """
         self._house = house
         self._who = who
@@ -52,23 +78,12 @@ class ApprovalBridge:
         params: types.InputResponseRequestParams,
         call: Call,
     ) -> ToolResult | types.InputRequiredResult:
-        """Make a call, or return the question that its client must ask first.
-
-        Raises:
-            MCPError: the retry has a state that is not ours.
-        """
-        caller = {
-            **self._who,
-            **self.connections.caller(context),
-            **ids_of(context, self._session),
-        }
-        client = (
-            elicitation_client(context, caller["session_id"])
-            if self._answers_count
-            else ElicitationClient()
-        )
-        approval_id = ""
+        """Make a call, or return the question for its client; raises MCPError for a wrong state."""
+        ids = ids_of(context, self._session)
+        caller = {**self._who, **self.connections.caller(context), **ids}
+        client, approval_id = ElicitationClient(), ""
         if self._answers_count:
+            client = elicitation_client(context, caller["session_id"])
             try:
                 approval_id = await in_thread(lambda: self.flow.answered(params, caller))
             except DeniedError as error:
@@ -87,11 +102,8 @@ class ApprovalBridge:
 
 
 ID_MAX = 128
-"""Characters of an id from a client."""
-SESSION_HEADER = "mcp-session-id"
-"""Has the conversation's id over HTTP until 2025-11-25; later revisions have none."""
+"""Characters of a client's id or name."""
 UNNAMED = "mcp"
-"""Name of a client without one."""
 SESSIONS_MAX = 10_000
 """Sessions over HTTP with a connection; the SDK opens no more."""
 
@@ -137,7 +149,6 @@ def _session_header(context: ServerRequestContext[None]) -> str:
 
 
 def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, str]:
-    """Return session, message and trace of a request; `own_session` if the transport has none."""
     given = _session_header(context)
     # A session's id gives access to the session, so the log gets a digest that identifies it.
     session = hashlib.sha256(given.encode()).hexdigest()[:16] if given else own_session
@@ -150,7 +161,6 @@ def ids_of(context: ServerRequestContext[None], own_session: str) -> dict[str, s
 
 
 def trace_of(context: ServerRequestContext[None]) -> str:
-    """Return the trace of a request, from its `_meta` or else its HTTP header."""
     traceparent = (context.meta or {}).get("traceparent")
     headers = getattr(context.request, "headers", None)
     if traceparent is None and headers is not None:
@@ -161,9 +171,209 @@ def trace_of(context: ServerRequestContext[None]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return an id as it can be logged.
-
-    >>> printable("a\nb")
-    'a?b'
-    """
+    """Return an id as it can be logged."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text[:ID_MAX])
+
+
+AUDIENCE = "skillhouse"
+QUESTION = "approval"
+"""Key of the one question of a result."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowState:
+    """State that a client returns with its retry; it can neither read nor change it."""
+
+    approval: str
+    nonce: str
+    """The question's nonce, which proves that exactly this question was shown."""
+    content: str
+    """Digest of the exact call."""
+
+
+class DeniedError(Exception):
+    """The user denied a question that was approved elsewhere before."""
+
+
+class InputRequiredFlow:
+    """The questions of one server's calls, and the answers in retries."""
+
+    def __init__(self, house: Skillhouse, who: dict[str, str]) -> None:
+        self._house = house
+        self._who = who
+        self._codec = StateCodec(house.config.state_directory)
+
+    def boundary(self) -> RequestStateBoundary:
+        """Return the middleware that seals each state sent, and opens and checks each received.
+
+        A state is bound to method, tool and arguments, to agent and user, and expires; any other
+        one ends the request with -32602 before our code runs.
+        """
+        principal = canonical(self._who)
+
+        def bound(_: ServerRequestContext[Any, Any]) -> str:
+            return principal
+
+        security = RequestStateSecurity(
+            codec=self._codec,
+            ttl=float(self._house.config.approvals.expires_seconds),
+            bind_principal=bound,
+            audience=AUDIENCE,
+        )
+        return RequestStateBoundary(security, default_audience=AUDIENCE)
+
+    def question(
+        self, approval_id: str | None, client: ElicitationClient
+    ) -> types.InputRequiredResult | None:
+        """Return the result that asks an open question; None if the client cannot ask it."""
+        if approval_id is None or client.send is not None or not (client.form or client.url):
+            return None
+        approvals = self._house.approvals
+        request = approvals.get(approval_id).request
+        wanted = elicitation_channel(approvals).question(request, client)
+        if wanted is None:
+            return None
+        try:
+            self._codec.seal(b"")  # Creates the key, or says why there is none.
+        except StateError as error:
+            logger.warning("calls stay pending: %s", error)
+            return None
+        state = FlowState(
+            approval=request.id, nonce=request.nonce, content=str(request.content_digest)
+        )
+        return types.InputRequiredResult(
+            input_requests={QUESTION: types.ElicitRequest(params=wanted)},
+            request_state=json.dumps(asdict(state)),
+        )
+
+    def answered(self, params: types.InputResponseRequestParams, caller: Mapping[str, str]) -> str:
+        """Process the answer in a retry, and return the id of the approval that its call may use.
+
+        Empty if the call is not a retry. An answer that does not count changes nothing: the
+        approval decides about the call. `caller` has at least `client` and `connection`.
+
+        Raises:
+            MCPError: the state belongs to no question of this server.
+            DeniedError: the user denied, after an approval elsewhere.
+        """
+        if params.request_state is None:
+            # Responses without our state answer no question of ours.
+            return ""
+        state = self._checked(params.request_state, caller)
+        given = (params.input_responses or {}).get(QUESTION)
+        answer = answer_of(given) if isinstance(given, types.ElicitResult) else None
+        if answer is not None:
+            self._take(state, answer)
+        elif isinstance(given, types.ElicitResult) and given.action != "accept":
+            elicitation_channel(self._house.approvals).mark_unanswered(state.approval)
+        return state.approval
+
+    def _take(self, state: FlowState, answer: Answer) -> None:
+        try:
+            user, channel = self._who["user"], self._who["channel"]
+            self._house.approvals.answer(
+                state.approval, answer, by=user, channel=channel, nonce=state.nonce
+            )
+        except ApprovalError as error:
+            logger.info("an answer did not count: %s", error)
+            if answer is Answer.NO:
+                reason = f"denial of {state.approval} on {channel}: {error}"
+                self._house.services.enforcement.noted("late-no", user=user, reason=reason)
+                raise DeniedError(str(error)) from error
+
+    def _checked(self, text: str, caller: Mapping[str, str]) -> FlowState:
+        """Return the state, opened by the boundary, if the question belongs to this client."""
+        approvals = self._house.approvals
+        try:
+            state = shaped(json.loads(text), FlowState)
+            request = approvals.get(state.approval).request
+        except (ValueError, DecodeError, ApprovalError) as error:
+            raise _unknown() from error
+        ours = {"agent": request.agent, "user": request.user, "channel": request.channel}
+        if (request.id, request.content_digest) != (state.approval, state.content):
+            raise _unknown()
+        own = approvals.connections.own(request, caller["client"], caller["connection"])
+        if ours != self._who or not own:
+            raise _unknown()
+        return state
+
+
+def _unknown() -> MCPError:
+    # The boundary's words, so that callers cannot distinguish the reasons.
+    reason = {"reason": "invalid_request_state"}
+    return MCPError(types.INVALID_PARAMS, "Invalid or expired requestState", reason)
+
+
+KEY_FILE = "mcp-rounds.key"
+"""In the state directory; shared by all servers of this installation."""
+KEY_BYTES = 32
+
+_READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_IS_POSIX = os.name == "posix"
+"""Elsewhere only the directory's permissions protect the key."""
+
+
+class StateCodec:
+    """Encrypts and authenticates state (AES-GCM, by the SDK) with a key that outlives the process.
+
+    The key is created in the state directory `directory` when it is first needed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / KEY_FILE
+
+    @cached_property
+    def sealing(self) -> AESGCMRequestStateCodec:
+        """The SDK's codec; raises StateError without a usable key."""
+        return AESGCMRequestStateCodec([read_or_create_key(self._path)])
+
+    def seal(self, payload: bytes) -> str:
+        return self.sealing.seal(payload)
+
+    def unseal(self, token: str) -> bytes:
+        """Return the payload; raises InvalidRequestState if our key did not seal it, or is gone."""
+        try:
+            return self.sealing.unseal(token)
+        except StateError as error:
+            raise InvalidRequestState(str(error)) from error
+
+
+def read_or_create_key(path: Path) -> bytes:
+    """Return the key in a file, which is created if there is none; raises StateError."""
+    try:
+        make_private(path.parent)
+        if not os.path.lexists(path):
+            _make(path)
+        return _read(path)
+    except OSError as error:
+        raise StateError(f"cannot use the key: {error.strerror}", path) from error
+
+
+def _read(path: Path) -> bytes:
+    with os.fdopen(os.open(path, _READING), "rb") as file:
+        info = os.fstat(file.fileno())
+        key = file.read(KEY_BYTES + 1) if stat.S_ISREG(info.st_mode) else b""
+    if _IS_POSIX and (info.st_uid != os.geteuid() or info.st_mode & 0o077):
+        raise StateError(
+            "other users can access the key; delete it to have a new one created", path
+        )
+    if len(key) != KEY_BYTES:
+        raise StateError(f"expected {KEY_BYTES} bytes; delete it to get a new key", path)
+    return key
+
+
+def _make(path: Path) -> None:
+    """Create the key atomically; of two processes that do so at once, the first one wins."""
+    made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(made, path, follow_symlinks=False)
+    finally:
+        made.unlink()

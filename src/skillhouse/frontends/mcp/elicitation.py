@@ -23,10 +23,9 @@ from skillhouse.approval import Answer, ApprovalBroker, ApprovalRequest
 from skillhouse.frontends.presentation.text import question_lines, sendable
 
 DECISION = "decision"
-"""The one field of the form."""
 DENY, ALLOW = "deny", "allow once"
-"""Its values. Denial comes first, since a client may preselect the first; there is no standing
-approval here, which needs the full list of answers of the page and the command line."""
+"""The values of the form's field. Denial comes first, since a client may preselect the first; there
+is no standing approval here, which needs the answers of the page and the command line."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -43,7 +42,6 @@ PAGE_SHARE = 0.9
 """Share of its wait for which a call waits after the page was opened. It then stays pending, since
 the user may still be reading."""
 UNANSWERED_MAX = 1_000
-"""Questions remembered as unanswered."""
 
 Elicitation = types.ElicitRequestFormParams | types.ElicitRequestURLParams
 Send = Callable[[Elicitation], Awaitable[types.ElicitResult]]
@@ -56,7 +54,6 @@ class ElicitationClient:
     """How the client of one request can ask its user."""
 
     form: bool = False
-    """Whether it shows a form."""
     url: bool = False
     """Whether it opens an address."""
     send: Send | None = None
@@ -99,10 +96,8 @@ def elicitation_for(
 ) -> Elicitation | None:
     """Return the elicitation for a question; None if the client cannot ask it.
 
-    Args:
-        request: The question. One that only the page may decide is never asked with a form.
-        client: The client that would ask.
-        page: Address of the page of approvals, without its key; empty if unknown.
+    A question that only the page may decide is never asked with a form. `page` is the address of
+    the page of approvals, without its key; empty if unknown.
     """
     text = sendable("\n".join(question_lines(request)))
     if client.form and not request.out_of_band_only:
@@ -139,13 +134,12 @@ class ElicitationChannel:
         self._unanswered: deque[str] = deque(maxlen=UNANSWERED_MAX)
 
     def question(self, request: ApprovalRequest, client: ElicitationClient) -> Elicitation | None:
-        """Return how to ask a question; None if it was left unanswered before."""
+        """Return how to ask; None if the client cannot, or left the question unanswered before."""
         if request.id in self._unanswered:
             return None
         return elicitation_for(request, client, self._approvals.page)
 
     def mark_unanswered(self, request_id: str) -> None:
-        """Do not show this question again, since it was left unanswered."""
         self._unanswered.append(request_id)
 
     async def ask(self, request: ApprovalRequest) -> Answer | None:
@@ -173,7 +167,7 @@ class ElicitationChannel:
 
 
 def elicitation_channel(approvals: ApprovalBroker) -> ElicitationChannel:
-    """Return the broker's one channel of this kind; add it if there is none."""
+    """Return the broker's one channel of this kind, which is added if there is none."""
     for channel in approvals.channels:
         if isinstance(channel, ElicitationChannel):
             return channel

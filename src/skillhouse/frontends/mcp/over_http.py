@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 MCP_PATH = "/mcp"
-"""The path that clients expect."""
-SESSION_HEADER = b"mcp-session-id"
-"""Has the id of a request's session until 2025-11-25."""
 MCP_METHODS = ("GET", "HEAD", "POST", "DELETE")
-"""The methods of the transport."""
-
-
-def is_available() -> bool:
-    return find_spec("mcp") is not None
 
 
 class McpOverHttp:
@@ -69,11 +61,7 @@ class McpOverHttp:
                 tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.
-
-        Raises:
-            MissingExtraError: the packages of the extra `mcp` are not installed.
-        """
+        """Answer one request; raises MissingExtraError without the packages of the extra `mcp`."""
         if self._needs_key and not any(name == b"authorization" for name, _ in scope["headers"]):
             # The guard has checked the header if present; a browser's cookie opens pages only.
             await _refuse(send)
@@ -87,8 +75,10 @@ class McpOverHttp:
 
     def _watched(self, scope: Scope, send: Send) -> Send:
         """Return a `send` that ends the session's connection once an answer ends the session."""
+        from skillhouse.frontends.mcp.approval_bridge import SESSION_HEADER  # noqa: PLC0415 - the SDK.
+
         headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        session = headers.get(SESSION_HEADER, b"").decode("latin-1")
+        session = headers.get(SESSION_HEADER.encode(), b"").decode("latin-1")
         if not session:
             return send
         ends = (404, 200, 204) if scope["method"] == "DELETE" else (404,)
@@ -101,12 +91,14 @@ class McpOverHttp:
         return watched
 
     async def _run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
-        if not is_available():
+        if find_spec("mcp") is None:
             raise MissingExtraError("mcp", "mcp")
         managers = await anyio.to_thread.run_sync(
             import_module, "mcp.server.streamable_http_manager"
         )
-        server = import_module("skillhouse.frontends.mcp.server").SkillhouseServer(
+        from skillhouse.frontends.mcp.server import SkillhouseServer  # noqa: PLC0415 - the SDK.
+
+        server = SkillhouseServer(
             self._house,
             ToolListing(self._house, self._agent),
             agent=self._agent,

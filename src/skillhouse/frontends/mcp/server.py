@@ -27,8 +27,7 @@ from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
 import skillhouse
 from skillhouse.floor import SkillhouseError
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.prompts import PromptRequests
-from skillhouse.frontends.mcp.skills import SkillRequests
+from skillhouse.frontends.mcp.skills import PromptRequests, SkillRequests
 from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.service_log import AuditNews
 from skillhouse.frontends.presentation.text import sendable
@@ -53,8 +52,6 @@ CHANGES = NotificationOptions(prompts_changed=True, resources_changed=True, tool
 
 
 class SkillhouseServer:
-    """The handlers of one server, for the SDK."""
-
     def __init__(
         self,
         house: Skillhouse,
@@ -64,15 +61,10 @@ class SkillhouseServer:
         user: str,
         is_persons: bool = True,
     ) -> None:
-        """Register the handlers.
+        """Register the handlers; calls are made for `agent` and `user`.
 
-        Args:
-            house: Makes the calls.
-            listing: The tools as last shown to the client.
-            agent: The agent whose skills and rules apply.
-            user: The user for whom calls are made.
-            is_persons: Whether a client is known to belong to the user; if not, none of its
-                answers counts as the user's.
+        Without `is_persons` a client is not known to belong to the user, so no answer of a client
+        counts as the user's.
         """
         self._house = house
         self._listing = listing

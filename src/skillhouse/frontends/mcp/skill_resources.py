@@ -1,17 +1,21 @@
-"""The skills of an agent that are served as resources, and their addresses.
+"""The skills of an agent that are served as resources (SEP-2640), their files and addresses.
 
-A host must be able to load every listed skill, so one that breaks the specification, or is larger
-than SEP-2640 allows, is not served; the log has the reason. Our own tools still load it.
+A host must be able to load every listed skill and to verify its files by their digests. So a skill
+that breaks the specification, or is larger than SEP-2640 allows, is not served; the log has the
+reason. Our own tools still load it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import logging
 import mimetypes
+import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,15 +24,136 @@ from urllib.parse import quote
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from skillhouse.floor import PathError, Severity, read_beneath
-from skillhouse.frontends.mcp.manifest import (
-    Manifest,
-    Manifests,
-    NotServedError,
-    ServedFile,
-    short_hash,
+from skillhouse.floor import Digest, PathError, Severity, digest, is_utf8, read_beneath
+from skillhouse.skill import (
+    DEFAULT_PROFILE,
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    Skill,
+    typed_fields,
+    validate,
 )
-from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Skill, typed_fields, validate
+
+FILES_MAX = 512
+"""Files of a skill, SKILL.md included (SEP-2640, "Limits")."""
+BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of all files of a skill (SEP-2640, "Limits")."""
+DEPTH_MAX = 16
+"""Nesting of directories (as for a tree digest)."""
+ENTRIES_MAX = 10_000
+"""Directory entries examined, served or not."""
+SETTLED_SECONDS = 2.0
+"""Age from which a file's times show every change; before, one tick may hold two."""
+
+
+class NotServedError(Exception):
+    """A skill cannot be served; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFile:
+    relative: str
+    """POSIX path below the skill's directory."""
+    digest: Digest
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    base: Path
+    """The real directory."""
+    files: tuple[ServedFile, ...]
+    """Sorted by path."""
+    directories: frozenset[str]
+    """Relative paths of the directories; empty text for the skill's own."""
+
+
+Stamp = tuple[int, int, int, int, int]
+
+
+class Manifests:
+    """Makes manifests, and hashes a file again only when it may have changed."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[Stamp, ServedFile]] = {}
+
+    def of(self, directory: Path, root: Path) -> Manifest:
+        """Return the manifest of the skill in `directory`; raises NotServedError.
+
+        Links, special files, hidden names and unprintable names are excluded.
+        """
+        base = directory.resolve()
+        if not base.is_relative_to(root.resolve()):
+            raise NotServedError("its directory leads out of its root")
+        directories = {""}
+        files: list[ServedFile] = []
+        total = 0
+        try:
+            for relative, stamp in _walk(base, directories):
+                total += stamp[1]
+                if len(files) >= FILES_MAX or total > BYTES_MAX:
+                    raise NotServedError(f"more than {FILES_MAX} files or {BYTES_MAX} bytes")
+                files.append(self._hashed(base, relative, stamp))
+        except (OSError, PathError) as error:
+            raise NotServedError(f"a file cannot be read: {error}") from error
+        return Manifest(
+            base=base,
+            files=tuple(sorted(files, key=lambda file: file.relative.encode())),
+            directories=frozenset(directories),
+        )
+
+    def _hashed(self, base: Path, relative: str, stamp: Stamp) -> ServedFile:
+        key = f"{base}/{relative}"
+        known = self._known.get(key)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        data = read_beneath(base, relative, max_bytes=BYTES_MAX)
+        if len(data) != stamp[1]:
+            raise NotServedError(f"`{relative}` changed while it was read")
+        file = ServedFile(relative=relative, digest=digest(data), size=len(data))
+        if self._clock() - max(stamp[2], stamp[3]) / 1e9 > SETTLED_SECONDS:
+            self._known[key] = (stamp, file)
+        else:
+            self._known.pop(key, None)
+        return file
+
+
+def _walk(base: Path, directories: set[str]) -> Iterator[tuple[str, Stamp]]:
+    """Yield each file with its stamp; add what is walked to `directories`."""
+    pending = [("", 0)]
+    seen = 0
+    while pending:
+        prefix, depth = pending.pop()
+        with os.scandir(base / prefix if prefix else base) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > ENTRIES_MAX:
+                    raise NotServedError(f"more than {ENTRIES_MAX} entries")
+                relative = prefix + entry.name
+                if not _is_served(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name in DEFAULT_PROFILE.skipped_directories:
+                        continue
+                    if depth >= DEPTH_MAX:
+                        raise NotServedError(f"deeper than {DEPTH_MAX} directories")
+                    directories.add(relative)
+                    pending.append((f"{relative}/", depth + 1))
+                elif entry.is_file(follow_symlinks=False):
+                    info = entry.stat(follow_symlinks=False)
+                    times = (info.st_mtime_ns, info.st_ctime_ns)
+                    yield relative, (info.st_ino, info.st_size, *times, info.st_dev)
+
+
+def _is_served(name: str) -> bool:
+    return not name.startswith(".") and name.isprintable() and is_utf8(name)
+
+
+def short_hash(text: str) -> str:
+    """Return eight hex digits that distinguish texts in addresses."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
 
 SCHEME = "skill://"
 """Scheme of addresses (SEP-2640, "Resource Mapping")."""
@@ -65,10 +190,7 @@ class SkillResource:
         return next((f for f in self.manifest.files if self.address(f.relative) == uri), None)
 
     def children(self, uri: str) -> Sequence[tuple[str, ServedFile | None]] | None:
-        """Return path and file (None for a directory) of each direct child of a directory.
-
-        Return None if the address is not a directory.
-        """
+        """Return path and file (None: a directory) of each child; None without such a directory."""
         places = self.manifest.directories
         place = next((directory for directory in places if self.address(directory) == uri), None)
         if place is None:
@@ -160,15 +282,8 @@ def paged(
 ) -> tuple[Sequence[T], str | None]:
     """Return the items after a cursor, at most `size`, and the next cursor.
 
-    Args:
-        items: Sorted by `key`, no two with the same.
-        cursor: From an earlier call. It names the last item, not a number, so items that come or
-            go meanwhile repeat none.
-        key: Returns an item's sort key.
-        size: Maximum number of items.
-
-    Raises:
-        MCPError: the cursor is not ours.
+    No two items have the same key, by which they are sorted. A cursor names the last item, not a
+    number, so items that come or go meanwhile repeat none. Raises MCPError if it is not ours.
     """
     start = 0
     if cursor is not None:

@@ -1,8 +1,13 @@
-"""Skills over MCP (SEP-2640): the extension's requests, and the resources that they return."""
+"""The skills for hosts, as SEP-2640's requests and resources, and for users, as prompts.
+
+Clients show prompts as slash commands.
+"""
 
 from __future__ import annotations
 
 import base64
+import shlex
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import mcp_types as types
@@ -10,18 +15,20 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
+from skillhouse.floor import SkillhouseError, nearest
 from skillhouse.frontends.mcp.approval_bridge import ApprovalBridge
-from skillhouse.frontends.mcp.manifest import ServedFile
 from skillhouse.frontends.mcp.skill_resources import (
     DIRECTORY,
     MARKDOWN,
+    ServedFile,
     SkillResource,
     SkillResources,
     mime_type,
     paged,
 )
+from skillhouse.frontends.mcp.tool_list import ToolListing
 from skillhouse.frontends.presentation.text import sendable
-from skillhouse.runtime import Skillhouse, read_skill_file
+from skillhouse.runtime import Invocable, Skillhouse, read_skill_file
 from skillhouse.skill import SKILL_FILE, hidden_text
 from skillhouse.tools import ToolResult
 
@@ -37,6 +44,8 @@ META_FIELDS = ("license", "compatibility", "version")
 NOT_APPROVED = -32010
 """The error of a read that is denied or pending; `data` has the status. The protocol defines no
 such code, and reserves -32099 to -32000 for servers."""
+_UNCACHED: dict[str, Any] = {"ttl_ms": 0, "cache_scope": "private"}
+"""Fields of results: nothing may be cached, since rules and files change."""
 
 
 class GetSkillParams(types.RequestParams):
@@ -66,7 +75,7 @@ class SkillRequests:
     """Answers hosts' requests about one agent's skills.
 
     Listings have the skills of the catalog, without those denied to the agent. Reading a file goes
-    through the gate as loading the skill does. Nothing may be cached, since rules and files change.
+    through the gate as loading the skill does.
     """
 
     def __init__(self, house: Skillhouse, agent: str, bridge: ApprovalBridge) -> None:
@@ -75,7 +84,6 @@ class SkillRequests:
         self._resources = SkillResources(lambda: house.view(agent).listed.skills)
 
     def register(self, server: Server[None]) -> None:
-        """Declare the extension, and register the handlers."""
         server.extensions[EXTENSION] = {"directoryRead": True}
         add = server.add_request_handler
         add("skills/list", types.PaginatedRequestParams, self._list_skills)
@@ -89,12 +97,8 @@ class SkillRequests:
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> ListSkillsResult:
         entries, cursor = self._resources.page(params.cursor)
-        return ListSkillsResult(
-            skills=[_described(entry) for entry in entries],
-            next_cursor=cursor,
-            ttl_ms=0,
-            cache_scope="private",
-        )
+        skills = [_described(entry) for entry in entries]
+        return ListSkillsResult(skills=skills, next_cursor=cursor, **_UNCACHED)
 
     async def _get_skill(
         self, _: ServerRequestContext[None], params: GetSkillParams
@@ -102,24 +106,20 @@ class SkillRequests:
         entry = self._resources.entry(params.uri)
         if entry is None or entry.uri != params.uri:
             raise _unknown(params.uri, "no skill is served at")
-        return GetSkillResult(skill=_described(entry), ttl_ms=0, cache_scope="private")
+        return GetSkillResult(skill=_described(entry), **_UNCACHED)
 
     async def _list_resources(
         self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
     ) -> types.ListResourcesResult:
         entries, cursor = self._resources.page(params.cursor)
         resources = [_resource(entry, SKILL_FILE, entry.file(entry.uri)) for entry in entries]
-        return types.ListResourcesResult(
-            resources=resources, next_cursor=cursor, ttl_ms=0, cache_scope="private"
-        )
+        return types.ListResourcesResult(resources=resources, next_cursor=cursor, **_UNCACHED)
 
     async def _list_templates(
         self, _: ServerRequestContext[None], __: types.PaginatedRequestParams
     ) -> types.ListResourceTemplatesResult:
         # Clients ask every server with resources, and treat an error as a broken server.
-        return types.ListResourceTemplatesResult(
-            resource_templates=[], ttl_ms=0, cache_scope="private"
-        )
+        return types.ListResourceTemplatesResult(resource_templates=[], **_UNCACHED)
 
     async def _read_resource(
         self, context: ServerRequestContext[None], params: types.ReadResourceRequestParams
@@ -142,7 +142,7 @@ class SkillRequests:
         if result.data is None or result.is_error:
             raise error_of(result, uri=uri)
         contents = _contents(entry, file, uri, result.data["bytes"])
-        return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
+        return types.ReadResourceResult(contents=[contents], **_UNCACHED)
 
     async def _read_directory(
         self, _: ServerRequestContext[None], params: ReadDirectoryParams
@@ -210,7 +210,7 @@ def _contents(
 
 
 def error_of(result: ToolResult, **data: str) -> MCPError:
-    """Return the error for a call that did not succeed; `data` is added to its data."""
+    """Return the error for a call that did not succeed, with more `data`."""
     code = types.INVALID_PARAMS if result.status == "error" else NOT_APPROVED
     status = {"status": result.status, "approvalId": result.approval_id}
     return MCPError(code, sendable(result.content), {**data, **status})
@@ -218,3 +218,105 @@ def error_of(result: ToolResult, **data: str) -> MCPError:
 
 def _unknown(uri: str, what: str) -> MCPError:
     return MCPError(types.INVALID_PARAMS, f"{what} {uri[:400]}", {"uri": uri})
+
+
+WHOLE = "arguments"
+"""The argument of a skill that declares none: all text after its name."""
+
+UNKNOWN = "a prompt is its person's act: connect with the token, or have the model load the skill"
+"""Answer to a client whose user is unknown."""
+
+
+class PromptRequests:
+    """Answers `prompts/list` and `prompts/get`.
+
+    Getting a prompt is the user's act (MCP, "Prompts", user interaction model), so the rules of
+    `skillhouse invoke` apply. It grants nothing else: a skill's commands are the agent's calls.
+    """
+
+    def __init__(
+        self, house: Skillhouse, listing: ToolListing, bridge: ApprovalBridge, *, is_persons: bool
+    ) -> None:
+        """Without `is_persons` the client's user is unknown, and there are no prompts."""
+        self._house = house
+        self._listing = listing
+        self._bridge = bridge
+        self._is_persons = is_persons
+
+    def register(self, server: Server[None]) -> None:
+        add = server.add_request_handler
+        add("prompts/list", types.PaginatedRequestParams, self._list)
+        add("prompts/get", types.GetPromptRequestParams, self._get)
+
+    async def _list(
+        self, _: ServerRequestContext[None], params: types.PaginatedRequestParams
+    ) -> types.ListPromptsResult:
+        menu = self._listing.menu() if self._is_persons else ()
+        entries = sorted(menu, key=lambda entry: entry.name)
+        page, cursor = paged(entries, params.cursor, key=lambda entry: entry.name)
+        prompts = [_prompt(entry) for entry in page]
+        return types.ListPromptsResult(prompts=prompts, next_cursor=cursor, **_UNCACHED)
+
+    async def _get(
+        self, context: ServerRequestContext[None], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        if not self._is_persons:
+            raise MCPError(NOT_APPROVED, UNKNOWN, {"status": "denied", "approvalId": None})
+        self._listing.changed_lately()
+        menu = {entry.name: entry for entry in self._listing.menu()}
+        entry = menu.get(params.name)
+        if entry is None:
+            close = next(iter(nearest(params.name, menu)), "")
+            hint = f"; did you mean `{close}`" if close else ""
+            raise MCPError(types.INVALID_PARAMS, f"no prompt `{params.name[:200]}`{hint}")
+        line = _line(entry, params.arguments or {})
+        try:
+            result = await self._bridge.call_with_approval(
+                context,
+                params,
+                lambda caller, approval_id: self._house.invoke(
+                    entry.name, line, caller=caller, approval_id=approval_id
+                ),
+            )
+        except SkillhouseError as error:
+            raise MCPError(types.INTERNAL_ERROR, sendable(str(error))) from error
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        if result.is_error:
+            raise error_of(result)
+        content = types.TextContent(type="text", text=sendable(result.content))
+        return types.GetPromptResult(
+            description=sendable(entry.description),
+            messages=[types.PromptMessage(role="user", content=content)],
+        )
+
+
+def _prompt(entry: Invocable) -> types.Prompt:
+    names = entry.arguments or (WHOLE,)
+    hint = sendable(entry.argument_hint) or None
+    return types.Prompt(
+        name=sendable(entry.name),
+        description=sendable(entry.description),
+        arguments=[
+            types.PromptArgument(name=name, description=hint, required=False) for name in names
+        ],
+    )
+
+
+def _line(entry: Invocable, given: Mapping[str, str]) -> str:
+    """Return the arguments as a user would write them after the name; raises MCPError."""
+    names = entry.arguments or (WHOLE,)
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        message = f"`{entry.name}` takes {', '.join(names)}, got `{unknown[:200]}`"
+        raise MCPError(types.INVALID_PARAMS, message)
+    if not entry.arguments:
+        return given.get(WHOLE, "")
+    values = [given.get(name) for name in names]
+    while values and values[-1] is None:
+        values.pop()
+    if None in values:
+        missing = names[values.index(None)]
+        raise MCPError(types.INVALID_PARAMS, f"`{entry.name}` needs `{missing}` as well")
+    # Each value is one argument, whatever spaces and quotes it has.
+    return shlex.join(value for value in values if value is not None)

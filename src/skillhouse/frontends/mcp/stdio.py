@@ -7,6 +7,7 @@ import signal
 import threading
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import mcp_types as types
@@ -16,9 +17,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from skillhouse.frontends.mcp.handshake import FastHandshake
+from skillhouse.frontends.mcp.handshake import MESSAGE_MAX, FastHandshake, MessageReader, write_all
 from skillhouse.frontends.mcp.server import SkillhouseServer
-from skillhouse.frontends.mcp.wire import MESSAGE_MAX, MessageReader, write_all
 
 FLUSH_SECONDS = 0.3
 """How long answers may take to reach a client after the end was requested."""
@@ -37,13 +37,8 @@ async def serve_wire(
 ) -> None:
     """Serve until the client closes a pipe, or SIGINT or SIGTERM.
 
-    Either way running calls are cancelled, and the gate records their outcome.
-
-    Args:
-        server: Handles the requests.
-        reader: Has the requests; its fast handshake has ended.
-        greeter: Has the lines that were answered already.
-        sink: Descriptor for the answers.
+    Either way running calls are cancelled, and the gate records their outcome. The reader's fast
+    handshake has ended; `sink` is the descriptor for the answers.
     """
     incoming, requests = anyio.create_memory_object_stream[SessionMessage | Exception](8)
     answers, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -55,7 +50,7 @@ async def serve_wire(
         await tasks.start(_end_on_signals, serving, outgoing)
         for line in fast_handshake.handshake:
             incoming.send_nowait(message_of(line))
-        reader.hand_over(MessageInbox(incoming, errors, token).take)
+        reader.hand_over(partial(deliver, incoming, errors, token))
         writer.start(fast_handshake.request_id)
         with serving:
             await server.sdk.run(requests, answers, server.options())
@@ -84,31 +79,26 @@ async def _end_on_signals(
             await outgoing.aclose()
 
 
-class MessageInbox:
-    """Passes lines from the reader's thread to the event loop."""
+def deliver(
+    incoming: ObjectSendStream[SessionMessage | Exception],
+    errors: ObjectSendStream[SessionMessage],
+    token: EventLoopToken,
+    line: bytes | None,
+) -> None:
+    """Pass a line to the event loop, or answer it if it is not a message; b"" is the end.
 
-    def __init__(
-        self,
-        incoming: ObjectSendStream[SessionMessage | Exception],
-        errors: ObjectSendStream[SessionMessage],
-        token: EventLoopToken,
-    ) -> None:
-        self._incoming = incoming
-        self._errors = errors
-        self._token = token
-
-    def take(self, line: bytes | None) -> None:
-        """Deliver a line, or answer it if it is not a message; b"" is the end."""
-        with suppress(*GONE):
-            if line == b"":
-                from_thread.run(self._incoming.aclose, token=self._token)
-                return
-            message = parsed(line)
-            if isinstance(message, SessionMessage):
-                from_thread.run(self._incoming.send, message, token=self._token)
-            else:
-                error = types.JSONRPCError(jsonrpc="2.0", id=None, error=message)
-                from_thread.run(self._errors.send, SessionMessage(error), token=self._token)
+    Runs in the reader's thread.
+    """
+    with suppress(*GONE):
+        if line == b"":
+            from_thread.run(incoming.aclose, token=token)
+            return
+        message = parsed(line)
+        if isinstance(message, SessionMessage):
+            from_thread.run(incoming.send, message, token=token)
+        else:
+            error = types.JSONRPCError(jsonrpc="2.0", id=None, error=message)
+            from_thread.run(errors.send, SessionMessage(error), token=token)
 
 
 class Writer:
@@ -129,7 +119,7 @@ class Writer:
         """Set when all answers are written."""
 
     def start(self, answered: int | str | None) -> None:
-        """Start; the first answer to `answered` is dropped, since the fast handshake sent it."""
+        """Start; the first answer to `answered` is dropped: the fast handshake sent it."""
         threading.Thread(target=self._run, args=(answered,), name="mcp-writer", daemon=True).start()
 
     def _run(self, answered: int | str | None) -> None:

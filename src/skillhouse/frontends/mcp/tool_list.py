@@ -23,7 +23,7 @@ CHECK_SECONDS = 1.0
 """Minimum time between two scans of the disk caused by calls."""
 
 Seen = tuple[object, ...]
-"""Skills, tools and menu as shown to a client, for comparison."""
+"""Skills, tools and menu as shown to a client."""
 
 
 class ToolListing:
@@ -48,7 +48,7 @@ class ToolListing:
         ]
 
     def instructions(self) -> str:
-        """Return the server's instructions about the agent's skills; empty if it has none."""
+        """Return the server's instructions; empty without skills."""
         return sendable(self._house.view(self._agent).prompts().instructions())
 
     def changed_lately(self) -> bool:
@@ -81,7 +81,6 @@ class ToolListing:
 
 
 def _described(tool: Tool, chars: int | None) -> dict[str, Any]:
-    """Return a tool in the protocol's form, with a description of bounded length."""
     text = sendable(tool.description)
     reads = getattr(tool, "reads_only", tool.name in READING)
     return {

@@ -1,36 +1,26 @@
-"""What each client makes of skills: as plain lines that fit an issue, and as JSON values."""
+"""What each client makes of skills, for issues and as JSON, and its profile as TOML."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.clients import (
-    CAUSES,
-    Cut,
-    LensState,
-)
+from skillhouse.clients import CAUSES, Cut, LensState
 from skillhouse.frontends.presentation.text import counted, cut_middle, one_line, width_of, wrapped
 
 if TYPE_CHECKING:
-    from skillhouse.clients import (
-        Lens,
-        LensClient,
-        LensProblem,
-        LensSkill,
-        Verdict,
-    )
+    from skillhouse.clients import Lens, LensClient, LensProblem, LensSkill, Verdict
+    from skillhouse.skill import Profile
 
 COLUMNS = 80
 """What an issue, a mail and a terminal show without breaking lines."""
 SKILLS_MAX = 6
-"""Skills that are named with a problem; `--all` names every one."""
 PROBLEMS_MAX = 30
-"""Problems that are listed; `--all` lists every one."""
 ROWS_MAX = 40
-"""Rows of the table; `--all` shows every one."""
+"""Skills named with a problem, problems, and rows of the table; `--all` shows every one."""
 
 _LETTERS = {
     "+": "seen",
@@ -57,7 +47,6 @@ _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def letter(verdict: Verdict) -> str:
-    """Return the sign of a verdict in tables."""
     if verdict.cut is not Cut.NOTHING:
         return _OF_CUT[verdict.cut]
     if verdict.state is LensState.SEEN and verdict.code:
@@ -68,14 +57,7 @@ def letter(verdict: Verdict) -> str:
 def report(
     lens: Lens, problems: Sequence[LensProblem], *, machine: str, everything: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of a report; none is longer than `COLUMNS`.
-
-    Args:
-        lens: The place.
-        problems: What is wrong in it.
-        machine: One line about the program and the machine.
-        everything: Leave nothing out.
-    """
+    """Yield the lines of a report, none longer than `COLUMNS`; `machine` is its first."""
     yield cut_middle(one_line(machine), COLUMNS)
     yield from _indented(f"place: {lens.tilde(lens.start)}", 0, 2)
     yield ""
@@ -193,7 +175,6 @@ def _program(client: LensClient) -> str:
 
 
 def _counts(lens: Lens, place: int) -> str:
-    """Return how many skills a client sees, and what became of the others."""
     found = Counter(letter(skill.verdicts[place]) for skill in lens.skills)
     listed = sum(found[sign] for sign in "+mcn")
     parts = [f"sees {listed}"]
@@ -274,7 +255,6 @@ def lens_value(lens: Lens, problems: Iterable[LensProblem]) -> dict[str, Any]:
 
 
 def lens_skill_value(lens: Lens, skill: LensSkill) -> dict[str, Any]:
-    """Return what each client makes of one file."""
     return {
         "name": skill.name,
         "file": lens.short(skill.file),
@@ -294,3 +274,70 @@ def lens_skill_value(lens: Lens, skill: LensSkill) -> dict[str, Any]:
             for client, verdict in zip(lens.clients, skill.verdicts, strict=True)
         },
     }
+
+
+def as_toml(profile: Profile, *, unlike: Profile | None = None) -> str:
+    """Return a profile as a file that `read_profile` takes.
+
+    With `unlike`, what that profile has too and what only people need is left out: no such file.
+    """
+    values = {field.name: getattr(profile, field.name) for field in dataclasses.fields(profile)}
+    if unlike is None:
+        # The file's name is the profile's: a copy under another name must not hold the old one.
+        del values["name"]
+    else:
+        told = {"name", "title", "facts", "client", "checked"}
+        values = {
+            key: value
+            for key, value in values.items()
+            if key not in told and value != getattr(unlike, key)
+        }
+    # In TOML, tables come after the plain values.
+    plain = {key: value for key, value in values.items() if not _is_table(value)}
+    lines = [f"{key} = {_written(value)}" for key, value in plain.items() if value is not None]
+    for key, value in values.items():
+        if key in plain:
+            continue
+        if isinstance(value, tuple):
+            for item in value:
+                lines += ["", f"[[{key}]]", *_fields(item, None)]
+        else:
+            base = None if unlike is None else getattr(unlike, key)
+            lines += ["", f"[{key}]", *_fields(value, base)]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and dataclasses.is_dataclass(value[0])
+    return dataclasses.is_dataclass(value) or isinstance(value, Mapping)
+
+
+def _fields(value: Any, base: Any) -> Iterator[str]:
+    """Yield the lines of a table; None has no form in TOML and is what it is when left out."""
+    if isinstance(value, Mapping):
+        yield from (f"{json.dumps(key)} = {_written(item)}" for key, item in value.items())
+        return
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if item is not None and (base is None or item != getattr(base, field.name)):
+            yield f"{field.name} = {_written(item)}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, frozenset):
+        return _written(sorted(value))
+    if isinstance(value, tuple | list):
+        items = [_written(item) for item in value]
+        line = f"[{', '.join(items)}]"
+        return (
+            line if len(line) <= 70 else "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+        )
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_written(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, str):
+        # A basic string of TOML takes JSON's escapes; it has none for DEL, which JSON leaves.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)

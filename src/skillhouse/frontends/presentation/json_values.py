@@ -1,4 +1,4 @@
-"""Our values as plain JSON values; every frontend with JSON output uses these."""
+"""Our values as plain JSON values, and what the bounds of catalogs leave out."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from skillhouse.skill import hidden_text, revealed
+from skillhouse import skill as skill_package
+from skillhouse import tools as toolbox
+from skillhouse.frontends.presentation.text import counted
 
 if TYPE_CHECKING:
     from skillhouse.approval import Approval, Grant
     from skillhouse.audit import AuditEntry, Verification
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
-    from skillhouse.runtime import Explanation, Rehearsal, TrustReport
+    from skillhouse.permission import MatchedRule
+    from skillhouse.runtime import AgentView, Explanation, Rehearsal, TrustReport
     from skillhouse.sandbox import SandboxStatus
     from skillhouse.skill import Skill, SkillContent, SkillIndex
 
 
 def skill_value(skill: Skill) -> dict[str, Any]:
-    """Return what identifies and describes a skill."""
     return {
         "id": skill.id,
         "name": skill.name,
@@ -33,7 +35,6 @@ def skill_value(skill: Skill) -> dict[str, Any]:
 
 
 def index_value(index: SkillIndex) -> dict[str, Any]:
-    """Return an index with its shadowed skills and findings."""
     return {
         "skills": [skill_value(skill) for skill in index.skills],
         "shadowed": [skill_value(skill) for skill in index.shadowed],
@@ -42,7 +43,6 @@ def index_value(index: SkillIndex) -> dict[str, Any]:
 
 
 def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """Return findings."""
     return [
         {
             "code": found.code,
@@ -57,10 +57,10 @@ def diagnostic_values(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]
 
 def content_value(content: SkillContent) -> dict[str, Any]:
     """Return a loaded skill; what people do not see of its body is there as escapes."""
-    hidden = hidden_text(content.text)
+    hidden = skill_package.hidden_text(content.text)
     return {
         **skill_value(content.skill),
-        "body": revealed(content.body),
+        "body": skill_package.revealed(content.body),
         "hidden_text": None if hidden is None else hidden.summary,
         "resources": list(content.resources),
         "resources_omitted": content.resources_omitted,
@@ -69,7 +69,6 @@ def content_value(content: SkillContent) -> dict[str, Any]:
 
 
 def explanation_value(found: Explanation) -> dict[str, Any]:
-    """Return a decision with every rule that matches."""
     return {
         "action": found.permission.action,
         "resource": found.permission.resource,
@@ -77,24 +76,24 @@ def explanation_value(found: Explanation) -> dict[str, Any]:
         "layer": found.decision.layer,
         "rule_index": found.decision.rule_index,
         "reason": found.reason,
-        "rules": [
-            {
-                "layer": matched.layer,
-                "rule_index": matched.rule_index,
-                "effect": matched.rule.effect.value,
-                "action": matched.rule.action,
-                "pattern": matched.rule.pattern,
-                "reason": matched.rule.reason,
-                "is_verdict": matched.is_verdict,
-                "decided": matched.decided,
-            }
-            for matched in found.matched
-        ],
+        "rules": [matched_value(matched) for matched in found.matched],
+    }
+
+
+def matched_value(matched: MatchedRule) -> dict[str, Any]:
+    return {
+        "layer": matched.layer,
+        "rule_index": matched.rule_index,
+        "effect": matched.rule.effect.value,
+        "action": matched.rule.action,
+        "pattern": matched.rule.pattern,
+        "reason": matched.rule.reason,
+        "is_verdict": matched.is_verdict,
+        "decided": matched.decided,
     }
 
 
 def catalog_value(catalog: Catalog) -> dict[str, Any]:
-    """Return a catalog, its cost, and what the budget left out."""
     return {
         "text": catalog.text,
         "tokens": catalog.tokens,
@@ -104,7 +103,6 @@ def catalog_value(catalog: Catalog) -> dict[str, Any]:
 
 
 def trust_value(report: TrustReport) -> dict[str, Any]:
-    """Return a project and how its skills stand to what was trusted."""
     return {
         "project": str(report.project),
         "trusted": report.is_trusted,
@@ -122,7 +120,6 @@ def trust_value(report: TrustReport) -> dict[str, Any]:
 
 
 def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return every step of a rehearsal."""
     return {
         "request": rehearsal.request,
         "catalog": catalog_value(rehearsal.catalog),
@@ -158,17 +155,14 @@ def rehearsal_value(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def entry_value(entry: AuditEntry) -> dict[str, Any]:
-    """Return a call of the audit log with its outcome."""
     return {**dataclasses.asdict(entry), "status": entry.status}
 
 
 def verification_value(found: Verification) -> dict[str, Any]:
-    """Return what the audit log's chain says."""
     return {**dataclasses.asdict(found), "ok": not found.problems}
 
 
 def sandbox_value(status: SandboxStatus) -> dict[str, Any]:
-    """Return the sandbox's level and its probes."""
     return {**dataclasses.asdict(status), "level": status.level.value}
 
 
@@ -208,5 +202,49 @@ def device_text(found: Approval | Grant) -> str:
 
 
 def grant_value(grant: Grant) -> dict[str, Any]:
-    """Return a standing approval."""
     return dataclasses.asdict(grant)
+
+
+def catalog_report(view: AgentView) -> dict[str, Any]:
+    """Return the bounds of an agent's catalogs, and how many skills are in each and left out.
+
+    `tool` is the list in the skill tool's description; null where the profile has none there.
+    """
+    whole = view.catalog()
+    return {
+        "budget_tokens": view.budget_tokens,
+        "tokens": whole.tokens,
+        **_counts(whole),
+        "tool": _tool_report(view) if view.profile.catalog.exposure == "tool" else None,
+    }
+
+
+def _tool_report(view: AgentView) -> dict[str, Any]:
+    limit = view.profile.catalog.tool_chars
+    chars = None if limit == "none" else limit
+    room = toolbox.list_room(view.profile.messages, chars)
+    return {"chars": chars, **_counts(view.tool_catalog(room))}
+
+
+def catalog_notes(report: dict[str, Any], view: AgentView) -> list[str]:
+    """Return a line for people about each catalog of a report that leaves out skills."""
+    if view.profile.catalog.exposure == "search":
+        # Skills are found by search alone there, and nothing is left out of a list.
+        return []
+    search = next((rule.name for rule in view.profile.tools if rule.kind == "search"), "")
+    found = f"; `{search}` finds them" if search else ""
+    tool = report["tool"] or {"omitted": 0}
+    notes = []
+    if report["omitted"]:
+        bound = report["budget_tokens"]
+        of = f"of {bound:,} tokens" if bound is not None else "of the profile"
+        notes.append(f"left out of the catalog {of}: {counted(report['omitted'], 'skill')}{found}")
+    if tool["omitted"]:
+        of = f"of {tool['chars']:,} characters" if tool["chars"] is not None else "of the profile"
+        words = f"left out of the skill tool's description {of}"
+        notes.append(f"{words}: {counted(tool['omitted'], 'skill')}{found}")
+    return notes
+
+
+def _counts(catalog: Catalog) -> dict[str, int]:
+    return {"listed": len(catalog.included), "omitted": len(catalog.omitted)}

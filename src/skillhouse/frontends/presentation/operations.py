@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def definition_value(found: SkillDefinition) -> dict[str, Any]:
-    """Return a skill under the published names."""
     return {
         "id": found.id,
         "name": found.name,

@@ -26,12 +26,8 @@ _OURS = "skillhouse"
 def service_logging(stream: TextIO, clean: Callable[[str], str]) -> logging.Handler:
     """Send this process's log records to a stream, ours from INFO on, others' from WARNING on.
 
-    Args:
-        stream: JSON lines go to it, unless it is a terminal.
-        clean: Takes secrets out of a text.
-
-    Returns:
-        The handler, which whoever ends the service takes away again.
+    JSON lines go to it, unless it is a terminal. `clean` takes secrets out of a text. The caller
+    removes the handler when the service ends.
 
     Raises:
         MissingExtraError: the packages of the extra `server` are not installed.
@@ -77,10 +73,7 @@ def _formatter(clean: Callable[[str], str], *, for_people: bool) -> logging.Form
 
 
 def _for_terminal(event: Event) -> Event:
-    """Return texts that only show there, each in its one line.
-
-    Clients, servers and skills have a say in them, such as the message of an error.
-    """
+    """Return texts safe to show, each in its one line: clients, servers and skills write them."""
     found = {name: shown(v) if isinstance(v, str) else v for name, v in event.items()}
     if isinstance(event.get("exception"), str):
         # Set in, so that no line of it passes for a record.
@@ -90,7 +83,6 @@ def _for_terminal(event: Event) -> Event:
 
 
 def _traced(_: Any, __: str, event: Event) -> Event:
-    """Name the span in which a record was written."""
     parts = tracing.current().split("-")
     if len(parts) == 4:
         event["trace_id"], event["span_id"] = parts[1:3]
@@ -101,8 +93,6 @@ logger = logging.getLogger(__name__)
 
 
 class AuditNews:
-    """What was said last, for one log."""
-
     def __init__(self, log: AuditLog) -> None:
         self._log = log
         self._said: frozenset[str] = frozenset()

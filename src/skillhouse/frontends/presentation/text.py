@@ -66,6 +66,8 @@ def cut(text: str, columns: int) -> str:
     """Return a text that fits, its end marked with an ellipsis if something was cut."""
     if width_of(text) <= columns:
         return text
+    if text.isascii():
+        return text[: max(columns - 1, 0)].rstrip() + "…"
     kept = ""
     used = 0
     for character in text:

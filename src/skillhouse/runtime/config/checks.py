@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from skillhouse import approval
+from skillhouse import approval, net, signer
 from skillhouse.approval import ApprovalSettings
-from skillhouse.floor import ConfigError, nearest
+from skillhouse.floor import ConfigError, SkillhouseError, nearest
 from skillhouse.permission import Rule, matches
-from skillhouse.signer import PasswordSource, SignerError
+from skillhouse.remote import RemoteSource
+from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 
 APPROVAL_NUMBER_MAX = 86_400
 """Most of any number about approvals: a day's seconds, and more questions than anybody answers."""
@@ -27,15 +29,12 @@ _SECRET_NAME = re.compile(
 def check_exec_environment(
     names: Sequence[str], path: Path | None, *, secret: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse to give commands a variable that is named like a secret, or is one.
+    """Raise ConfigError for a variable for commands that is named like a secret, or is in `secret`.
 
     Args:
         names: The variables.
         path: The file that names them, for the error.
         secret: Variables that hold a secret of the configuration, whatever they are called.
-
-    Raises:
-        ConfigError: one of them is one.
     """
     for name in names:
         if name in secret or _SECRET_NAME.search(name):
@@ -95,14 +94,80 @@ def try_examples(rule: Rule, index: int, path: Path | None) -> None:
 
 
 def check_signer(password: str, path: Path | None) -> None:
-    """Refuse an unknown place of the keystore's password.
-
-    Raises:
-        ConfigError: it is none of those that `SignerSettings` names.
-    """
+    """Raise ConfigError for a place of the password that `SignerSettings` does not name."""
     try:
-        PasswordSource.parse(password)
-    except SignerError:
+        signer.PasswordSource.parse(password)
+    except signer.SignerError:
         # What was written may be the password itself, so it is not repeated.
         message = "expected `terminal`, `keyring`, `fd:NUMBER` (from 3) or `env:NAME`"
         raise ConfigError(message, path=path, key="signer.password") from None
+
+
+REMOTES_MAX = 50
+"""Servers of one configuration: each is a root that is scanned."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+NET_KEYS = frozenset(found.name for found in fields(NetSettings))
+SECRET_KEYS = frozenset(found.name for found in fields(SecretSettings))
+REMOTE_KEYS = frozenset(found.name for found in fields(RemoteSource))
+
+
+def tables_of(table: Mapping[str, Any]) -> tuple[tuple[str, frozenset[str], Any], ...]:
+    """Return the lists of tables in a file about the network: what each is called, its known
+    keys, and the value, whatever it is."""
+    found = table.get("net")
+    secrets = found.get("secrets") if isinstance(found, Mapping) else None
+    return (
+        ("net.secrets key", SECRET_KEYS, secrets),
+        ("remotes key", REMOTE_KEYS, table.get("remotes")),
+    )
+
+
+def secret_variables(settings: NetSettings, approvals: ApprovalSettings | None) -> frozenset[str]:
+    """Return the variables of this process that hold a secret of the configuration."""
+    named = (secret.env for secret in settings.secrets)
+    webhook = approvals.webhook_secret_env if approvals is not None else ""
+    return frozenset(filter(None, (*named, settings.brave_key_env, webhook)))
+
+
+def check_net(settings: NetSettings, path: Path | None) -> None:
+    """Raise ConfigError for a host, network, secret or URL that cannot be read."""
+    names = [secret.name for secret in settings.secrets]
+    if len(set(names)) < len(names):
+        raise ConfigError("two secrets have one name", path=path, key="net.secrets")
+    for secret in settings.secrets:
+        if not secret.env or not secret.hosts:
+            message = f"expected a variable and at least one host for the secret `{secret.name}`"
+            raise ConfigError(message, path=path, key="net.secrets")
+    try:
+        for host in settings.hosts:
+            net.host_rule(host)
+        # The names and hosts are what is checked; the values are looked up when they are needed.
+        stand_ins = (
+            net.SecretBinding(name=secret.name, value="x" * 32, hosts=secret.hosts)
+            for secret in settings.secrets
+        )
+        net.NetPolicy(private=settings.private, secrets=tuple(stand_ins))
+        if settings.searxng_url:
+            net.parse_url(settings.searxng_url)
+    except net.NetError as error:
+        raise ConfigError(f"wrong value: {error}", path=path, key="net") from error
+
+
+def check_remotes(remotes: tuple[RemoteSource, ...], path: Path | None) -> None:
+    """Raise ConfigError for too many remotes, one listed twice or reached without encryption."""
+    if len(remotes) > REMOTES_MAX:
+        message = f"expected at most {REMOTES_MAX} remotes, got {len(remotes)}"
+        raise ConfigError(message, path=path, key="remotes")
+    if len(set(remotes)) < len(remotes):
+        raise ConfigError("a remote is listed twice", path=path, key="remotes")
+    for source in remotes:
+        parts = urlsplit(source.url)
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            message = f"expected https, or http on this machine, got `{source.url}`"
+            raise ConfigError(message, path=path, key="remotes")
+        try:
+            net.parse_url(source.url)
+        except SkillhouseError as error:
+            raise ConfigError(f"wrong value: {error}", path=path, key="remotes") from error

@@ -1,11 +1,12 @@
 """One configuration from its files, the environment and flags; an unknown key is an error.
 
 Strongest first: managed, flags, environment, project (only if trusted, only what cannot loosen),
-user (DESIGN, "Configuration").
+user (DESIGN, "Configuration"). The profile and the project of a place follow from it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tomllib
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skillhouse.approval import OWNER, ApprovalSettings
+from skillhouse.discovery import git_root
 from skillhouse.floor import (
     ConfigError,
     DecodeError,
@@ -27,30 +29,31 @@ from skillhouse.floor import (
 )
 from skillhouse.permission import Effect, Layer, Rule
 from skillhouse.runtime.config.checks import (
+    NET_KEYS,
     check_approvals,
     check_exec_environment,
+    check_net,
+    check_remotes,
     check_signer,
     refuse_unknown,
     refuse_unknown_rule_keys,
+    secret_variables,
+    tables_of,
     try_examples,
 )
 from skillhouse.runtime.config.config_values import (
     Config,
+    ExtensionSettings,
     McpServerSettings,
     MemorySettings,
+    NetSettings,
     ProtectionSettings,
     Settings,
     SignerSettings,
+    SkillCodeSettings,
 )
-from skillhouse.runtime.config.extensions import ExtensionSettings, SkillCodeSettings
-from skillhouse.runtime.config.network import (
-    NET_KEYS,
-    NetSettings,
-    check_net,
-    check_remotes,
-    secret_variables,
-    tables_of,
-)
+from skillhouse.runtime.trust import TrustStore
+from skillhouse.skill import Profile, load_profile
 from skillhouse.tools import WriteGate
 
 PROJECT_FILE = "skillhouse.toml"
@@ -68,12 +71,7 @@ PROJECT_KEYS = frozenset({"catalog_budget_tokens", "rules"})
 def load_config(
     places: Locations, flags: Settings | None = None, *, project: Path | None = None
 ) -> Config:
-    """Return the configuration of `places`.
-
-    Args:
-        places: Where the files and the environment are.
-        flags: What the caller sets by hand.
-        project: The trusted project whose file is read too; None reads none.
+    """Return the configuration of `places`, `flags` and, where it is trusted, of a project.
 
     Raises:
         ConfigError: a file cannot be read, a key is unknown, a value has the wrong type, or an
@@ -301,3 +299,59 @@ _VARIABLES = {
 _OTHER_VARIABLES = frozenset(
     {"SKILLHOUSE_SKILLS_DIR", "SKILLHOUSE_CHAT_MODEL", "SKILLHOUSE_CHAT_BASE_URL"}
 )
+
+
+def configured(places: Locations, flags: Settings | None = None) -> Config:
+    """Return the configuration for `places`; a trusted project's file is included."""
+    config = load_config(places, flags)
+    project = project_of(places.start)
+    if TrustStore(config.state_directory).is_trusted(project):
+        config = load_config(places, flags, project=project)
+    return config
+
+
+def project_of(start: Path) -> Path:
+    """Return the git root of `start`, or `start` itself outside git."""
+    return git_root(start.absolute()) or start.absolute()
+
+
+def profile_of(config: Config) -> Profile:
+    """Return the configured profile, with the configured extensions and YAML parser."""
+    profile = load_profile(config.profile, config.places.profiles)
+    policy = dataclasses.replace(profile.parse_policy, yaml_fast_path=config.yaml_fast_path)
+    extensions = config.extensions.over(profile.extensions)
+    return dataclasses.replace(profile, parse_policy=policy, extensions=extensions)
+
+
+def overridden(config: Config, overrides: dict[str, Any]) -> Config:
+    """Return a configuration with some values replaced; ConfigError for unknown ones."""
+    if "roots" in overrides:
+        overrides = {**overrides, "roots": tuple(Path(root) for root in overrides["roots"])}
+    try:
+        return dataclasses.replace(config, **overrides)
+    except TypeError as error:
+        raise _unknown_override(overrides, error) from None
+
+
+def _unknown_override(overrides: dict[str, Any], error: TypeError) -> Exception:
+    known = [field.name for field in dataclasses.fields(Config)]
+    for key in overrides:
+        if key not in known:
+            suggestion = next(iter(nearest(key, known)), "")
+            return ConfigError(f"unknown setting `{key}`", key=key, suggestion=suggestion)
+    return error
+
+
+def safe_path(environment: Mapping[str, str], start: Path) -> str:
+    """Return `PATH` without relative folders and those of the project around `start`.
+
+    `npx` and activated environments put folders of the project first, and an empty entry is the
+    current directory: an untrusted project would choose what `npm` is.
+    """
+    project = os.path.realpath(git_root(start) or start)
+    entries = environment.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if os.path.isabs(entry) and not Path(os.path.realpath(entry)).is_relative_to(project)
+    )

@@ -1,0 +1,98 @@
+"""What holds for the examples in docstrings and for tests/: what is read, and how a hang ends."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import re
+import signal
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import pytest
+
+ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+HANG_SECONDS = 240
+"""Longest setup, call or teardown of one test; on a loaded machine the slowest take a minute."""
+TOO_LONG = f"took longer than {HANG_SECONDS} seconds"
+RECURSION_LIMIT = sys.getrecursionlimit()
+
+
+def pytest_collection_finish() -> None:
+    # py_ecc lifts the limit when a test of signatures is imported. With that limit, a text that is
+    # nested deeply ends the process instead of raising an error.
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    # Modules and tests stay until the end; each full collection would walk all of them.
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no module of which nothing runs in the fast part: collecting them takes its time too."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples only where there are some: looking imports the module."""
+    collectors = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return [collector for collector in collectors if type(collector) is pytest.Module]
+    return collectors
+
+
+@contextmanager
+def ended_if_it_hangs() -> Iterator[None]:
+    """Fail what takes longer than `HANG_SECONDS`; its stderr has the stacks of all threads.
+
+    The test fails alone, and its process goes on with the next one. Only code in C that never
+    returns to Python cannot be ended so.
+    """
+    if sys.platform == "win32":  # It has no such timer.
+        yield
+        return
+    late = False
+
+    def fail(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal late
+        late = True
+        pytest.fail(TOO_LONG)
+
+    before = signal.signal(signal.SIGALRM, fail)
+    faulthandler.register(signal.SIGALRM, file=sys.__stderr__ or 2, chain=True)
+    # Again every 5 seconds, because an event loop may keep the first exception to itself.
+    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS, 5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.unregister(signal.SIGALRM)
+        signal.signal(signal.SIGALRM, before)
+    if late:
+        pytest.fail(TOO_LONG)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    with ended_if_it_hangs():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    with ended_if_it_hangs():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    with ended_if_it_hangs():
+        return (yield)

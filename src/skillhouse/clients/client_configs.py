@@ -1,0 +1,360 @@
+"""Registers our server in clients' configurations, removes it, and reports its state."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse.audit import AuditLog
+from skillhouse.audit.changes import recorded
+from skillhouse.clients.client_table import (
+    CLIENTS,
+    ClientConfig,
+    client_of,
+    difference,
+    parsed,
+    snippet_of,
+    with_entry,
+    with_values,
+    without_entry,
+)
+from skillhouse.clients.config_file import (
+    Change,
+    ConfigFile,
+    ConfigFileError,
+    Entries,
+    ServerEntry,
+    Standing,
+)
+from skillhouse.clients.jsonc import NotEditableError
+from skillhouse.clients.program import (
+    are_plain,
+    arguments_of,
+    fault_of,
+    own_program,
+)
+from skillhouse.floor import ConfigError, Locations
+
+SERVER_NAME = "skills"
+"""Default name of our server in a client (docs/guides/agents.md)."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_KNOWN = {config.client: config for config in CLIENTS}
+_MODES = {"user": 0o600, "project": 0o644}
+
+
+def register(
+    client: str, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
+) -> Change:
+    """Add the server to the user's file of a client; raises as `ClientConfigs.install`."""
+    configs = ClientConfigs(
+        places=places, project=project, state_directory=state_directory, audit=audit
+    )
+    return configs.install(client)
+
+
+class ClientConfigs:
+    """The configuration files of all clients; every change is in the audit log."""
+
+    def __init__(
+        self, *, places: Locations, project: Path, state_directory: Path, audit: AuditLog
+    ) -> None:
+        self._places = places
+        self._project = project
+        self._state = state_directory
+        self._entries = Entries(state_directory)
+        self._audit = audit
+        self._program: tuple[str, ...] = ()
+
+    def install(
+        self,
+        client: str,
+        *,
+        where: str = "user",
+        name: str = SERVER_NAME,
+        arguments: Sequence[str] = ("mcp",),
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Change:
+        """Add the server; entries that skillhouse did not write are never overwritten.
+
+        A changed entry stays, except for a program that is not safe to start.
+
+        Args:
+            client: Name of its profile.
+            where: user or project.
+            name: Name of the server in the client.
+            arguments: Arguments of our program.
+            force: Also overwrite an entry of ours that was changed.
+            dry_run: Change nothing.
+
+        Raises:
+            ConfigError: the client is unknown, the server's name is invalid, or no entry can start
+                this program.
+            StateError: the records of earlier changes cannot be read.
+            AuditError: the log cannot be written; nothing was changed.
+        """
+        config = client_of(client, _KNOWN)
+        if not _NAME.fullmatch(name):
+            message = f"expected a server's name of letters, digits, `-` and `_`, got `{name}`"
+            raise ConfigError(message, key=name)
+        wanted = config.entry((*self._own_program(), *arguments))
+        change, file, text = self._inspect(config, where, name, wanted)
+        change = replace(change, snippet=snippet_of(config, name, wanted))
+        writes = {Standing.MISSING, Standing.OUTDATED} | ({Standing.CHANGED} if force else set())
+        if change.fault and change.standing is Standing.CHANGED and not force:
+            return self._fix(config, where, change, dry_run=dry_run)
+        if file is None or change.standing not in writes:
+            return replace(change, reason=change.reason or _REASONS.get(change.standing, ""))
+        try:
+            before = text
+            had_table = config.table in parsed(config, text)
+            if change.standing is not Standing.MISSING:
+                text = without_entry(config, text, name)
+            text = with_entry(config, text, name, wanted)
+        except NotEditableError as error:
+            return replace(change, reason=f"not edited, paste the entry yourself: {error}")
+        lines = difference(before, text, change.file)
+        change = replace(change, action="install", difference=lines, note=config.note)
+        if dry_run:
+            return change
+        kept = self._entries.get(str(file.real), name)
+        entry = ServerEntry(
+            file=str(file.real),
+            client=config.client,
+            name=name,
+            text=json.dumps(wanted),
+            made_file=kept.made_file if kept else not file.exists,
+            made_table=kept.made_table if kept else not had_table,
+        )
+        return self._write(change, file, text, entry, _MODES[where])
+
+    def uninstall(
+        self,
+        client: str,
+        *,
+        where: str = "user",
+        name: str = SERVER_NAME,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Change:
+        """Remove the server; an entry that skillhouse did not write, or that was changed, stays.
+
+        With `force` every entry that starts skillhouse goes; no other ever does.
+        """
+        config = client_of(client, _KNOWN)
+        change, file, text = self._inspect(config, where, name, None)
+        ours = {Standing.INSTALLED, Standing.OUTDATED}
+        if force:
+            ours |= {Standing.CHANGED, Standing.BY_HAND}
+        if file is None or change.standing not in ours:
+            if change.standing is Standing.MISSING and file is not None and not dry_run:
+                self._entries.forget(str(file.real), name)
+            return replace(change, reason=change.reason or _STAYS.get(change.standing, ""))
+        kept = self._entries.get(str(file.real), name)
+        try:
+            after = without_entry(
+                config, text, name, with_table=kept is not None and kept.made_table
+            )
+        except NotEditableError as error:
+            return replace(change, reason=f"not edited, remove the entry yourself: {error}")
+        lines = difference(text, after, change.file)
+        change = replace(change, action="uninstall", difference=lines, note=config.note)
+        if dry_run:
+            return change
+        if kept is not None and kept.made_file and after.strip() in ("", "{}"):
+            after = ""
+        return self._write(change, file, after, None, _MODES[where])
+
+    def status(
+        self, *, name: str = SERVER_NAME, fix: bool = False, dry_run: bool = False
+    ) -> tuple[Change, ...]:
+        """Return the server's state in the user's and the project's file of each client.
+
+        Entries of a file that start it under other names follow. With `fix`, unsafe and outdated
+        entries are made to start this program, unless `dry_run`; their other values stay.
+        """
+        changes: list[Change] = []
+        for config in CLIENTS:
+            for where in ("user", "project"):
+                first = self._inspect(config, where, name, None)[0]
+                names = self._other_names(config, where, first)
+                more = [self._inspect(config, where, one, None)[0] for one in names]
+                for change in (first, *more):
+                    is_due = change.fault or change.standing is Standing.OUTDATED
+                    fixed = fix and is_due
+                    changes.append(
+                        self._fix(config, where, change, dry_run=dry_run) if fixed else change
+                    )
+                if where == "user" and config.nested:
+                    changes += self._of_projects(config, first)
+        return tuple(changes)
+
+    def _other_names(self, config: ClientConfig, where: str, first: Change) -> list[str]:
+        names: list[str] = []
+        try:
+            for path in config.files(self._places, self._project, where):
+                servers = parsed(config, self._file(path, where).text).get(config.table)
+                for name, entry in servers.items() if isinstance(servers, dict) else ():
+                    names += [name] if _arguments(config, entry) else []
+        except (NotEditableError, ConfigFileError):
+            # The change of the first entry reports it.
+            return []
+        return [name for name in dict.fromkeys(names) if name != first.name]
+
+    def _of_projects(self, config: ClientConfig, first: Change) -> list[Change]:
+        """Return unsafe entries that the user's file keeps for single projects."""
+        if first.standing is Standing.UNREADABLE:
+            return []
+        text = self._file(Path(first.file), "user").text
+        folders = parsed(config, text).get(config.nested)
+        changes = []
+        for folder, kept in folders.items() if isinstance(folders, dict) else ():
+            servers = kept.get(config.table) if isinstance(kept, dict) else None
+            for name, entry in servers.items() if isinstance(servers, dict) else ():
+                words = config.words(entry) if _arguments(config, entry) else None
+                if words and (fault := fault_of(words, self._project)):
+                    reason = f"for `{folder}` alone: run `claude mcp remove {name}` there"
+                    change = replace(first, name=name, standing=Standing.BY_HAND, fault=fault)
+                    changes.append(replace(change, reason=reason))
+        return changes
+
+    def _fix(self, config: ClientConfig, where: str, change: Change, *, dry_run: bool) -> Change:
+        """Make an entry start this program safely; its other values stay."""
+        again, file, text = self._inspect(config, where, change.name, None)
+        servers = parsed(config, text).get(config.table, {})
+        entry = servers.get(change.name)
+        arguments = _arguments(config, entry)
+        if file is None or arguments is None:
+            return again
+        if not are_plain(arguments, config.words(entry) or ()):
+            return replace(change, reason="its arguments are a shell's: edit it yourself")
+        program = self._own_program()
+        values = config.command((*program, *arguments))
+        snippet = snippet_of(config, change.name, {**entry, **values})
+        try:
+            after = with_values(config, text, change.name, values)
+        except NotEditableError as error:
+            return replace(change, snippet=snippet, reason=f"edit it yourself: {error}")
+        lines = difference(text, after, change.file)
+        change = replace(change, action="fix", reason="", difference=lines, note=config.note)
+        if dry_run:
+            return change
+        kept = self._entries.get(str(file.real), change.name)
+        if kept is not None and json.loads(kept.text) == entry:
+            # Not changed since we wrote it, so the fixed entry is ours too.
+            kept = replace(kept, text=json.dumps({**entry, **values}))
+        return self._write(change, file, after, kept, _MODES[where])
+
+    def _write(
+        self, change: Change, file: ConfigFile, text: str, entry: ServerEntry | None, mode: int
+    ) -> Change:
+        """Write a file, or remove it when nothing is left; record `entry`, or forget a removed."""
+        arguments = {"client": change.client, "path": str(file.real), "name": change.name}
+        try:
+            with recorded(self._audit, f"mcp-{change.action}", arguments):
+                # A file that we made has no earlier content to back up.
+                kept = entry or self._entries.get(str(file.real), change.name)
+                made = kept is not None and kept.made_file
+                backup = None if made else file.back_up(self._state / "backups")
+                if entry is not None:
+                    # INVARIANT: recorded first, so an entry that a crash leaves is known as ours.
+                    self._entries.put(entry)
+                if text or change.action != "uninstall":
+                    file.write(text, mode=mode)
+                else:
+                    file.remove()
+                if change.action == "uninstall":
+                    self._entries.forget(str(file.real), change.name)
+        except ConfigFileError as error:
+            return replace(change, action="", reason=str(error))
+        return replace(change, done=True, backup="" if backup is None else str(backup))
+
+    def _inspect(
+        self, config: ClientConfig, where: str, name: str, wanted: dict[str, Any] | None
+    ) -> tuple[Change, ConfigFile | None, str]:
+        """Return the state of an entry, with its file, also when it is missing, and its text."""
+        files = config.files(self._places, self._project, where)
+        path = files[-1]
+        change = Change(
+            client=config.client, file=str(path), name=name, standing=Standing.UNREADABLE
+        )
+        chosen: tuple[ConfigFile, str, dict[str, Any]] | None = None
+        try:
+            for path in files:
+                change = replace(change, file=str(path))
+                file = self._file(path, where)
+                servers = parsed(config, file.text).get(config.table, {})
+                if not isinstance(servers, dict):
+                    raise NotEditableError(f"expected a table in `{config.table}`")
+                if name in servers:
+                    chosen = (file, file.text, servers[name])
+                    break
+                if file.exists and chosen is None:
+                    chosen = (file, file.text, {})
+        except (NotEditableError, ConfigFileError) as error:
+            return replace(change, reason=str(error)), None, ""
+        if chosen is None:
+            chosen = (file, "", {})
+        file, text, entry = chosen
+        arguments, words = _arguments(config, entry), config.words(entry)
+        fault = fault_of(words, self._project) if arguments and words else ""
+        if arguments and wanted is None:
+            wanted = self._wanted(config, entry, arguments)
+        standing = self._standing(config, file, name, entry, wanted)
+        return replace(change, file=str(file.path), standing=standing, fault=fault), file, text
+
+    def _wanted(
+        self, config: ClientConfig, entry: dict[str, Any], arguments: Sequence[str]
+    ) -> dict[str, Any] | None:
+        try:
+            return {**entry, **config.command((*self._own_program(), *arguments))}
+        except ConfigError:
+            return None
+
+    def _own_program(self) -> tuple[str, ...]:
+        self._program = self._program or own_program(self._project)
+        return self._program
+
+    def _file(self, path: Path, where: str) -> ConfigFile:
+        bound = self._project if where == "project" else self._places.home
+        return ConfigFile(path, bound=bound, may_be_outside=where == "user")
+
+    def _standing(
+        self,
+        config: ClientConfig,
+        file: ConfigFile,
+        name: str,
+        entry: Any,
+        wanted: dict[str, Any] | None,
+    ) -> Standing:
+        if entry == {}:
+            return Standing.MISSING
+        kept = self._entries.get(str(file.real), name)
+        if kept is not None and json.loads(kept.text) == entry:
+            return Standing.OUTDATED if wanted not in (None, entry) else Standing.INSTALLED
+        if kept is not None and _arguments(config, entry) is not None:
+            return Standing.CHANGED
+        return Standing.BY_HAND if _arguments(config, entry) is not None else Standing.FOREIGN
+
+
+_REASONS = {
+    Standing.CHANGED: "the entry was changed since; --force overwrites it",
+    Standing.BY_HAND: "another entry already starts skillhouse; it stays as it is",
+    Standing.FOREIGN: "another server has this name; give ours another one with --name",
+}
+_STAYS = {
+    Standing.CHANGED: "the entry was changed since; --force removes it",
+    Standing.BY_HAND: "skillhouse did not write this entry; --force removes it",
+    Standing.FOREIGN: "another server has this name; it stays",
+    Standing.MISSING: "there is no such entry",
+}
+
+
+def _arguments(config: ClientConfig, entry: Any) -> list[str] | None:
+    words = config.words(entry)
+    return arguments_of(words) if words else None

@@ -1,0 +1,328 @@
+"""One client's view: its verdict on each SKILL.md, and what fits into its list."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from skillhouse.clients.verdicts import Budget, Cut, LensClient, LensState, Verdict
+from skillhouse.discovery import Root
+from skillhouse.floor import Diagnostic, PathError, Severity, read_beneath
+from skillhouse.skill import (
+    SKILL_FILE,
+    SKILL_FILE_MAX,
+    CatalogRule,
+    Profile,
+    Skill,
+    SkillIndex,
+    parse,
+)
+
+
+class ListedSkill(NamedTuple):
+    """A skill as an unbounded list would show it."""
+
+    key: str
+    name: str
+    description: str
+    path: str
+
+
+def fit(rule: CatalogRule, listed: Sequence[ListedSkill]) -> tuple[Budget | None, dict[str, Cut]]:
+    """Return the use of the list's budget, and the cut of each skill by its key."""
+    cuts: dict[str, Cut] = {}
+    most = rule.description_chars
+    if most is not None:
+        cuts = {skill.key: Cut.SHORTENED for skill in listed if len(skill.description) > most}
+    if rule.budget_chars is None or not rule.entry:
+        return None, cuts
+    bare = [
+        _size(rule, rule.entry_bare.format(name=skill.name, path=skill.path)) for skill in listed
+    ]
+    whole = [
+        _size(
+            rule,
+            rule.entry.format(
+                name=skill.name, path=skill.path, description=skill.description[:most]
+            ),
+        )
+        for skill in listed
+    ]
+    space = rule.budget_chars - rule.reserved_chars
+    needed = sum(whole)
+    over: dict[str, Cut] = {}
+    if needed > space:
+        extra = [full - short for full, short in zip(whole, bare, strict=True)]
+        place = _shortened if rule.overflow == "shorten" else _without
+        marks = _omitted(bare, space) if rule.overflow == "omit" else place(bare, extra, space)
+        over = {
+            skill.key: mark
+            for skill, mark in zip(listed, marks, strict=True)
+            if mark is not Cut.NOTHING
+        }
+    budget = Budget(
+        limit=rule.budget_chars,
+        reserved=rule.reserved_chars,
+        needed=needed,
+        shortened=sum(cut is Cut.SHORTENED for cut in over.values()),
+        without_description=sum(cut is Cut.NO_DESCRIPTION for cut in over.values()),
+        omitted=sum(cut is Cut.OMITTED for cut in over.values()),
+    )
+    return budget, cuts | over
+
+
+def _size(rule: CatalogRule, entry: str) -> int:
+    if rule.entry_unit == 1:
+        return len(entry) + 1
+    length = len(entry.encode("utf-8", "replace")) + 1
+    return -(-length // rule.entry_unit) * rule.entry_unit
+
+
+def _without(bare: list[int], extra: list[int], space: int) -> list[Cut]:
+    """Keep every name, and in list order each description that fits."""
+    left = space - sum(bare)
+    marks = []
+    for size in extra:
+        fits = size <= left
+        left -= size if fits else 0
+        marks.append(Cut.NOTHING if fits else Cut.NO_DESCRIPTION)
+    return marks
+
+
+def _shortened(bare: list[int], extra: list[int], space: int) -> list[Cut]:
+    """Shorten all descriptions to one length; if not even names fit, omit skills."""
+    left = space - sum(bare)
+    if left <= 0:
+        marks = _omitted(bare, space)
+        return [Cut.NO_DESCRIPTION if mark is Cut.NOTHING else mark for mark in marks]
+    share = left
+    for place, size in enumerate(sorted(extra)):
+        share = left // (len(extra) - place)
+        if size > share:
+            break
+        left -= size
+    return [Cut.NOTHING if size <= share else Cut.SHORTENED for size in extra]
+
+
+def _omitted(bare: list[int], space: int) -> list[Cut]:
+    marks = []
+    for size in bare:
+        fits = size <= space
+        space -= size if fits else 0
+        marks.append(Cut.NOTHING if fits else Cut.OMITTED)
+    return marks
+
+
+NAME_MAX = 64
+"""Characters of a name (specification, `name`)."""
+
+_OWN_SCOPES = frozenset({"builtin", "managed", "plugin"})
+"""Their skills came with a client, so other clients are not expected to see them."""
+
+_LINKS = {
+    "link-escape": "a link out of the root is not followed",
+    "link-ignored": "links are not followed",
+    "link-broken": "the link is broken",
+    "link-cycle": "the link leads in a circle",
+}
+
+
+_KINDS = {
+    "description-missing": frozenset({"description-blank", "description-empty"}),
+    "name-missing": frozenset({"name-blank"}),
+    "frontmatter-not-mapping": frozenset({"colon-unspaced"}),
+    "yaml-error": frozenset({"colon-unspaced"}),
+}
+"""Traits that are more precise than the code of our finding."""
+
+
+class Reals(dict[str, str]):
+    def __missing__(self, path: str) -> str:
+        self[path] = os.path.realpath(path)
+        return self[path]
+
+
+@dataclass(slots=True)
+class ClientView:
+    profile: Profile
+    roots: tuple[Root, ...]
+    index: SkillIndex
+    reals: Reals
+    may_read: bool = field(kw_only=True)
+    listed: dict[str, Skill] = field(default_factory=dict)
+    losers: dict[str, Skill] = field(default_factory=dict)
+    faults: dict[str, Diagnostic] = field(default_factory=dict)
+    warnings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    links: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Code of what this client refuses and we only warn about, by file."""
+    cuts: dict[str, Cut] = field(default_factory=dict)
+    winners: dict[str, Skill] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for skill in self.index.skills:
+            self.listed.setdefault(self.reals[skill.file], skill)
+        for skill in self.index.shadowed:
+            self.losers.setdefault(self.reals[skill.file], skill)
+        for diagnostic in self.index.diagnostics:
+            if diagnostic.path is None:
+                continue
+            path, code = str(diagnostic.path), diagnostic.code
+            if code in _LINKS:
+                self.links.append((path, code))
+            elif diagnostic.severity is Severity.ERROR and code != "duplicate":
+                self.faults.setdefault(self.reals[path], diagnostic)
+            else:
+                self.warnings[self.reals[path]].add(code)
+
+    def judge(self, traits_of: Mapping[str, Mapping[str, int]]) -> LensClient:
+        """Apply the client's refusals and its list's bounds; call once, before `verdict`."""
+        profile = self.profile
+        if profile.refused:
+            for real, skill in [*self.listed.items(), *self.losers.items()]:
+                peculiar = set(traits_of.get(real, {})) | self.warnings.get(real, set())
+                if len(skill.name) > NAME_MAX:
+                    peculiar.add("name-long")
+                if os.path.islink(skill.file):
+                    peculiar.add("link-file")
+                if code := min(peculiar & profile.refused, default=""):
+                    self.refused[real] = code
+            self._promote()
+        self.winners = {self._key(skill): skill for skill in self.listed.values()}
+        entries = [
+            ListedSkill(real, skill.name, self._description(skill), _below_root(skill))
+            for real, skill in self.listed.items()
+            if not self._is_manual(skill)
+        ]
+        budget, self.cuts = fit(profile.catalog, entries)
+        return LensClient(
+            profile=profile,
+            roots=tuple(dict.fromkeys(str(root.path) for root in self.roots)),
+            own=frozenset(str(root.path) for root in self.roots if root.scope in _OWN_SCOPES),
+            budget=budget,
+        )
+
+    def verdict(self, real: str, places: Sequence[str], peculiar: Mapping[str, int]) -> Verdict:
+        fault = self.faults.get(real)
+        if skill := self.listed.get(real):
+            state = LensState.MANUAL if self._is_manual(skill) else LensState.SEEN
+            misread = min(peculiar.keys() & self.profile.accepted, default="")
+            cut = self.cuts.get(real, Cut.NOTHING)
+            line = peculiar.get(misread)
+            return Verdict(state=state, name=skill.name, code=misread, line=line, cut=cut)
+        if real in self.refused:
+            code = self.refused[real]
+            return Verdict(state=LensState.DROPPED, code=code, line=peculiar.get(code))
+        if skill := self.losers.get(real):
+            other = self.winners.get(self._key(skill))
+            taken = other.file if other else ""
+            return Verdict(state=LensState.SHADOWED, name=skill.name, code="shadowed", other=taken)
+        if fault is not None:
+            return self._faulty(fault, peculiar)
+        return self._unseen(places, real, peculiar)
+
+    def _faulty(self, fault: Diagnostic, peculiar: Mapping[str, int]) -> Verdict:
+        """Return the verdict on a file that we drop."""
+        # A trait of the file that names the fault more precisely decides.
+        codes = _KINDS.get(fault.code, frozenset()) & peculiar.keys() or {fault.code}
+        accepted = bool(codes & self.profile.accepted)
+        return Verdict(
+            state=LensState.SEEN if accepted else LensState.DROPPED,
+            name=os.path.basename(os.path.dirname(str(fault.path))) if accepted else "",
+            code=fault.code,
+            reason=fault.message,
+            line=fault.line,
+        )
+
+    def _unseen(self, places: Sequence[str], real: str, peculiar: Mapping[str, int]) -> Verdict:
+        """Say why this client's walk did not find a file."""
+        for path, code in self.links:
+            if any(place == path or place.startswith(path + "/") for place in places):
+                return Verdict(state=LensState.UNSEEN, code=code, reason=_LINKS[code])
+        for root in self.roots:
+            real_root = self.reals[str(root.path)]
+            for place in places:
+                if not place.startswith(real_root.rstrip("/") + "/"):
+                    continue
+                if root.scope == "project" and not self.may_read:
+                    return Verdict(state=LensState.UNTRUSTED, code="project-untrusted")
+                parts = place[len(real_root.rstrip("/")) + 1 :].split("/")[:-1]
+                if not parts and self.profile.root_skill:
+                    return self._root_skill(real, peculiar)
+                return self._skipped(root, real_root, parts)
+        return Verdict(state=LensState.UNSEEN, code="no-root")
+
+    def _skipped(self, root: Root, real_root: str, parts: list[str]) -> Verdict:
+        """Say why a walk of `root` does not reach the directory named by `parts`."""
+        depth = root.max_depth or self.profile.scope(root.scope).max_depth
+        code = "not-listed"
+        if not parts:
+            code = "root-file"
+        elif any(part in self.profile.skipped_directories for part in parts):
+            code = "skipped-directory"
+        elif not self.profile.dotfiles and any(part.startswith(".") for part in parts):
+            code = "hidden-directory"
+        elif len(parts) > depth:
+            code = "too-deep"
+        elif not self.profile.nested_skills and self._is_nested(real_root, parts):
+            code = "inside-a-skill"
+        return Verdict(state=LensState.UNSEEN, code=code)
+
+    def _root_skill(self, real: str, peculiar: Mapping[str, int]) -> Verdict:
+        """Read a SKILL.md directly in a root, where our own walk does not look."""
+        try:
+            data = read_beneath(Path(real).parent, SKILL_FILE, max_bytes=SKILL_FILE_MAX)
+        except PathError as error:
+            return Verdict(state=LensState.DROPPED, code=error.code)
+        policy = self.profile.parse_policy
+        result = parse(data, directory=Path(real).parent.name, path=Path(real), policy=policy)
+        if result.skill is not None:
+            return Verdict(state=LensState.SEEN, name=result.skill.name)
+        fault = next(one for one in result.diagnostics if one.severity is Severity.ERROR)
+        return self._faulty(fault, peculiar)
+
+    def _is_nested(self, real_root: str, parts: list[str]) -> bool:
+        above = (os.path.join(real_root, *parts[:count]) for count in range(1, len(parts)))
+        return any(os.path.isfile(os.path.join(place, SKILL_FILE)) for place in above)
+
+    def _promote(self) -> None:
+        """Remove refused skills from the list, and list the next one of the same name instead."""
+        gone = {self._key(self.listed.pop(real)) for real in self.refused if real in self.listed}
+        for real in self.refused:
+            self.losers.pop(real, None)
+        losers = list(self.losers.items())
+        for real, skill in losers if self.profile.duplicates == "first" else reversed(losers):
+            key = self._key(skill)
+            if key in gone:
+                gone.discard(key)
+                self.listed[real] = self.losers.pop(real)
+
+    def _key(self, skill: Skill) -> str:
+        identity = self.profile.identity
+        if identity == "name":
+            return skill.name
+        if identity == "directory":
+            return os.path.basename(os.path.dirname(skill.file))
+        return skill.id if identity == "source_name" else skill.file
+
+    def _is_manual(self, skill: Skill) -> bool:
+        # Searched as bytes first, because few skills have the field.
+        field = "disable-model-invocation"
+        if not self.profile.extensions.invocation or field.encode() not in skill.packed_fields:
+            return False
+        return str(skill.frontmatter.fields.get(field, "")).lower() == "true"
+
+    def _description(self, skill: Skill) -> str:
+        if self.profile.extensions.when_to_use and b"when_to_use" in skill.packed_fields:
+            return f"{skill.description} - {skill.frontmatter.fields.get('when_to_use', '')}"
+        return skill.description
+
+
+def _below_root(skill: Skill) -> str:
+    """Return the path as a list with short names for roots shows it."""
+    inside = skill.file.removeprefix(skill.root.rstrip("/") + "/")
+    return f"r0/{inside}"

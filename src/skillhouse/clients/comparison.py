@@ -1,0 +1,316 @@
+"""Compares what several clients see of the skills here, each client by its profile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from skillhouse.clients.client_view import ClientView, Reals
+from skillhouse.clients.verdicts import Lens, LensSkill, NearMiss
+from skillhouse.discovery import default_roots, discover, git_root
+from skillhouse.skill import SKILL_FILE, SKILL_FILE_MAX, Profile, Skill
+
+DEPTH_MAX = 12
+"""Levels below a root that are searched."""
+DIRECTORIES_MAX = 20_000
+"""Directories that are searched, over all roots."""
+HEAD_BYTES = 4_096
+"""Bytes of a file that are searched for traits."""
+
+TRAITS = frozenset(
+    {
+        "bom",
+        "colon-unspaced",
+        "description-blank",
+        "description-empty",
+        "fence-blanks",
+        "link-file",
+        "name-blank",
+        "name-long",
+        "not-text",
+        "one-line-block",
+    }
+)
+"""What `refused` and `accepted` of a profile may name besides our findings."""
+
+_NEVER = frozenset({".git", ".hg", ".svn"})
+_BOM = b"\xef\xbb\xbf"
+_LINES = tuple(
+    re.compile(rb"^[ \t]*%s:" % field, re.MULTILINE) for field in (b"name", b"description")
+)
+"""Lines that a client that reads line by line needs; without both there is no skill."""
+_OF_LINES = frozenset({"colon-unspaced", "description-blank", "name-blank"})
+_NO_MORE = rb"(?:\n(?![ \t]+\S)|\Z)"
+"""The end of a line that no indented line continues."""
+_PATTERNS = {
+    "one-line-block": re.compile(rb"^[\w-]+:[ \t]*[>|][-+0-9]*[ \t]+[^\s#]", re.MULTILINE),
+    "colon-unspaced": re.compile(rb"^[ \t]*(?:name|description):\S", re.MULTILINE),
+    "description-blank": re.compile(rb"^[ \t]*description:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
+    "name-blank": re.compile(rb"^[ \t]*name:[ \t]*\r?" + _NO_MORE, re.MULTILINE),
+    "description-empty": re.compile(rb"^description:[ \t]*(?:\"\"|'')[ \t]*$", re.MULTILINE),
+    "not-text": re.compile(
+        rb"^(?:name|description):[ \t]*(?:[-+]?[0-9][0-9_.]*|true|false|null|~)[ \t]*$",
+        re.MULTILINE,
+    ),
+}
+
+
+@dataclass(slots=True)
+class MisplacedFiles:
+    files: list[str] = field(default_factory=list)
+    """Each SKILL.md."""
+    roots: list[str] = field(default_factory=list)
+    """Directories of skills that no client reads."""
+    misses: list[NearMiss] = field(default_factory=list)
+
+
+def look_around(roots: Iterable[str]) -> MisplacedFiles:
+    """Return the SKILL.md files below `roots`, and near misses; links are not followed."""
+    result = MisplacedFiles()
+    left = DIRECTORIES_MAX
+    for root in roots:
+        without: set[str] = set()
+        pending = [(root, 0)]
+        while pending and left:
+            left -= 1
+            place, depth = pending.pop()
+            try:
+                with os.scandir(place) as entries:
+                    listed = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                # The clients report it.
+                continue
+            names = {entry.name for entry in listed}
+            if SKILL_FILE in names:
+                result.files.append(f"{place}/{SKILL_FILE}")
+                without.difference_update(_above(place, root))
+            else:
+                wrong = [name for name in names if name.casefold() == SKILL_FILE.casefold()]
+                result.misses += [_miss("wrong-case", f"{place}/{name}") for name in sorted(wrong)]
+                if depth == 1 and not wrong:
+                    without.add(place)
+                elif wrong:
+                    without.difference_update(_above(place, root))
+            below = [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
+            if depth < DEPTH_MAX:
+                pending += [
+                    (entry.path, depth + 1) for entry in reversed(below) if entry.name not in _NEVER
+                ]
+        hidden = {place for place in without if os.path.basename(place).startswith(".")}
+        result.misses += [_miss("no-skill-file", place) for place in sorted(without - hidden)]
+    return result
+
+
+def unread_roots(places: Iterable[str], known: frozenset[str]) -> Iterator[str]:
+    """Yield each `.NAME/skills` of `places` that is not in `known`."""
+    for place in places:
+        try:
+            names = sorted(name for name in os.listdir(place) if name.startswith("."))
+        except OSError:
+            # A directory above the start may be unreadable.
+            continue
+        for name in names:
+            root = os.path.join(place, name, "skills")
+            if name not in _NEVER and root not in known and os.path.isdir(root):
+                yield root
+
+
+def traits(file: str) -> Mapping[str, int]:
+    """Return the line of each trait in a SKILL.md: what clients treat differently and we accept."""
+    head = read_plainly(file, HEAD_BYTES)
+    lines_of: dict[str, int] = {}
+    if head.startswith(_BOM):
+        lines_of["bom"] = 1
+        head = head[3:]
+    lines = head.splitlines()
+    if lines and lines[0] != b"---" and lines[0].rstrip(b" \t") == b"---":
+        lines_of["fence-blanks"] = 1
+    if head.startswith(b"---"):
+        block = head[: max(head.find(b"\n---", 3), 0) or len(head)]
+        has_lines = all(line.search(block) for line in _LINES)
+        for trait, pattern in _PATTERNS.items():
+            if trait in _OF_LINES and not has_lines:
+                continue
+            if match := pattern.search(block):
+                lines_of[trait] = block.count(b"\n", 0, match.start()) + 1
+    return lines_of
+
+
+def read_plainly(file: str, most: int) -> bytes:
+    """Return the first bytes of a regular file; nothing when it cannot be read."""
+    try:
+        # O_NONBLOCK: a FIFO in the file's place must not hang us.
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _above(place: str, root: str) -> Iterator[str]:
+    while len(place) > len(root):
+        yield place
+        place = os.path.dirname(place)
+
+
+def _miss(code: str, path: str) -> NearMiss:
+    return NearMiss(code=code, path=path)
+
+
+def compare(
+    *,
+    start: Path,
+    home: Path,
+    environment: Mapping[str, str],
+    profiles: Sequence[Profile],
+    trusted: bool = True,
+    explicit: Sequence[Path] = (),
+    cache: Path | None = None,
+) -> Lens:
+    """Return every client's verdict on every skill that one of them can reach.
+
+    Args:
+        start: Where the clients are started.
+        home: The directory that `~` means.
+        environment: Variables of the profiles' roots.
+        profiles: The clients.
+        trusted: Whether skillhouse may read the project's skills. Other programs decide that for
+            themselves, so it applies only to profiles without a client.
+        explicit: Further roots.
+        cache: Directory of the persistent index.
+    """
+    start, home = Path(os.path.abspath(start)), Path(os.path.abspath(home))
+    reals = Reals()
+    views = []
+    for profile in profiles:
+        roots = default_roots(
+            start=start, home=home, environment=environment, profile=profile, explicit=explicit
+        )
+        may_read = trusted or bool(profile.client)
+        index = discover(roots, profile=profile, trusted=may_read, cache=cache)
+        views.append(ClientView(profile, roots, index, reals, may_read=may_read))
+    around = _around(views, start, home, reals)
+    rows = _LensRows(views, around, reals)
+    clients = tuple(view.judge(rows.traits) for view in views)
+    project = str(git_root(start) or start)
+    empty = Lens(
+        start=str(start),
+        project=project,
+        home=str(home),
+        # The inner one first, where one is inside the other.
+        aliases=((os.path.realpath(project), project), (os.path.realpath(home), str(home))),
+        clients=clients,
+        skills=(),
+    )
+    skills = sorted(rows.skills(), key=lambda skill: (empty.short(skill.places[0]), skill.file))
+    return replace(
+        empty,
+        skills=tuple(skills),
+        misses=tuple(sorted(around.misses, key=lambda miss: empty.short(miss.path))),
+        digests=_digests(skills),
+    )
+
+
+class _LensRows:
+    """Every SKILL.md that was found, by its real path."""
+
+    def __init__(self, views: Sequence[ClientView], around: MisplacedFiles, reals: Reals) -> None:
+        self._views = views
+        self._places: dict[str, set[str]] = defaultdict(set)
+        self._skills: dict[str, Skill] = {}
+        # Shown as the clients name it: the root itself can be a link.
+        self._roots = {reals[root]: root for root in around.roots}
+        self._roots |= {
+            reals[str(root.path)]: str(root.path) for view in views for root in view.roots
+        }
+        for file in around.files:
+            self._places[reals[file]].add(file)
+        for view in views:
+            for skill in (*view.index.skills, *view.index.shadowed):
+                real = reals[skill.file]
+                self._places[real].add(skill.file)
+                self._skills.setdefault(real, skill)
+            for real, fault in view.faults.items():
+                if os.path.basename(real) == SKILL_FILE:
+                    self._places[real].add(str(fault.path))
+        self.traits = {real: traits(real) for real in self._places}
+
+    def skills(self) -> Iterable[LensSkill]:
+        for real, places in self._places.items():
+            skill = self._skills.get(real)
+            # The real path comes first.
+            ordered = sorted(places, key=lambda place: (place != real, place))
+            described = "" if skill is None else skill.description
+            yield LensSkill(
+                file=real,
+                places=tuple(ordered),
+                root=self._root(ordered[0]),
+                name=self._name(real),
+                description_chars=len(described),
+                verdicts=tuple(
+                    view.verdict(real, ordered, self.traits[real]) for view in self._views
+                ),
+            )
+
+    def _root(self, place: str) -> str:
+        above = os.path.dirname(place)
+        while above not in self._roots and above != os.path.dirname(above):
+            above = os.path.dirname(above)
+        return self._roots.get(above, os.path.dirname(os.path.dirname(place)))
+
+    def _name(self, real: str) -> str:
+        """Return the name in the frontmatter, or else the name of the directory."""
+        skill = self._skills.get(real)
+        named = None if skill is None else skill.frontmatter.fields.get("name")
+        return (
+            named if isinstance(named, str) and named else os.path.basename(os.path.dirname(real))
+        )
+
+
+def _around(views: Sequence[ClientView], start: Path, home: Path, reals: Reals) -> MisplacedFiles:
+    """Search every root of every client, and similar directories that no client reads."""
+    known = {str(root.path): None for view in views for root in view.roots}
+    top = git_root(start) or start
+    walk = [str(place) for place in (start, *start.parents) if place.is_relative_to(top)]
+    unread = list(unread_roots(dict.fromkeys([*walk, str(home)]), frozenset(known)))
+    roots = dict.fromkeys(reals[root] for root in [*known, *unread] if os.path.isdir(root))
+    # In an untrusted project not even the names of directories are read.
+    barred = {
+        reals[str(root.path)]
+        for view in views
+        for root in view.roots
+        if root.scope == "project" and not view.may_read
+    }
+    allowed = {
+        reals[str(root.path)]
+        for view in views
+        for root in view.roots
+        if root.scope != "project" or view.may_read
+    }
+    around = look_around(root for root in roots if root not in barred - allowed)
+    around.roots += unread
+    return around
+
+
+def _digests(skills: Sequence[LensSkill]) -> dict[str, str]:
+    """Return digests of the files that share a name, to recognise copies."""
+    by_name = defaultdict(list)
+    for skill in skills:
+        by_name[skill.name].append(skill.file)
+    digests = {}
+    for files in by_name.values():
+        for file in files if len(files) > 1 else ():
+            # Without a digest a file counts as different, never as a copy.
+            if data := read_plainly(file, SKILL_FILE_MAX):
+                digests[file] = hashlib.sha256(data).hexdigest()
+    return digests

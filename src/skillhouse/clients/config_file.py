@@ -1,0 +1,246 @@
+"""A client's configuration file, replaced atomically, and the records of our entries in it."""
+
+from __future__ import annotations
+
+import enum
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from skillhouse.floor import (
+    DecodeError,
+    PathError,
+    PlaceError,
+    StateError,
+    decode,
+    descriptor,
+    digest,
+    encode,
+    make_private,
+    open_directory_beneath,
+)
+from skillhouse.store import STATE, STATE_FILE, pooled
+
+CONFIG_MAX = 16 * 1024 * 1024
+"""Bytes of a client's configuration; Claude Code's grows with every project."""
+
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# Opening a FIFO must not hang.
+_READ |= getattr(os, "O_NONBLOCK", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+class ConfigFileError(PlaceError):
+    """A client's file cannot be edited; nothing was changed."""
+
+
+class ConfigFile:
+    """One file with the content that was read."""
+
+    def __init__(self, path: Path, *, bound: Path, may_be_outside: bool) -> None:
+        """Resolve the path, which may contain links, and read the file.
+
+        No link may leave `bound`, home or the project. With `may_be_outside` a path without links
+        may be elsewhere, as a variable can name a directory. `ConfigFileError` also for what is
+        not a regular file of this user, or too large.
+        """
+        self.path = path
+        self.real = Path(os.path.realpath(path))
+        anchor = Path(os.path.realpath(bound))
+        if not self.real.is_relative_to(anchor):
+            if not may_be_outside or str(self.real) != os.path.abspath(path):
+                raise self._error("link-escape", f"a link leads out of `{bound}`; edit it yourself")
+            anchor = Path(self.real.anchor)
+        self._anchor = anchor
+        self._inside = self.real.parent.relative_to(anchor).as_posix()
+        self._data, self._mode = self._read()
+
+    @property
+    def exists(self) -> bool:
+        return self._data is not None
+
+    @property
+    def text(self) -> str:
+        """The content, empty for a missing file; raises `ConfigFileError` if it is not UTF-8."""
+        try:
+            return (self._data or b"").decode()
+        except UnicodeDecodeError:
+            raise self._error("not-text", "expected UTF-8 text") from None
+
+    def write(self, text: str, *, mode: int) -> None:
+        """Replace the file atomically if it did not change; `mode` is for a new file."""
+        handle = self._directory(create=True)
+        name = f".{self.real.name}.{secrets.token_hex(8)}"
+        with descriptor(handle):
+            made = os.open(name, _CREATE, 0o600, dir_fd=handle)
+            try:
+                with os.fdopen(made, "wb") as file:
+                    file.write(text.encode())
+                    file.flush()
+                    os.fchmod(file.fileno(), mode if self._mode is None else self._mode)
+                    os.fsync(file.fileno())
+                self._refuse_if_changed()
+                os.rename(name, self.real.name, src_dir_fd=handle, dst_dir_fd=handle)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=handle)
+                raise
+            os.fsync(handle)
+
+    def remove(self) -> None:
+        with descriptor(self._directory(create=False)) as handle:
+            self._refuse_if_changed()
+            os.unlink(self.real.name, dir_fd=handle)
+
+    def back_up(self, directory: Path) -> Path | None:
+        """Copy the file into `directory` unless a copy exists; None when there is no file."""
+        if self._data is None:
+            return None
+        make_private(directory)
+        mark = digest(os.fsencode(self.real)).removeprefix("sha256:")[:16]
+        place = directory / f"{mark}-{self.real.name}"
+        try:
+            handle = os.open(place, _CREATE, 0o600)
+        except FileExistsError:
+            return place
+        with os.fdopen(handle, "wb") as file:
+            file.write(self._data)
+            file.flush()
+            os.fsync(file.fileno())
+        return place
+
+    def _refuse_if_changed(self) -> None:
+        # The client may write the file itself. The remaining race is one rename.
+        if self._read()[0] != self._data:
+            raise self._error("changed-meanwhile", "it was changed meanwhile; try again")
+
+    def _read(self) -> tuple[bytes | None, int | None]:
+        try:
+            handle = self._directory(create=False)
+        except ConfigFileError as error:
+            if error.code == "not-found":
+                return None, None
+            raise
+        try:
+            file = os.open(self.real.name, _READ, dir_fd=handle)
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            raise self._error("unreadable", (error.strerror or "unreadable").lower()) from error
+        finally:
+            os.close(handle)
+        with os.fdopen(file, "rb") as opened:
+            info = os.fstat(opened.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise self._error("not-a-file", "expected a regular file")
+            if info.st_uid != os.geteuid():
+                raise self._error("not-ours", "it belongs to another user; edit it yourself")
+            if info.st_nlink > 1:
+                # Replacing the file would separate it from its other names.
+                raise self._error("hard-links", "it has several hard links; edit it yourself")
+            data = opened.read(CONFIG_MAX + 1)
+        if len(data) > CONFIG_MAX:
+            raise self._error("too-large", f"expected at most {CONFIG_MAX} bytes")
+        return data, stat.S_IMODE(info.st_mode)
+
+    def _directory(self, *, create: bool) -> int:
+        if os.open not in os.supports_dir_fd:  # pragma: no cover - Windows
+            raise self._error("no-descriptors", "this system has no directory descriptors")
+        try:
+            return open_directory_beneath(self._anchor, self._inside, create=create)
+        except PathError as error:
+            code = error.code
+            if code == "unreadable" and not os.path.lexists(self.real.parent):
+                code = "not-found"
+            raise self._error(code, f"its directory cannot be opened ({code})") from error
+
+    def _error(self, code: str, message: str) -> ConfigFileError:
+        return ConfigFileError(code, self.path, message)
+
+
+class Standing(enum.StrEnum):
+    INSTALLED = "installed"
+    """As we wrote it, and current."""
+    OUTDATED = "outdated"
+    """As we wrote it, but we would write another one now."""
+    CHANGED = "changed"
+    """We wrote it, and it was changed since."""
+    BY_HAND = "by-hand"
+    """It starts skillhouse, and we did not write it."""
+    FOREIGN = "foreign"
+    """The name belongs to another server."""
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerEntry:
+    file: str
+    """Real path of the client's file."""
+    client: str
+    name: str
+    text: str
+    """The entry as JSON."""
+    made_file: bool = False
+    """Whether we made the file."""
+    made_table: bool = False
+    """Whether we made the table of servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One client's entry: its state, and what was or would be done."""
+
+    client: str
+    file: str
+    name: str
+    standing: Standing
+    """Before the action."""
+    fault: str = ""
+    """Why it is not safe to start the entry's command; empty when it is."""
+    action: str = ""
+    """install, uninstall, fix, or empty."""
+    done: bool = False
+    reason: str = ""
+    snippet: str = ""
+    """The entry to paste when the file cannot be edited."""
+    difference: tuple[str, ...] = ()
+    """Lines of a unified diff."""
+    backup: str = ""
+    """Path of the copy from before our first change."""
+    note: str = ""
+
+
+class Entries:
+    def __init__(self, state_directory: Path) -> None:
+        self._path = state_directory / STATE_FILE
+
+    def get(self, file: str, name: str) -> ServerEntry | None:
+        if not self._path.exists():
+            return None
+        with pooled(self._path, STATE) as store:
+            query = "SELECT record FROM client_entry WHERE file = ? AND name = ?"
+            rows = store.rows(query, (file, name))
+        try:
+            return decode(rows[0][0], ServerEntry) if rows else None
+        except DecodeError as error:
+            message = f"a record of an entry cannot be read: {error}"
+            raise StateError(message, self._path) from None
+
+    def put(self, entry: ServerEntry) -> None:
+        """Store a record; it replaces the one of the same file and name."""
+        with pooled(self._path, STATE) as store, store.transaction() as connection:
+            connection.execute(
+                "INSERT INTO client_entry VALUES (?, ?, ?) "
+                "ON CONFLICT (file, name) DO UPDATE SET record = excluded.record",
+                (entry.file, entry.name, encode(entry)),
+            )
+
+    def forget(self, file: str, name: str) -> None:
+        if self._path.exists():
+            with pooled(self._path, STATE) as store, store.transaction() as connection:
+                query = "DELETE FROM client_entry WHERE file = ? AND name = ?"
+                connection.execute(query, (file, name))

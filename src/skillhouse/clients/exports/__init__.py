@@ -1,1 +1,0 @@
-"""Writes skills into the folders that other clients read, and records what it wrote."""

@@ -1,0 +1,369 @@
+"""Groups the verdicts of clients into problems: one cause each, with one fix."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from skillhouse.clients.verdicts import (
+    CAUSES,
+    MISSES,
+    Cause,
+    Cut,
+    Lens,
+    LensProblem,
+    LensSkill,
+    LensState,
+    NearMiss,
+    Verdict,
+)
+
+_EFFECTS = {
+    LensState.DROPPED: "dropped by",
+    LensState.SEEN: "misread by",
+    LensState.UNSEEN: "not looked at by",
+}
+
+
+def problems(lens: Lens) -> tuple[LensProblem, ...]:
+    """Return the problems here: files first, then names, folders and budgets."""
+    return (
+        *_of_files(lens),
+        *_near(lens),
+        *_names(lens),
+        *_copies(lens),
+        *unread(lens),
+        *_untrusted(lens),
+        *_long(lens),
+        *_budgets(lens),
+    )
+
+
+def _verdicts(lens: Lens, skill: LensSkill) -> Iterator[tuple[str, Verdict]]:
+    """Yield each client's name with its verdict on a skill."""
+    for client, verdict in zip(lens.clients, skill.verdicts, strict=True):
+        yield client.name, verdict
+
+
+def _ordered(lens: Lens, names: Collection[str]) -> tuple[str, ...]:
+    """Return these clients in the order of the comparison."""
+    return tuple(client.name for client in lens.clients if client.name in names)
+
+
+def _of_files(lens: Lens) -> Iterator[LensProblem]:
+    """Group the files that a client refuses, misreads or does not find by cause."""
+    groups: dict[str, list[tuple[LensSkill, list[str], Verdict]]] = defaultdict(list)
+    for skill in lens.skills:
+        by_code: dict[str, list[str]] = defaultdict(list)
+        first: dict[str, Verdict] = {}
+        for name, verdict in _verdicts(lens, skill):
+            if verdict.code in CAUSES:
+                by_code[verdict.code].append(name)
+                if verdict.line is not None or verdict.code not in first:
+                    first[verdict.code] = verdict
+        for code, names in by_code.items():
+            groups[code].append((skill, names, first[code]))
+    for code, cause in CAUSES.items():
+        if code in groups:
+            yield _grouped(lens, code, cause, groups[code])
+
+
+def _grouped(
+    lens: Lens, code: str, cause: Cause, group: Sequence[tuple[LensSkill, list[str], Verdict]]
+) -> LensProblem:
+    named = {client for _, clients, _ in group for client in clients}
+    effects: dict[str, set[str]] = defaultdict(set)
+    for skill, clients, _ in group:
+        for name, seen in _verdicts(lens, skill):
+            if name in clients and seen.code == code:
+                effects[_EFFECTS.get(seen.state, "")].add(name)
+    lines = []
+    for skill, clients, verdict in group:
+        place = lens.short(skill.places[0])
+        where = place if verdict.line is None else f"{place}:{verdict.line}"
+        # The clients are named per skill only where they differ.
+        whose = "" if set(clients) == named else f" ({', '.join(clients)})"
+        lines.append(where + whose)
+    return LensProblem(
+        code=code,
+        title=cause.title,
+        skills=tuple(lines),
+        clients=_ordered(lens, named),
+        effect="; ".join(
+            f"{words} {', '.join(sorted(names))}" for words, names in sorted(effects.items())
+        ),
+        fix=cause.fix,
+    )
+
+
+def _near(lens: Lens) -> Iterator[LensProblem]:
+    groups: dict[str, list[NearMiss]] = defaultdict(list)
+    for miss in lens.misses:
+        groups[miss.code].append(miss)
+    for code, cause in MISSES.items():
+        if code in groups:
+            yield LensProblem(
+                code=code,
+                title=cause.title,
+                skills=tuple(lens.short(miss.path) for miss in groups[code]),
+                clients=tuple(client.name for client in lens.clients),
+                fix=cause.fix,
+            )
+
+
+def _names(lens: Lens) -> Iterator[LensProblem]:
+    """Report skills that clients call by different names."""
+    lines = []
+    concerned: set[str] = set()
+    for skill in lens.skills:
+        called: dict[str, list[str]] = defaultdict(list)
+        for client, verdict in _verdicts(lens, skill):
+            if verdict.state in (LensState.SEEN, LensState.MANUAL):
+                called[verdict.name].append(client)
+        # `plugin:skill` is the same name as `skill`.
+        bare = [name for name in called if not any(name.endswith(f":{other}") for other in called)]
+        if len(bare) < 2:
+            continue
+        concerned.update(name for names in called.values() for name in names)
+        ways = "; ".join(f"`{name}` in {', '.join(names)}" for name, names in called.items())
+        lines.append(f"{lens.short(skill.directory)}: {ways}")
+    if lines:
+        yield LensProblem(
+            code="name-mismatch",
+            title="clients call it by different names",
+            skills=tuple(lines),
+            clients=_ordered(lens, concerned),
+            fix="give the directory and `name` the same name, of a-z, 0-9 and single hyphens",
+        )
+
+
+def _copies(lens: Lens) -> Iterator[LensProblem]:
+    """Report names that several files have, and which file each client uses."""
+    by_name: dict[str, list[LensSkill]] = defaultdict(list)
+    for skill in lens.skills:
+        for name in {verdict.name for verdict in skill.verdicts if verdict.name}:
+            by_name[name].append(skill)
+    for name, skills in sorted(by_name.items()):
+        if len(skills) > 1:
+            yield from _copy(lens, name, skills)
+
+
+def _copy(lens: Lens, name: str, skills: Sequence[LensSkill]) -> Iterator[LensProblem]:
+    """Yield the problem of a name, unless every client uses the same file."""
+    taken: dict[str, list[str]] = {skill.file: [] for skill in skills}
+    concerned: list[str] = []
+    vary: list[str] = []
+    for place, client in enumerate(lens.clients):
+        met = [skill for skill in skills if skill.verdicts[place].name == name]
+        unsure = len(met) > 1 and client.profile.duplicates_vary
+        vary += [client.name] if unsure else []
+        concerned += [client.name] if len(met) > 1 else []
+        for skill in met:
+            if skill.verdicts[place].state in (LensState.SEEN, LensState.MANUAL):
+                taken[skill.file].append(client.name + ("?" if unsure else ""))
+    used = [names for names in taken.values() if names]
+    if not concerned and len(used) < 2:
+        return
+    same = len({lens.digests.get(file, file) for file in taken}) == 1
+    more = f"; {' and '.join(vary)} may pick another one at the next start" if vary else ""
+    yield LensProblem(
+        code="duplicate",
+        title=f"`{name}` exists {len(skills)} times{more}",
+        skills=tuple(
+            f"{lens.short(skill.directory)}: used by {', '.join(taken[skill.file]) or 'no client'}"
+            for skill in skills
+        ),
+        clients=tuple(client.name for client in lens.clients),
+        effect="all are equal" if same else "they are not equal",
+        fix="delete all but one, and link it from elsewhere"
+        if same
+        else "rename all but one, directory and `name`, or delete them",
+    )
+
+
+def _untrusted(lens: Lens) -> Iterator[LensProblem]:
+    skills: list[LensSkill] = []
+    concerned: set[str] = set()
+    for skill in lens.skills:
+        names = {n for n, verdict in _verdicts(lens, skill) if verdict.state is LensState.UNTRUSTED}
+        concerned |= names
+        skills += [skill] if names else []
+    if skills:
+        yield LensProblem(
+            code="project-untrusted",
+            title="the project's skills are not read before you trust it",
+            skills=tuple(lens.short(skill.directory) for skill in skills),
+            clients=_ordered(lens, concerned),
+            fix="look at them, then run `skillhouse trust`",
+        )
+
+
+def _long(lens: Lens) -> Iterator[LensProblem]:
+    """Report descriptions that are longer than a client shows."""
+    for place, client in enumerate(lens.clients):
+        most = client.profile.catalog.description_chars
+        if most is None:
+            continue
+        cut = [
+            skill
+            for skill in lens.skills
+            if skill.verdicts[place].cut is not Cut.NOTHING and skill.description_chars > most
+        ]
+        if cut:
+            lines = [
+                f"{lens.short(skill.places[0])}: shorten by {skill.description_chars - most:,}"
+                for skill in cut
+            ]
+            yield LensProblem(
+                code="description-cut",
+                title=f"a description over {most:,} characters is cut",
+                skills=tuple(lines),
+                clients=(client.name,),
+                fix="say what it does and when to use it first; move the rest into the body",
+            )
+
+
+def _budgets(lens: Lens) -> Iterator[LensProblem]:
+    for place, client in enumerate(lens.clients):
+        budget = client.budget
+        if budget is None or not budget.over:
+            continue
+        parts = [
+            f"{number:,} {words}"
+            for number, words in (
+                (budget.shortened, "descriptions shortened"),
+                (budget.without_description, "descriptions dropped"),
+                (budget.omitted, "skills left out"),
+            )
+            if number
+        ]
+        own = f", of which its own skills take {budget.reserved:,}" if budget.reserved else ""
+        cut = [skill for skill in lens.skills if skill.verdicts[place].cut is not Cut.NOTHING]
+        cut.sort(key=lambda skill: (-skill.description_chars, skill.file))
+        yield LensProblem(
+            code="budget",
+            title=f"the list needs {budget.needed + budget.reserved:,} characters and may have "
+            f"{budget.limit:,}{own}: {', '.join(parts)}",
+            skills=tuple(
+                f"{lens.short(skill.directory)}: {skill.description_chars:,} characters"
+                for skill in cut
+            ),
+            clients=(client.name,),
+            fix=f"shorten descriptions by {budget.over:,} characters in all, the longest first, "
+            "or take skills out",
+        )
+
+
+_SHARED = ".agents/skills"
+"""Chosen where several directories serve the same number of clients (client guide)."""
+
+NAMED_MAX = 6
+"""Skills that are named for each directory, at most."""
+
+Readers = Mapping[str, tuple[str, ...]]
+"""The clients that read each directory of skills, relative to one base."""
+
+
+def unread(lens: Lens) -> Iterator[LensProblem]:
+    """Report the skills of a base in folders that some client does not read, with one fix."""
+    own = frozenset(root for client in lens.clients for root in client.own)
+    bases = _bases(lens)
+    groups: dict[str, dict[tuple[str, tuple[str, ...]], list[LensSkill]]] = {}
+    for skill in lens.skills:
+        missing = tuple(
+            name
+            for name, verdict in _verdicts(lens, skill)
+            if verdict.state is LensState.UNSEEN and verdict.code == "no-root"
+        )
+        if missing and skill.root not in own:
+            base = next((base for base in bases if _is_below(skill.root, base)), "")
+            base = base or os.path.dirname(skill.root)
+            groups.setdefault(base, {}).setdefault((skill.root, missing), []).append(skill)
+    for base, by_root in groups.items():
+        yield LensProblem(
+            code="no-root",
+            title=f"some skills in {lens.tilde(base)} are in folders that not every client reads",
+            skills=tuple(
+                f"{lens.short(root)}: not read by {_and(missing)} ({_named(root, skills)})"
+                for (root, missing), skills in by_root.items()
+            ),
+            clients=_ordered(lens, {name for _, missing in by_root for name in missing}),
+            fix=_fix(lens, base, bases, list(by_root)),
+        )
+
+
+def _named(root: str, skills: Sequence[LensSkill]) -> str:
+    names = [_below(skill.directory, root) for skill in skills[:NAMED_MAX]]
+    more = [f"{len(skills) - NAMED_MAX:,} more"] if len(skills) > NAMED_MAX else []
+    return ", ".join(names + more)
+
+
+def _fix(
+    lens: Lens, base: str, bases: Sequence[str], groups: Sequence[tuple[str, tuple[str, ...]]]
+) -> str:
+    """Return the move that serves the most clients, and links for the others."""
+    readers = _readers(lens, base, bases)
+    here = [os.path.relpath(root, base) for root, _ in groups]
+    best = max(
+        [*here, *readers],
+        key=lambda place: (len(readers.get(place, ())), place == _SHARED, place in here),
+    )
+    see = readers.get(best, ())
+    parts: list[str] = []
+    if any(inside != best for inside in here) and see:
+        target = lens.short(os.path.join(base, best))
+        verb = "sees" if len(see) == 1 else "see"
+        parts.append(f"have each in `{target}/NAME`: then {_and(see)} {verb} it")
+    start = _readers(lens, lens.start, bases)
+    for client in lens.clients:
+        name = client.name
+        if name in see or not any(name in missing or parts for _, missing in groups):
+            continue
+        way = _way(name, readers)
+        if way is not None:
+            up = os.path.relpath(best, way)
+            link = lens.short(os.path.join(base, way))
+            parts.append(f"for {name}: ln -s {up}/NAME {link}/NAME")
+        elif base != lens.home and _way(name, start) is not None:
+            parts.append(f"{name} reads only its start folder: start it in {lens.tilde(base)}")
+        else:
+            parts.append(f"{name} reads nothing there")
+    return "; ".join(parts)
+
+
+def _bases(lens: Lens) -> list[str]:
+    """Return the bases of directories of skills, the nearest to the start first."""
+    places = [lens.start]
+    while places[-1] not in (lens.project, os.path.dirname(places[-1])):
+        places.append(os.path.dirname(places[-1]))
+    return sorted({*places, lens.home}, key=len, reverse=True)
+
+
+def _readers(lens: Lens, base: str, bases: Sequence[str]) -> Readers:
+    readers: dict[str, list[str]] = defaultdict(list)
+    for client in lens.clients:
+        for root in client.roots:
+            nearest = next((other for other in bases if _is_below(root, other)), "")
+            if nearest == base and root not in client.own:
+                readers[os.path.relpath(root, base)].append(client.name)
+    return {inside: tuple(names) for inside, names in readers.items()}
+
+
+def _way(client: str, readers: Readers) -> str | None:
+    """Return the directory for a client's link: the one that most clients read."""
+    places = [inside for inside, names in readers.items() if client in names]
+    return min(places, key=lambda inside: (-len(readers[inside]), inside), default=None)
+
+
+def _is_below(path: str, base: str) -> bool:
+    return path.startswith(base.rstrip("/") + "/")
+
+
+def _below(path: str, root: str) -> str:
+    """Return a skill's directory relative to the directory of skills."""
+    return os.path.relpath(path, root) if _is_below(path, root) else os.path.basename(path)
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,1 +1,0 @@
-"""Adds the server of this installation to the configuration files of clients."""

@@ -1,0 +1,111 @@
+"""This machine: its clocks, and where a process and its user's files are."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PROCESS = secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One reading of both clocks, in milliseconds."""
+
+    wall_ms: int
+    """Time since 1970, which anybody with the right to may set."""
+    running_ms: int
+    """Time since the machine started, sleep included; it cannot be set."""
+    boot: str
+    """Which start of the machine that was."""
+
+
+Clock = Callable[[], Moment]
+
+
+def system_clock() -> Moment:
+    """Return this moment; where boots have no name, this process takes the place of one."""
+    wall_ms = time.time_ns() // 1_000_000
+    try:
+        boot = _BOOT_ID.read_text().strip()
+        running = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    except (OSError, AttributeError):
+        boot, running = _PROCESS, time.monotonic_ns()
+    return Moment(wall_ms=wall_ms, running_ms=running // 1_000_000, boot=boot)
+
+
+class SteadyClock:
+    """Seconds since 1970 that setting the clock back does not move back while the process runs.
+
+    Setting it forward is believed for as long as it stays so: what ends, ends rather too early.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        running: Callable[[], float] | None = None,
+    ) -> None:
+        self._wall = wall
+        self._running = running or _running
+        self._ahead = wall() - self._running()
+
+    def __call__(self) -> float:
+        return max(self._wall(), self._ahead + self._running())
+
+
+def _running() -> float:
+    """Return seconds of a clock that cannot be set, with time asleep where the system counts it."""
+    try:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, AttributeError):
+        return time.monotonic()
+
+
+MANAGED_FILE = Path("/etc/skillhouse/config.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locations:
+    """Directories and environment of this process: everything that is not configuration."""
+
+    start: Path
+    """Where the agent works."""
+    home: Path
+    environment: Mapping[str, str]
+    managed_file: Path = MANAGED_FILE
+
+    @classmethod
+    def here(cls) -> Self:
+        return cls(start=Path.cwd(), home=Path.home(), environment=os.environ)
+
+    @property
+    def user_file(self) -> Path:
+        return self.home / ".config/skillhouse/config.toml"
+
+    @property
+    def policy_file(self) -> Path:
+        """The user's tier policy, as published; without one, calls have no tiers."""
+        return self.user_file.parent / "policy.yml"
+
+    @property
+    def profiles(self) -> Path:
+        return self.user_file.parent / "profiles"
+
+    def cache(self) -> Path:
+        """Return the directory of files that can be rebuilt (XDG base directories)."""
+        return self._base("XDG_CACHE_HOME", ".cache")
+
+    def state(self) -> Path:
+        """Return the directory of files that must not be lost (XDG base directories)."""
+        return self._base("XDG_STATE_HOME", ".local/state")
+
+    def _base(self, variable: str, otherwise: str) -> Path:
+        # The specification has relative paths ignored; one would be a folder of the project.
+        base = Path(self.environment.get(variable, ""))
+        return (base if base.is_absolute() else self.home / otherwise) / "skillhouse"

@@ -1,0 +1,366 @@
+"""The verbs that check and change nothing: `validate`, `rehearse` and `policy`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.discovery import discover
+from skillhouse.floor import Severity, SkillError, UnknownSkillError
+from skillhouse.frontends.cli.options import Verb, add_common, add_json, house_of, positive
+from skillhouse.frontends.cli.terminal import finding_line, prepare_search
+from skillhouse.frontends.presentation.json_values import (
+    diagnostic_values,
+    explanation_value,
+    matched_value,
+    rehearsal_value,
+)
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.permission import Effect, Permission, lint_rules
+from skillhouse.runtime import judged_line, rehearse
+from skillhouse.skill import SKILL_FILE, load, validate
+
+if TYPE_CHECKING:
+    from skillhouse.discovery import Catalog
+    from skillhouse.floor import Diagnostic
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.permission import MatchedRule, RuleFinding
+    from skillhouse.runtime import Explanation, JudgedLine, MentionVerdict, Rehearsal, Skillhouse
+    from skillhouse.skill import Skill, SkillContent
+
+_VALIDATE_EXAMPLES = """examples:
+  skillhouse validate ./my-skill
+  skillhouse validate skills/          every skill below a directory
+  skillhouse validate . --lenient      only what agents would complain about
+"""
+
+
+def _configure_validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths", nargs="*", default=["."], metavar="PATH", help="a skill, or a directory of skills"
+    )
+    parser.add_argument(
+        "--lenient", action="store_true", help="judge as an agent does, not as the specification"
+    )
+    add_json(parser)
+
+
+def _validate(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print all findings; 1 when one of them is an error."""
+    directories = [place for path in options.paths for place in _skills_below(Path(path))]
+    findings = [
+        found for place in directories for found in validate(place, strict=not options.lenient)
+    ]
+    if options.json:
+        terminal.json({"skills": len(directories), "diagnostics": diagnostic_values(findings)})
+    else:
+        for found in findings:
+            terminal.line(finding_line(found, terminal))
+        terminal.note(_findings_summary(len(directories), findings))
+    return 1 if any(found.severity is Severity.ERROR for found in findings) else 0
+
+
+def _skills_below(path: Path) -> list[Path]:
+    """Return the directory itself when it holds a skill or nothing does, else all skills below."""
+    if not path.is_dir() or (path / SKILL_FILE).exists():
+        return [path]
+    index = discover([path])
+    places = {skill.directory for skill in index.skills + index.shadowed}
+    places |= {
+        found.path.parent
+        for found in index.diagnostics
+        if found.path is not None and found.path.name == SKILL_FILE
+    }
+    return sorted(places) or [path]
+
+
+def _findings_summary(skills: int, findings: list[Diagnostic]) -> str:
+    errors = sum(found.severity is Severity.ERROR for found in findings)
+    warnings = sum(found.severity is Severity.WARNING for found in findings)
+    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    return f"{counted(skills, 'skill')}: {found}"
+
+
+_REHEARSE_EXAMPLES = """examples:
+  skillhouse rehearse "What's the weather in Tokyo?"
+  skillhouse rehearse "open a pull request" --full
+  skillhouse rehearse "merge PDFs" --root ./skills --json
+
+No model and no network are used.
+"""
+
+CATALOG_LINES = 12
+BODY_LINES = 16
+"""Lines shown of the catalog and of the body without --full."""
+
+
+def _configure_rehearse(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("request", nargs="+", help="what a user would ask")
+    parser.add_argument("--limit", type=positive, default=5, metavar="N", help="most hits (5)")
+    parser.add_argument("--full", action="store_true", help="show catalog and body whole")
+    add_common(parser)
+
+
+def _rehearse(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the walk; 1 when no skill fits the request."""
+    with house_of(options) as house:
+        prepare_search(house, terminal)
+        rehearsal = rehearse(house, " ".join(options.request), limit=options.limit)
+    if options.json:
+        terminal.json(rehearsal_value(rehearsal))
+    else:
+        _print_rehearsal(rehearsal, terminal, full=options.full)
+    return 0 if rehearsal.skill is not None else 1
+
+
+def _print_rehearsal(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
+    terminal.line(f"Request: {shown(rehearsal.request)}")
+    terminal.line()
+    _print_catalog(rehearsal.catalog, rehearsal.hidden, terminal, full=full)
+    _print_ranking(rehearsal, terminal)
+    if rehearsal.skill is None or rehearsal.decision is None:
+        return
+    terminal.heading("3 Permission to load it")
+    effect = terminal.effect(rehearsal.decision.decision.effect)
+    terminal.line(f"  {effect}  skill {shown(rehearsal.skill.name)}")
+    terminal.line(f"  {shown(rehearsal.decision.reason)}")
+    terminal.line()
+    _print_body(rehearsal, terminal, full=full)
+    _print_mentions(rehearsal.mentions, terminal)
+    _print_sandbox(rehearsal, terminal)
+
+
+def _print_catalog(catalog: Catalog, hidden: int, terminal: Terminal, *, full: bool) -> None:
+    terminal.heading("1 Catalog the model sees")
+    _print_excerpt(catalog.text, CATALOG_LINES, terminal, full=full)
+    facts = f"{counted(len(catalog.included), 'skill')}, about {catalog.tokens} tokens"
+    if catalog.omitted:
+        facts += f", {len(catalog.omitted)} left out by the budget"
+    if hidden:
+        facts += f", {hidden} denied by rules"
+    terminal.line(f"  {facts}")
+    terminal.line()
+
+
+def _print_ranking(rehearsal: Rehearsal, terminal: Terminal) -> None:
+    terminal.heading("2 Skills that fit, best first")
+    rows = []
+    for hit in rehearsal.hits:
+        why = "exact name" if hit.exact else "found in " + ", ".join(hit.fields)
+        rows.append((f"{hit.score:6.2f}  {shown(hit.name)}", why))
+    if rows:
+        terminal.rows(rows, most=40)
+    else:
+        terminal.line("  none")
+    terminal.line()
+
+
+def _print_body(rehearsal: Rehearsal, terminal: Terminal, *, full: bool) -> None:
+    terminal.heading("4 Body")
+    content = rehearsal.content
+    if content is None:
+        terminal.line("  not read: the skill is denied")
+        terminal.line()
+        return
+    _print_excerpt(content.body, BODY_LINES, terminal, full=full)
+    files = len(content.resources) + content.resources_omitted
+    terminal.line(f"  about {content.tokens} tokens, {counted(files, 'other file')}")
+    for found in content.diagnostics:
+        terminal.line(f"  {found.severity}: {shown(found.message)} [{found.code}]")
+    terminal.line()
+
+
+def _print_mentions(mentions: tuple[MentionVerdict, ...], terminal: Terminal) -> None:
+    terminal.heading("5 Commands and tools it mentions")
+    if not mentions:
+        terminal.line("  none")
+    for verdict in mentions:
+        effect = terminal.effect(verdict.effect) + " " * (6 - len(verdict.effect))
+        terminal.indented(one_line(verdict.mention.text), 8, f"  {effect}")
+        terminal.line(" " * 8 + terminal.style(shown(verdict.reason), "dim"))
+
+
+def _print_sandbox(rehearsal: Rehearsal, terminal: Terminal) -> None:
+    terminal.line()
+    terminal.heading("6 Where its commands would run")
+    status = rehearsal.sandbox
+    if status is not None:
+        level = "no sandbox, so no command runs" if status.level == "none" else status.level
+        terminal.line(f"  {level}; network only where a rule grants it")
+        for text in (*status.reasons, status.hint):
+            if text:
+                terminal.indented(text, 2)
+    terminal.line("  writable: the workspace, except")
+    terminal.indented(" ".join(rehearsal.protected), 4)
+
+
+def _print_excerpt(text: str, most: int, terminal: Terminal, *, full: bool) -> None:
+    lines = text.strip("\n").split("\n") if text.strip() else []
+    bar = terminal.style("│", "dim")
+    kept = lines if full or len(lines) <= most + 1 else lines[:most]
+    for line in kept:
+        for piece in terminal.wrapped(shown(line), 4):
+            terminal.line(f"  {bar} {piece}".rstrip())
+    if len(kept) < len(lines):
+        terminal.line(f"  {bar} … {len(lines) - len(kept)} more lines: --full")
+
+
+_POLICY_EXAMPLES = """examples:
+  skillhouse policy explain exec git status
+  skillhouse policy explain exec "git status --short"
+  skillhouse policy explain exec "git log -5 | head > top.txt"
+  skillhouse policy explain skill weather
+  skillhouse policy lint
+"""
+
+
+def _configure_policy(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    explain = verbs.add_parser(
+        "explain", help="decide one permission and show every rule that matches"
+    )
+    explain.add_argument("action", help="skill, read, write, exec, …")
+    explain.add_argument("resource", nargs="+", help="a skill's name, a path, a command")
+    explain.add_argument("--agent", default="default", metavar="NAME", help="as for this agent")
+    add_common(explain)
+    lint = verbs.add_parser("lint", help="find rules that have no effect, or more than they seem")
+    add_common(lint)
+
+
+def _policy(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the decision, or the findings; 1 when it is deny, or there are some."""
+    with house_of(options) as house:
+        if options.verb == "lint":
+            return _lint(house, terminal, is_json=options.json)
+        resource = " ".join(options.resource)
+        if options.action == "exec":
+            judged = judged_line(house, resource, agent=options.agent)
+            if options.json:
+                terminal.json(_line_value(judged))
+            else:
+                _print_line(judged, terminal)
+            return 1 if judged.effect is Effect.DENY else 0
+        found = _explained(house, options.action, resource, options.agent)
+    if options.json:
+        terminal.json(explanation_value(found))
+    else:
+        _print_explanation(found, terminal)
+    return 1 if found.decision.effect is Effect.DENY else 0
+
+
+def _content_of(skill: Skill) -> SkillContent | None:
+    """Return what a skill's file says; None where it cannot be used, which `load` says."""
+    try:
+        return load(skill)
+    except SkillError:
+        return None
+
+
+def _explained(house: Skillhouse, action: str, resource: str, agent: str) -> Explanation:
+    if action == "skill":
+        # Rules may be about skills that are not here yet.
+        with suppress(UnknownSkillError):
+            skill = house.index.get(resource)
+            return house.policy.explain_skill(skill, agent=agent, content=_content_of(skill))
+    return house.policy.explain(Permission(action=action, resource=resource), agent=agent)
+
+
+def _print_explanation(found: Explanation, terminal: Terminal) -> None:
+    wanted = f"{found.permission.action} {found.permission.resource}"
+    terminal.line(f"{terminal.effect(found.decision.effect)}  {shown(wanted)}")
+    terminal.line(f"  {shown(found.reason)}")
+    if found.matched:
+        terminal.line()
+        terminal.heading("rules that match")
+        _print_rules(found.matched, terminal)
+
+
+def _print_rules(rules: Sequence[MatchedRule], terminal: Terminal) -> None:
+    for matched in rules:
+        mark = "decides" if matched.decided else "counts in its layer" if matched.is_verdict else ""
+        rule = f"{matched.rule.effect} {matched.rule.action} {matched.rule.pattern}"
+        terminal.line(f"  {matched.layer} {matched.rule_index + 1}: {shown(rule)}  {mark}".rstrip())
+
+
+def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
+    terminal.line(f"{terminal.effect(judged.effect)}  {shown(f'exec {judged.line}')}")
+    for reason in judged.reasons:
+        terminal.line(f"  {shown(reason)}")
+    many = len(judged.matched) > 1
+    if any(rules for _, rules in judged.matched):
+        terminal.line()
+        terminal.heading("rules that match")
+    for command, rules in judged.matched:
+        if many and rules:
+            terminal.line(f"  {shown(command)}")
+        _print_rules(rules, terminal)
+
+
+def _line_value(judged: JudgedLine) -> dict[str, Any]:
+    verdict = judged.verdict
+    return {
+        "action": "exec",
+        "resource": judged.line,
+        "effect": judged.effect.value,
+        "layer": judged.layer,
+        "rule_index": _rule_index(judged),
+        "reason": judged.reason,
+        "reasons": list(judged.reasons),
+        "needs_shell": verdict.needs_shell,
+        "plan": None if verdict.structure is None else dict(verdict.structure.value()),
+        "rules": [
+            {"command": command, **matched_value(matched)}
+            for command, rules in judged.matched
+            for matched in rules
+        ],
+    }
+
+
+def _rule_index(judged: JudgedLine) -> int | None:
+    places = [
+        matched.rule_index
+        for _, rules in judged.matched
+        for matched in rules
+        if matched.decided
+        and matched.layer == judged.layer
+        and matched.rule.effect is judged.effect
+    ]
+    return places[0] if places else None
+
+
+def _lint(house: Skillhouse, terminal: Terminal, *, is_json: bool) -> int:
+    layers = (*house.config.layers, *house.config.agents.values())
+    findings = lint_rules(layers)
+    if is_json:
+        terminal.json({"findings": [_finding_value(found) for found in findings]})
+        return 1 if findings else 0
+    for found in findings:
+        rule = f"{found.rule.effect} {found.rule.action} {found.rule.pattern}"
+        terminal.line(f"{found.layer} {found.rule_index + 1}: {shown(rule)}")
+        terminal.line(f"  {shown(found.message)} [{found.code}]")
+    rules = sum(len(layer.rules) for layer in layers)
+    terminal.note(f"{counted(rules, 'rule')}: {counted(len(findings), 'finding')}")
+    return 1 if findings else 0
+
+
+def _finding_value(found: RuleFinding) -> dict[str, Any]:
+    return {
+        "code": found.code,
+        "layer": found.layer,
+        "rule_index": found.rule_index,
+        "effect": found.rule.effect.value,
+        "action": found.rule.action,
+        "pattern": found.rule.pattern,
+        "message": found.message,
+        "by": found.by,
+    }
+
+
+VERBS = {
+    "validate": Verb(_VALIDATE_EXAMPLES, _configure_validate, _validate),
+    "rehearse": Verb(_REHEARSE_EXAMPLES, _configure_rehearse, _rehearse),
+    "policy": Verb(_POLICY_EXAMPLES, _configure_policy, _policy),
+}

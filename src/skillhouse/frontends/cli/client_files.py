@@ -1,0 +1,263 @@
+"""The verb and the actions that write files of other clients: `export`, and `mcp install`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skillhouse.clients import (
+    Action,
+    ClientConfigs,
+    Exporter,
+    ExportRequest,
+    ExportState,
+    Form,
+    Standing,
+    difference,
+    export,
+)
+from skillhouse.frontends.cli.options import UsageError, Verb, add_common, house_of
+from skillhouse.frontends.presentation.text import counted, one_line, shown
+from skillhouse.runtime import export_source
+
+if TYPE_CHECKING:
+    from skillhouse.clients import Change, Item
+    from skillhouse.frontends.cli.terminal import Terminal
+    from skillhouse.runtime import Skillhouse
+
+_EXAMPLES = """examples:
+  skillhouse export pdf --to claude-code,codex,gemini-cli,opencode
+  skillhouse export --all --to codex --dry-run     what would be written, and where
+  skillhouse export --status                       what is not as it was exported
+  skillhouse export --sync                         bring all that is exported up to date
+  skillhouse export pdf --remove                   take it back from every client
+
+Directories that skillhouse did not write are never touched; an export that was changed
+afterwards is replaced only with --force.
+"""
+
+_WORDS = {
+    Action.WRITE: ("written", "would be written"),
+    Action.REPLACE: ("brought up to date", "would be brought up to date"),
+    Action.REMOVE: ("removed", "would be removed"),
+    Action.FORGET: ("forgotten", "would be forgotten"),
+}
+_DIFFERING = (ExportState.NEEDS_SYNC, ExportState.CHANGED_THERE, ExportState.FOREIGN)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("skills", nargs="*", metavar="SKILL", help="ids, names, directory names")
+    parser.add_argument("--all", action="store_true", help="every skill that an agent sees here")
+    parser.add_argument(
+        "--to", metavar="CLIENTS", help="claude-code, codex, gemini-cli, opencode; with commas"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--status", action="store_true", help="show how exports stand")
+    what.add_argument("--sync", action="store_true", help="write again what has changed here")
+    what.add_argument("--remove", action="store_true", help="take exports back")
+    parser.add_argument("--link", action="store_true", help="link the directory, do not copy it")
+    parser.add_argument("--project", action="store_true", help="into the project, not into home")
+    parser.add_argument(
+        "--own", action="store_true", help="into the client's own folder, not a shared one"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="change nothing")
+    parser.add_argument("--diff", action="store_true", help="show differences, change nothing")
+    parser.add_argument("--force", action="store_true", help="also over what was changed there")
+    add_common(parser)
+
+
+def _run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Export skills; 1 when something stays as it should not be."""
+    _check(options)
+    request = ExportRequest(
+        references=tuple(options.skills),
+        clients=tuple(filter(None, (name.strip() for name in (options.to or "").split(",")))),
+        everything=options.all,
+        form=Form.LINK if options.link else Form.COPY,
+        where="project" if options.project else "user",
+        own=options.own,
+        force=options.force,
+        dry_run=options.dry_run or options.diff,
+    )
+    with house_of(options) as house:
+        source = export_source(house)
+        exporter = Exporter(source)
+        if options.status:
+            found = exporter.status()
+        elif options.sync:
+            found = exporter.sync(request)
+        elif options.remove:
+            found = exporter.remove(request)
+        else:
+            found = export(source, request)
+        home = str(house.config.places.home)
+    if options.json:
+        terminal.json([_item_value(item, with_difference=options.diff) for item in found])
+    else:
+        _print_items(found, home, terminal, with_difference=options.diff)
+    if options.remove:
+        return 0 if all(item.action is not Action.NONE for item in found) else 1
+    return 0 if all(item.is_well for item in found) else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    chosen = bool(options.skills) != options.all
+    if options.status or options.sync:
+        if options.skills or options.all or options.to or options.link or options.project:
+            raise UsageError("--status and --sync are about everything that was exported")
+    elif not chosen:
+        raise UsageError("expected skills or --all; see `skillhouse export --help`")
+    elif not options.remove and not options.to:
+        raise UsageError("expected --to with clients; see `skillhouse export --help`")
+
+
+def _print_items(
+    found: Sequence[Item], home: str, terminal: Terminal, *, with_difference: bool
+) -> None:
+    for item in found:
+        clients = ", ".join(item.clients)
+        place = f"  {_short(item.target, home)}" if item.target else ""
+        word = _WORDS.get(item.action, (item.state.value,) * 2)[0 if item.done else 1]
+        link = ", a link" if item.form is Form.LINK else ""
+        terminal.line(f"{shown(item.skill)}: {word}{place}  ({shown(clients)}{link})")
+        if item.reason:
+            _indented(item.reason, home, terminal)
+        for warning in item.warnings:
+            _indented(f"note: {warning}", home, terminal)
+        if item.also and item.action in (Action.WRITE, Action.REPLACE):
+            _indented(f"also read by {', '.join(item.also)}", home, terminal)
+        if with_difference:
+            for line in _lines(item):
+                terminal.line(f"  {shown(line)}")
+    if not found:
+        terminal.line("nothing is exported")
+    elif any(item.action is not Action.NONE and not item.done for item in found):
+        terminal.note(f"nothing was changed; {counted(len(found), 'place')} looked at")
+
+
+def _indented(text: str, home: str, terminal: Terminal) -> None:
+    terminal.indented(one_line(_short(text, home)), 4)
+
+
+def _short(text: str, home: str) -> str:
+    return shown(text.replace(f"{home}/", "~/")) if len(home) > 1 else shown(text)
+
+
+def _lines(item: Item) -> list[str]:
+    if item.state not in _DIFFERING or not item.target:
+        return []
+    return difference(Path(item.target), Path(item.source))
+
+
+def _item_value(item: Item, *, with_difference: bool) -> dict[str, Any]:
+    value = dataclasses.asdict(item)
+    if with_difference:
+        value["difference"] = _lines(item)
+    return value
+
+
+FIX = "`skillhouse mcp status --fix` lets unsafe entries start this program safely"
+
+
+def configured(options: argparse.Namespace, house: Skillhouse, terminal: Terminal) -> int:
+    """Do what `options.action` says; 1 when a client does not have the server as it should."""
+    configs = ClientConfigs(
+        places=house.config.places,
+        project=house.services.project,
+        state_directory=house.config.state_directory,
+        audit=house.audit_log,
+    )
+    if options.action == "status":
+        if options.clients:
+            raise UsageError("expected `mcp status` alone: it is about every client")
+        found = configs.status(name=options.name, fix=options.fix, dry_run=options.dry_run)
+    elif not options.clients:
+        raise UsageError(f"expected a client, as in `skillhouse mcp {options.action} codex`")
+    elif options.fix:
+        raise UsageError("expected `mcp status --fix`: `mcp install` mends its client's entry too")
+    else:
+        found = tuple(_of_client(configs, options, client) for client in options.clients)
+    if options.json:
+        terminal.json([dataclasses.asdict(change) for change in found])
+    elif options.action == "status":
+        _print_status(found, terminal)
+    else:
+        for change in found:
+            _print_change(change, terminal)
+    if options.action == "status":
+        return 1 if any(change.fault and not change.done for change in found) else 0
+    well = {Standing.INSTALLED, Standing.BY_HAND} if options.action == "install" else set()
+    is_well = [bool(c.action) or (c.standing in well and not c.fault) for c in found]
+    return 0 if all(is_well) else 1
+
+
+def _of_client(configs: ClientConfigs, options: argparse.Namespace, client: str) -> Change:
+    where = "project" if options.project else "user"
+    common: dict[str, Any] = {
+        "where": where,
+        "name": options.name,
+        "force": options.force,
+        "dry_run": options.dry_run,
+    }
+    if options.action == "uninstall":
+        return configs.uninstall(client, **common)
+    arguments = ["mcp"]
+    if options.agent != "default":
+        arguments += ["--agent", options.agent]
+    if options.user != "local":
+        arguments += ["--user", options.user]
+    return configs.install(client, arguments=arguments, **common)
+
+
+def _print_change(change: Change, terminal: Terminal) -> None:
+    terminal.line(f"{shown(change.client)}: {_change_word(change)}  {shown(change.file)}")
+    _print_fault(change, terminal)
+    if change.reason:
+        terminal.indented(one_line(change.reason), 4)
+    if change.fault and not change.action:
+        terminal.note(FIX)
+    if change.action and not change.done:
+        for line in change.difference:
+            terminal.line(f"  {shown(line)}")
+    if not change.action and change.standing in (Standing.UNREADABLE, Standing.MISSING):
+        for line in change.snippet.splitlines():
+            terminal.line(f"  {shown(line)}")
+    if change.backup:
+        terminal.note(f"the file as it was before our first change: {shown(change.backup)}")
+    if change.action and change.note:
+        terminal.note(change.note)
+
+
+def _print_fault(change: Change, terminal: Terminal) -> None:
+    if change.fault:
+        terminal.indented(one_line(f"unsafe: {change.fault}"), 4)
+
+
+def _change_word(change: Change) -> str:
+    if not change.action:
+        return change.standing.value
+    done = "fixed" if change.action == "fix" else f"{change.action}ed"
+    return done if change.done else f"would be {done}"
+
+
+def _print_status(found: tuple[Change, ...], terminal: Terminal) -> None:
+    first: Change | None = None
+    for change in found:
+        if change.action:
+            _print_change(change, terminal)
+            continue
+        reason = f"  {one_line(change.reason)}" if change.reason else ""
+        is_other = first is not None and (first.client, first.file) == (change.client, change.file)
+        name = f"  as `{shown(change.name)}`" if is_other else ""
+        text = f"{change.standing.value}{name}  {shown(change.file)}{reason}"
+        terminal.rows([(shown(change.client), text)])
+        _print_fault(change, terminal)
+        first = change
+    if any(change.fault and not change.action for change in found):
+        terminal.note(FIX)
+
+
+VERBS = {"export": Verb(_EXAMPLES, _configure, _run)}

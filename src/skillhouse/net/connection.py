@@ -1,0 +1,327 @@
+"""One connection: to a checked origin, and HTTP/1.1 over it by `h11`, from either side."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import anyio
+import h11
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
+from anyio.streams.tls import TLSStream
+
+from skillhouse.net.net_errors import NetError
+from skillhouse.net.policy import NetLimits, NetPolicy, Target
+
+ATTEMPTS = 4
+"""Addresses of one name that are tried (as `ssrfguard`); who runs a name chooses their number."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Takes a name and a port and returns addresses as texts. Raises `OSError` when there are none."""
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    answers = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in answers))
+
+
+class Route:
+    """Makes connections. No proxy of the environment is ever used."""
+
+    def __init__(
+        self, *, resolve: Resolve = system_resolve, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Take what looks names up, and the trusted certificates; the system's by default."""
+        self._resolve = resolve
+        self._tls = tls
+
+    async def addresses(self, target: Target, policy: NetPolicy) -> tuple[str, ...]:
+        """Look the host up, once, and return its addresses when each may be reached.
+
+        INVARIANT: whoever calls this has checked the origin before: a look-up alone already
+        reveals the name to a server of its owner.
+        """
+        addresses: Sequence[str] = (target.host,)
+        if not target.is_address:
+            try:
+                with anyio.fail_after(policy.limits.connect_seconds):
+                    addresses = await self._resolve(target.host, target.port)
+            except TimeoutError as error:
+                raise NetError("timeout", f"no answer about the name {target.host}") from error
+            except (OSError, UnicodeError) as error:
+                raise NetError("resolve-failed", f"no address for {target.host}") from error
+        if not addresses:
+            raise NetError("resolve-failed", f"no address for {target.host}")
+        policy.check_addresses(target.host, addresses)
+        return tuple(addresses)
+
+    async def connect(
+        self, target: Target, addresses: Sequence[str], limits: NetLimits, *, encrypted: bool
+    ) -> ByteStream:
+        """Connect to one of the addresses that `addresses` returned.
+
+        Args:
+            encrypted: Speak TLS, with a certificate of the target's host.
+        """
+        try:
+            with anyio.fail_after(limits.connect_seconds):
+                stream = await _first(target, addresses[:ATTEMPTS])
+                if not encrypted:
+                    return stream
+                return await self._encrypt(stream, target)
+        except TimeoutError as error:
+            message = f"no connection to {target.authority} in {limits.connect_seconds:g} s"
+            raise NetError("timeout", message) from error
+
+    async def _encrypt(self, stream: SocketStream, target: Target) -> ByteStream:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        try:
+            return await TLSStream.wrap(stream, hostname=target.host, ssl_context=self._tls)
+        except (ssl.SSLError, OSError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+            await anyio.aclose_forcefully(stream)
+            said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or "closed"
+            message = f"no secure connection to {target.authority}: {said}"
+            raise NetError("connect-failed", message) from error
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+
+
+async def _first(target: Target, addresses: Sequence[str]) -> SocketStream:
+    reason = "no address"
+    for address in addresses:
+        try:
+            # An address and no name, so nothing is looked up again.
+            stream = await anyio.connect_tcp(address, target.port)
+        except OSError as error:
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            reason = (cause.strerror or "refused").lower()
+            continue
+        peer = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - no Django
+        if ip_address(peer) != ip_address(address):
+            await anyio.aclose_forcefully(stream)
+            raise NetError("connect-failed", f"reached {peer} instead of {address}")
+        return stream
+    raise NetError("connect-failed", f"no connection to {target.authority}: {reason}")
+
+
+Headers = tuple[tuple[str, str], ...]
+CHUNK = 65_536
+_INTERIM_MAX = 8
+"""Interim answers (1xx) before the real one."""
+
+# Of one connection and not of the request (RFC 9110 7.6.1), or set by us.
+HOP_HEADERS = frozenset(
+    "connection keep-alive proxy-connection proxy-authenticate proxy-authorization "
+    "te trailer transfer-encoding upgrade".split()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHead:
+    status: int
+    headers: Headers
+
+    def get(self, name: str) -> str:
+        """Return all values of a header, joined by commas."""
+        return ", ".join(value for key, value in self.headers if key.lower() == name)
+
+
+class Exchange:
+    """A request and its answer; each method is called once, in their order."""
+
+    def __init__(self, stream: ByteStream, limits: NetLimits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.head_bytes)
+
+    async def send(self, method: str, target: Target, headers: Headers, body: bytes) -> None:
+        """Send a request; Host, Content-Length and Connection are set here.
+
+        Raises:
+            NetError: "request-refused", a header is invalid.
+        """
+        fields: list[tuple[str, str]] = [("Host", target.authority), *headers]
+        if body or method in ("POST", "PUT", "PATCH"):
+            fields.append(("Content-Length", str(len(body))))
+        fields.append(("Connection", "close"))
+        data = b""
+        try:
+            request = h11.Request(method=method, target=target.path, headers=fields)
+            events: list[h11.Event] = [request, h11.EndOfMessage()]
+            if body:
+                events.insert(1, h11.Data(data=body))
+            for event in events:
+                data += self._h11.send(event) or b""
+        except (h11.LocalProtocolError, UnicodeEncodeError) as error:
+            raise NetError("request-refused", f"not a header of HTTP: {error}") from error
+        try:
+            await self._stream.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # A server may answer, and close, before it has read all; its answer says why.
+            return
+
+    async def head(self) -> ResponseHead:
+        try:
+            with anyio.fail_after(self._limits.head_seconds):
+                for _ in range(_INTERIM_MAX):
+                    event = await self._next()
+                    if isinstance(event, h11.Response):
+                        return self._head(event)
+                    if not isinstance(event, h11.InformationalResponse):
+                        break
+        except TimeoutError as error:
+            message = f"no answer began in {self._limits.head_seconds:g} s"
+            raise NetError("timeout", message) from error
+        raise NetError("protocol-error", "expected an answer, got none")
+
+    def _head(self, event: h11.Response) -> ResponseHead:
+        raw = event.headers.raw_items()
+        if sum(len(name) + len(value) + 4 for name, value in raw) > self._limits.head_bytes:
+            message = f"the answer's headers are larger than {self._limits.head_bytes} bytes"
+            raise NetError("too-large", message)
+        return ResponseHead(
+            status=event.status_code,
+            headers=tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw),
+        )
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return
+            else:
+                raise NetError("protocol-error", "the answer ends too early")
+
+    async def _next(self) -> h11.Event | None:
+        try:
+            while True:
+                event = self._h11.next_event()
+                if isinstance(event, h11.ConnectionClosed):
+                    return None
+                if isinstance(event, h11.Event):
+                    return event
+                self._h11.receive_data(await received(self._stream))
+        except h11.RemoteProtocolError as error:
+            code = "too-large" if error.error_status_hint == 431 else "protocol-error"
+            raise NetError(code, f"the answer is no HTTP/1.1: {error}") from error
+
+
+async def received(stream: ByteStream) -> bytes:
+    """Return what comes next; b"" at the end, also a sudden one, which h11 then judges."""
+    try:
+        return await stream.receive(CHUNK)
+    except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return b""
+
+
+def end_to_end(headers: Sequence[tuple[str, str]]) -> Headers:
+    """Return the headers without those of one connection only."""
+    named = {
+        word.strip().lower()
+        for name, value in headers
+        if name.lower() == "connection"
+        for word in value.split(",")
+    }
+    return tuple((k, v) for k, v in headers if k.lower() not in HOP_HEADERS | named)
+
+
+_NOT_ON = frozenset({"host", "content-length", "expect"})
+"""Headers of a request that are set again on the way out."""
+
+
+class Incoming:
+    """One request; each method is called once, in their order."""
+
+    def __init__(self, stream: ByteStream, limits: NetLimits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+
+    async def request(self) -> h11.Request:
+        try:
+            with anyio.fail_after(self._limits.head_seconds):
+                event = await self._next()
+        except TimeoutError as error:
+            raise NetError("timeout", "no request began") from error
+        if not isinstance(event, h11.Request):
+            raise NetError("protocol-error", "expected a request")
+        return event
+
+    async def body(self) -> bytes:
+        """Return the request's whole body: it is searched for secrets before it goes out."""
+        if self._h11.they_are_waiting_for_100_continue:
+            await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+        body = bytearray()
+        try:
+            with anyio.fail_after(self._limits.seconds):
+                while isinstance(event := await self._next(), h11.Data):
+                    body += event.data
+                    if len(body) > self._limits.request_bytes:
+                        most = self._limits.request_bytes
+                        raise NetError("request-refused", f"a body of more than {most} bytes")
+        except TimeoutError as error:
+            raise NetError("timeout", "the request has no end") from error
+        if not isinstance(event, h11.EndOfMessage):
+            raise NetError("protocol-error", "the request ends too early")
+        return bytes(body)
+
+    @staticmethod
+    def headers(request: h11.Request) -> Headers:
+        raw = request.headers.raw_items()
+        headers = tuple((k.decode("latin-1"), v.decode("latin-1")) for k, v in raw)
+        return tuple(header for header in end_to_end(headers) if header[0].lower() not in _NOT_ON)
+
+    @classmethod
+    def fields(cls, request: h11.Request, body: bytes) -> tuple[bytes, ...]:
+        """Return all that would go out besides the URL."""
+        lines = (f"{name}: {value}".encode("latin-1") for name, value in cls.headers(request))
+        return (*lines, body)
+
+    def rest(self) -> bytes:
+        """Return what came after a CONNECT already."""
+        return self._h11.trailing_data[0]
+
+    async def answer(self, status: int, headers: Headers, chunks: AsyncIterator[bytes]) -> None:
+        """Forward a response; the connection ends with it."""
+        fields = [*headers, ("Connection", "close")]
+        await self._send(h11.Response(status_code=status, headers=fields))
+        async for chunk in chunks:
+            await self._send(h11.Data(data=chunk))
+        await self._send(h11.EndOfMessage())
+
+    async def _send(self, event: h11.Event) -> None:
+        try:
+            data = self._h11.send(event)
+        except h11.LocalProtocolError as error:
+            raise NetError("protocol-error", f"the answer cannot be passed on: {error}") from error
+        with anyio.fail_after(self._limits.seconds):
+            await self._stream.send(data or b"")
+
+    async def _next(self) -> h11.Event | None:
+        try:
+            while True:
+                event = self._h11.next_event()
+                if isinstance(event, h11.Event):
+                    return event
+                if event is h11.PAUSED:
+                    return None
+                self._h11.receive_data(await received(self._stream))
+        except h11.RemoteProtocolError as error:
+            raise NetError("protocol-error", f"the request is no HTTP/1.1: {error}") from error
+
+
+def text_answer(status: int, text: str) -> bytes:
+    body = f"skillhouse: {text}\n".encode()
+    head = (
+        f"HTTP/1.1 {status} refused\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,1 +1,0 @@
-"""Skills' own code: its tools, what runs it, and reloading."""

@@ -1,0 +1,354 @@
+"""The tools that skills bring: which there are, and what runs them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skillhouse import cells, sandbox
+from skillhouse import tools as toolbox
+from skillhouse.approval import Level
+from skillhouse.discovery import Root
+from skillhouse.floor import Diagnostic, Severity, TreeError, WireNameError, WireNames, tree_digest
+from skillhouse.floor.lock import once
+from skillhouse.floor.threads import in_thread
+from skillhouse.permission import Effect, Permission
+from skillhouse.runtime.agent_view import AgentView
+from skillhouse.runtime.config import Config
+from skillhouse.runtime.config.config_files import safe_path
+from skillhouse.runtime.container import ContainerExecutor
+from skillhouse.runtime.gates import SandboxProvider
+from skillhouse.runtime.policy import Policy
+from skillhouse.runtime.reloads import Lacking, Reloads
+from skillhouse.skill import ManifestResult, Profile, SkillManifest, find_manifests
+
+logger = logging.getLogger(__name__)
+
+Call = Callable[..., Awaitable[toolbox.ToolResult]]
+"""`Skillhouse.call`."""
+Found = tuple[tuple[str, ManifestResult], ...]
+"""The manifests below the roots, each with the scope of its root."""
+
+
+class SkillCode:
+    """Skills' own code: one executor, and each skill's packages installed once."""
+
+    def __init__(
+        self, config: Config, profile: Profile, policy: Policy, cells: SandboxProvider, call: Call
+    ) -> None:
+        self._config = config
+        self._profile = profile
+        self._policy = policy
+        self._cells = cells
+        self._call = call
+        self._packages: dict[Path, Path | None] = {}
+        self._leases = ExitStack()
+        self._executor: toolbox.Runner | None = None
+        self._looked_at: set[str] = set()
+        self.reloads = Reloads(config.state_directory)
+        """The reload signal and findings that all processes share."""
+        self.steps: list[tuple[Path, str]] = []
+        """What was done with each skill's directory since the last look began (S002-52)."""
+        self.problems: list[Diagnostic] = []
+        """What keeps skills' tools from being offered, as of the last look."""
+
+    @property
+    def is_enabled(self) -> bool:
+        told = self._config.skill_code.enabled
+        return self._profile.runs_code if told is None else told
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a remote executor runs the code, from its own copy."""
+        return bool(self._config.skill_code.executor)
+
+    @once
+    def _here(self) -> cells.InProcessRunner:
+        return cells.InProcessRunner(trusted=self._config.skill_code.in_process)
+
+    def found(self, roots: Sequence[Root], is_trusted: bool) -> Found:  # noqa: FBT001 a fact of the look
+        """Return the manifests below the roots, strongest first; no code is run."""
+        if not self.is_enabled:
+            return ()
+        lacking, self.steps = self.reloads.lacking(), []
+        return tuple(
+            (root.scope, _without_missing(result, lacking(result.directory)))
+            for root in roots
+            if (root.scope != "project" or is_trusted) and root.path.is_dir()
+            for result in find_manifests(root.path, told=self.take_step)
+        )
+
+    def tools(self, found: Found, view: AgentView) -> tuple[toolbox.SkillCodeTool, ...]:
+        """Return an agent's tools of skills.
+
+        The stronger root's skill of a name is in force, and one that a rule denies or a person
+        switched off has no tools. Two whose names are one on the wire are both left out:
+        `problems` says so.
+        """
+        in_force = self._in_force(found)
+        self.problems += _levels_of_unknown_tools(
+            self._config.skill_code.levels, [manifest for _, _, manifest in in_force]
+        )
+        names, clashing = WireNames(), set()
+        for _, result, manifest in in_force:
+            for spec in manifest.tools:
+                try:
+                    names.add(manifest.name, spec.name)
+                except WireNameError as error:
+                    clashing |= {error.pair, error.taken_by}
+                    self.problems.append(_clash(error, result.directory))
+        return tuple(
+            toolbox.SkillCodeTool(
+                self._skill(manifest, result.directory, scope), spec, self, self._ask_for
+            )
+            for scope, result, manifest in in_force
+            if not self._is_denied(manifest.name, view.agent)
+            and not view.withholds(result.directory)
+            for spec in manifest.tools
+            if (manifest.name, spec.name) not in clashing
+        )
+
+    def _in_force(self, found: Found) -> list[tuple[str, ManifestResult, SkillManifest]]:
+        """Return the strongest skill of each name; findings go to `problems`."""
+        in_force: dict[str, tuple[str, ManifestResult, SkillManifest]] = {}
+        self.problems = []
+        for scope, result in found:
+            self.problems += result.diagnostics
+            if result.manifest is not None:
+                in_force.setdefault(result.manifest.name, (scope, result, result.manifest))
+        return list(in_force.values())
+
+    def take_step(self, directory: Path, step: str) -> None:
+        logger.debug("%s: %s", directory, step)
+        self.steps.append((directory, step))
+
+    async def reload_if_signalled(self, refresh: Callable[[], object]) -> None:
+        """Refresh and restart the code if another process has reloaded."""
+        if self.is_enabled and self.reloads.is_new():
+            refresh()
+            try:
+                await self.reload()
+            except cells.RpcError as error:
+                # It sees by the digest of each call what is there; and the call says this better.
+                logger.warning("the remote executor did not reload: %s", error)
+
+    async def runner(self, digest: str) -> toolbox.Runner:
+        """Return what runs the code of that digest; SandboxUnavailableError if nothing can."""
+        if digest in self._config.skill_code.in_process:
+            return self._here
+        return await self.executor()
+
+    async def look_at_exports(self, skill: toolbox.CodeSkill, spec: cells.CellSpec) -> None:
+        """Find the tools that the code does not export, once for each digest."""
+        if spec.digest in self._looked_at:
+            return
+        self._looked_at.add(spec.digest)
+        try:
+            exported = await (await self.runner(spec.digest)).tool_names(spec)
+            tools = tuple(one.name for one in skill.manifest.tools if one.name not in exported)
+            if tools:
+                news = {skill.directory: Lacking(digest=spec.digest, tools=tools)}
+                await in_thread(lambda: self.reloads.note(news))
+        except (sandbox.SandboxError, cells.RpcError, OSError) as error:
+            # The call has its answer; a reload reports what is wrong with the code.
+            logger.warning("what `%s` exports is not known: %s", skill.manifest.name, error)
+
+    async def executor(self) -> toolbox.Runner:
+        """Return what runs the code, here or where the operator says, from the first call on.
+
+        Raises:
+            SandboxUnavailableError: no code runs on this machine.
+            ConfigError: the executor elsewhere cannot be used as it is configured.
+        """
+        settings = self._config.skill_code
+        if settings.executor:
+            # INVARIANT: what fails there fails; nothing that was to run elsewhere runs here.
+            if self._executor is None:
+                environment = self._config.places.environment
+                self._executor = ContainerExecutor(settings, environment)
+            return self._executor
+        status = await self._cells.status()
+        # After the wait: two first calls at once must not make two, of which `close` knows one.
+        if self._executor is None:
+            state = self._config.state_directory / "cells"
+            self._executor = cells.Executor(status, state=state)
+        return self._executor
+
+    async def packages(self, skill: toolbox.CodeSkill) -> Path | None:
+        """Return a skill's packages, installed at its first call; SandboxError if they can't be."""
+        if skill.directory not in self._packages:
+            cache = self._config.cache_directory or self._config.places.cache()
+            found: cells.Environment | None = await cells.prepare(
+                skill.manifest, skill.directory, cache / "packages", rules=self._rules(skill.shared)
+            )
+            leased = None
+            if found is not None:
+                # A process that installs may hold the lock of the packages.
+                hold, lease = self._leases.enter_context, found.lease()
+                leased = await in_thread(lambda: hold(lease))
+            self._packages[skill.directory] = leased
+        return self._packages[skill.directory]
+
+    async def reload(self, skill: str | None = None) -> None:
+        """Start new calls with the current code; running calls finish with the old."""
+        self._packages.clear()
+        await self._here.reload(skill)
+        if self._config.skill_code.executor:
+            # A remote executor outlives this process.
+            await self.executor()
+        if self._executor is not None:
+            await self._executor.reload(skill)
+
+    @property
+    def background(self) -> cells.Executor | None:
+        """The local executor, whose idle cells a stop ends; a remote one ends its own calls."""
+        found = self._executor
+        return found if isinstance(found, cells.Executor) else None
+
+    async def close(self) -> None:
+        """Kill running code and release the packages."""
+        if self._executor is not None:
+            await self._executor.close()
+            self._executor = None
+        self._packages.clear()
+        self._leases.close()
+
+    def _rules(self, shared: tuple[Path, ...]) -> cells.EnvironmentRules:
+        settings = self._config.skill_code
+        near, far = (*shared, None, None)[:2]
+        places = self._config.places
+        variables = {**places.environment, "PATH": safe_path(places.environment, places.start)}
+        return cells.EnvironmentRules(
+            python=Path(sys.executable),
+            unhashed=settings.unhashed,
+            builds=settings.builds,
+            shared=near,
+            host=far,
+            variables=cells.installer_variables(variables),
+        )
+
+    def _skill(self, manifest: SkillManifest, directory: Path, scope: str) -> toolbox.CodeSkill:
+        # INVARIANT: a variable is handed over only if the skill declares it and the operator
+        # names it for this skill.
+        handed = self._config.skill_code.env.get(manifest.name, ())
+        environment = self._config.places.environment
+        settings = self._config.skill_code
+        is_python = manifest.language == "python"
+        shared = settings.python_packages if is_python else settings.node_packages
+        return toolbox.CodeSkill(
+            manifest=manifest,
+            directory=directory,
+            scope=scope,
+            default=self._default(scope),
+            env={
+                name: environment[name]
+                for name in manifest.env
+                if name in handed and name in environment
+            },
+            shared=tuple(map(Path, shared)),
+            least=_least_levels(settings.levels, manifest.name),
+        )
+
+    def _default(self, scope: str) -> Effect:
+        """Return what a read meets; a project's code may be new since it was trusted."""
+        if scope == "project":
+            return Effect.ASK
+        return Effect(self._profile.scope(scope).default_effect)
+
+    def _is_denied(self, name: str, agent: str) -> bool:
+        wanted = Permission(action="skill", resource=name)
+        found = self._policy.explain(wanted, agent=agent, default=Effect.ALLOW)
+        return found.decision.effect is Effect.DENY
+
+    def _ask_for(self, session: toolbox.Session) -> toolbox.Ask:
+        async def ask(tool: str, arguments: Mapping[str, Any]) -> toolbox.ToolResult:
+            return await self._call(
+                tool,
+                arguments,
+                agent=session.agent,
+                user=session.user,
+                channel=session.channel,
+                client=session.client,
+                connection=session.connection,
+                session_id=session.id,
+                origin_digest=session.origin_digest,
+            )
+
+        return ask
+
+
+def _clash(error: WireNameError, directory: Path) -> Diagnostic:
+    return Diagnostic(
+        code="tool-name-taken",
+        severity=Severity.ERROR,
+        message=str(error),
+        path=directory,
+    )
+
+
+def _without_missing(result: ManifestResult, lacking: Lacking | None) -> ManifestResult:
+    """Return a result without tools that this very code lacks (S002-40)."""
+    manifest = result.manifest
+    if manifest is None or lacking is None or not lacking.tools:
+        return result
+    if not _is_of(lacking, result.directory):
+        return result
+    warnings = tuple(
+        Diagnostic(
+            code="tool-not-exported",
+            severity=Severity.WARNING,
+            message=f"the manifest declares `{tool.name}`, and `{manifest.entry}` does not export "
+            "it; it is not offered",
+            path=result.directory / manifest.entry,
+        )
+        for tool in manifest.tools
+        if tool.name in lacking.tools
+    )
+    tools = tuple(tool for tool in manifest.tools if tool.name not in lacking.tools)
+    return replace(
+        result,
+        manifest=replace(manifest, tools=tools),
+        diagnostics=result.diagnostics + warnings,
+    )
+
+
+def _is_of(lacking: Lacking, directory: Path) -> bool:
+    try:
+        return tree_digest(directory) == lacking.digest
+    except (TreeError, OSError):
+        return False
+
+
+def _least_levels(levels: Mapping[str, Level], skill: str) -> Mapping[str, Level]:
+    """Return the operator's least levels of one skill's tools, by their names; "" is all of them.
+
+    >>> _least_levels({"dex:swap": "sign", "dex": "write", "other": "write"}, "dex")
+    {'swap': 'sign', '': 'write'}
+    """
+    pairs = ((*key.partition(":"), level) for key, level in levels.items())
+    return {tool: level for name, _, tool, level in pairs if name == skill}
+
+
+def _levels_of_unknown_tools(
+    levels: Mapping[str, Level], manifests: Iterable[SkillManifest]
+) -> list[Diagnostic]:
+    """Return a warning for each level that names no tool, such as a typing error."""
+    known = {
+        name
+        for manifest in manifests
+        for name in (manifest.name, *(f"{manifest.name}:{tool.name}" for tool in manifest.tools))
+    }
+    return [
+        Diagnostic(
+            code="level-of-nothing",
+            severity=Severity.WARNING,
+            message=f"`levels` below `[skill_code]` names `{name}`, and there is no such tool",
+        )
+        for name in levels
+        if name not in known
+    ]

@@ -1,0 +1,114 @@
+"""Our own Python inside a sandbox: the bridge to a proxy, and the runner of plans.
+
+The bridge is the only way out of a run with a proxy: a loopback port inside, a Unix socket outside.
+The network namespace of the run stays its own and empty. `bridge_inside.py` runs there beside the
+command and carries each connection to the bind-mounted socket. It alone may make Unix sockets; the
+command gets the whole filter before it starts, and cannot touch the bridge's memory or descriptors.
+A plan of several commands is run by `plan_runner.py`, never by a shell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from skillhouse.sandbox.profile import SandboxError, SandboxProfile
+
+PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
+"""The PATH inside, whatever the caller's is."""
+BRIDGE_SOCKET = "/run/skillhouse-proxy"
+BRIDGE_SCRIPT = "/etc/skillhouse-bridge.py"
+PORT = 3128
+"""Port of the bridge, inside (the usual one of HTTP proxies)."""
+
+_URL = f"http://127.0.0.1:{PORT}"
+_PROXIED = ("http_proxy", "https_proxy", "all_proxy")
+_DIRECT = "localhost,127.0.0.1,::1"
+"""A run's own servers, which the proxy cannot reach."""
+
+
+def proxy_variables() -> Mapping[str, str]:
+    names = [spelled for name in _PROXIED for spelled in (name, name.upper())]
+    return dict.fromkeys(names, _URL) | dict.fromkeys(("no_proxy", "NO_PROXY"), _DIRECT)
+
+
+def bridge_script() -> str:
+    return Path(__file__).with_name("bridge_inside.py").read_text(encoding="utf-8")
+
+
+def with_bridge(profile: SandboxProfile) -> SandboxProfile:
+    """Return the profile with what the bridge needs; unchanged without a proxy."""
+    if profile.proxy_socket is None:
+        return profile
+    if profile.network:
+        message = "expected either the host's network or a proxy, got both"
+        raise SandboxError("network-refused", message)
+    path = profile.proxy_socket.resolve()
+    if not path.is_socket():
+        raise SandboxError("place-missing", f"expected the socket of a proxy: {path}")
+    prefix, program = own_python()
+    if not os.access(program, os.X_OK):
+        raise SandboxError("place-missing", f"expected a Python that runs the bridge: {program}")
+    more = () if prefix.is_relative_to("/usr") else (prefix,)
+    return dataclasses.replace(profile, proxy_socket=path, readable=(*profile.readable, *more))
+
+
+def bridged_argv(argv: Sequence[str], seccomp: bytes) -> tuple[str, ...]:
+    """Return the command that starts the bridge, and by it `argv` under `seccomp` as well."""
+    _, program = own_python()
+    return (str(program), "-I", "-S", BRIDGE_SCRIPT, BRIDGE_SOCKET, str(PORT), seccomp.hex(), *argv)
+
+
+def own_python() -> tuple[Path, Path]:
+    """Return where our own Python is installed, and the program."""
+    prefix = Path(sys.base_prefix).resolve()
+    version = sys.version_info
+    return prefix, prefix / "bin" / f"python{version.major}.{version.minor}"
+
+
+RUNNER = Path(__file__).with_name("plan_runner.py")
+
+
+def plan_argv(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command that runs a plan, as plain values (`permission.CommandPlan.value`)."""
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    python = ("python3",) if _system_python() else by_path(own_python()[1])
+    return (*python, "-I", "-S", "-c", _source(), text)
+
+
+def plan_readable() -> tuple[Path, ...]:
+    return () if _system_python() else (own_python()[0],)
+
+
+def by_path(program: Path) -> tuple[str, ...]:
+    """Return the words that start a program by its path, as the launcher takes plain names only.
+
+    The shell's script is this constant, and all words that follow are arguments.
+    """
+    return ("sh", "-c", 'exec "$@"', "sh", str(program))
+
+
+def interpreter() -> tuple[str, tuple[Path, ...]]:
+    """Return the Python for what runs inside, and the directories it needs beside the system's."""
+    return _system_python() or str(own_python()[1]), plan_readable()
+
+
+@functools.cache
+def _system_python() -> str | None:
+    path = shutil.which("python3", path=PROGRAM_PATH)
+    # A link to a file outside the system's directories does not work in the sandbox.
+    if path is None or not Path(path).resolve().is_relative_to("/usr"):
+        return None
+    return path
+
+
+@functools.cache
+def _source() -> str:
+    return RUNNER.read_text(encoding="utf-8")

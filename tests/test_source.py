@@ -1,0 +1,115 @@
+"""What no file of the package may say; `./x lint` runs these tests too."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import skillhouse
+from tests.answers import ANSWERING
+
+pytestmark = pytest.mark.slow
+
+PACKAGE = Path(skillhouse.__file__).parent
+PRODUCTS = re.compile(r"\.(claude|opencode|owliabot|codex|gemini|cursor)/")
+REACHES_TOOLS = {"ExecTool", "WriteTool", "EditTool", "ReadTool", "Gate", "launcher_for"}
+"""Names of what could run without the gate: tools, launchers, the signer."""
+
+
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(file.read_bytes())))
+
+
+def texts_of(file: Path) -> list[str]:
+    """Return the texts in a source file, but those that only describe."""
+    described = {
+        node.value
+        for node in nodes_of(file)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in nodes_of(file)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in described
+    ]
+
+
+@pytest.mark.req("S001-77", "S001-75")
+def test_no_code_names_a_products_directory() -> None:
+    naming = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        if any(PRODUCTS.search(text) for text in texts_of(file))
+    }
+    # Roots are named in the values of the default profile alone; the other table says which files
+    # `mcp install` edits, and the third which files hold secrets.
+    assert naming == {
+        "skill/profile.py",
+        "clients/client_table.py",
+        "floor/secret_names.py",
+    }
+
+
+def test_no_text_of_the_parts_that_answer_a_model_holds_a_command_that_answers() -> None:
+    packages = "approval audit cells net permission remote retrieval sandbox signer tiers tools"
+    folders = [*packages.split(), "frontends/mcp", "frontends/adapters", "runtime/code"]
+    files = [file for folder in folders for file in (PACKAGE / folder).rglob("*.py")]
+    assert {file.relative_to(PACKAGE).parts[0] for file in files} >= set(packages.split())
+    found = [
+        (str(file.relative_to(PACKAGE)), text)
+        for file in files
+        for text in texts_of(file)
+        if ANSWERING.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.req("S000-60")
+def test_no_frontend_reaches_a_tool_but_through_the_gate() -> None:
+    files = list((PACKAGE / "frontends").rglob("*.py"))
+    assert len(files) > 30
+    for file in files:
+        names = {node.id for node in nodes_of(file) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in nodes_of(file) if isinstance(node, ast.Attribute)}
+        assert not names & REACHES_TOOLS, file.name
+
+
+def test_no_import_of_our_own_hides_from_the_import_linter() -> None:
+    """It reads import statements: a name in a string would be an edge that nobody sees."""
+    hidden = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        for node in nodes_of(file)
+        if isinstance(node, ast.Call)
+        and "import_module" in ast.unparse(node.func)
+        and any("skillhouse" in ast.unparse(argument) for argument in node.args)
+    }
+    assert hidden == set()
+
+
+def test_no_module_imports_the_face_of_its_own_package() -> None:
+    circles = {
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        if file.name != "__init__.py" and file.parent != PACKAGE
+        for node in nodes_of(file)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _imported(node)
+        if name == ".".join(("skillhouse", *file.relative_to(PACKAGE).parts[:-1]))
+    }
+    assert circles == set()
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the packages whose faces the statement executes by name."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    package = PACKAGE.joinpath(*(node.module or "").split(".")[1:])
+    if all((package / f"{alias.name}.py").exists() for alias in node.names):
+        return []  # Modules of the package, not names of its face.
+    return [node.module or ""]
