@@ -22,6 +22,8 @@ from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
+    from skillhouse.permission.command_reader import CommandMeaning as CommandMeaning
+    from skillhouse.permission.command_reader import read_command as read_command
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
     from skillhouse.permission.command_rules import Breadth as Breadth
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
@@ -43,9 +45,8 @@ if TYPE_CHECKING:
     from skillhouse.permission.plan import Redirect as Redirect
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
     from skillhouse.permission.plan import plan_text as plan_text
-    from skillhouse.permission.programs import loads_code as loads_code
-    from skillhouse.permission.programs import only_reads as only_reads
-    from skillhouse.permission.programs import use_of as use_of
+    from skillhouse.permission.wrappers import loads_code as loads_code
+    from skillhouse.permission.wrappers import only_reads as only_reads
     from skillhouse.permission.wrappers import unwrapped as unwrapped
 else:
     from skillhouse.lazy_exports import lazy_exports

@@ -19,6 +19,8 @@ class Permission:
     """skill, read, write, exec, …: the kind of thing that is done."""
     resource: str
     """What it is done to: a skill's name, a path, a command line."""
+    argv: tuple[str, ...] = ()
+    """Of a command: its words, so that rules are compared by the grammar of its program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,9 @@ class Rule:
     """Resources that the pattern must match: examples that are tried when rules are read."""
     not_match: tuple[str, ...] = ()
     """Resources that the pattern must not match."""
+    unbound: bool = False
+    """Of a command: whether it also covers what runs any code that the workspace holds, such as
+    a test runner or make. That runs without network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,4 +169,9 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
     if rule.effect is Effect.ALLOW and (not layer.trusted or permission.action in ONE_TIME):
         return False
     is_about = rule.action == permission.action or matches(rule.action, permission.action)
+    if is_about and permission.argv and layer.dialect == OURS:
+        # The grammars are loaded when a command is judged, not with the package.
+        from skillhouse.permission.command_rules import applies_to_command  # noqa: PLC0415
+
+        return applies_to_command(rule, permission.argv)
     return is_about and matches_in(layer.dialect, rule.pattern, permission.resource)

@@ -115,6 +115,11 @@ class JudgedCommand:
     """Why it is not allowed; empty when it is."""
     scrutiny: str = ""
     """Why a rule with a wildcard does not cover it, whatever the rules say."""
+    scripts: tuple[tuple[str, ...], ...] = ()
+    """Files that it runs, relative to where it runs: of each tuple the first that exists. Whoever
+    runs it asks about each whose digest nobody approved."""
+    unbound: bool = False
+    """Whether it runs whatever code the workspace holds, and must have no network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
