@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from skillhouse.permission.command_reader import CommandMeaning, Hazard
+from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.grammar import HAZARDS
 
 _SED_ADDRESS = r"(?:\d+|\$|/[^/\\]*/)"
@@ -165,9 +165,9 @@ def _env(meaning: CommandMeaning) -> None:
 
 
 def _xargs(meaning: CommandMeaning) -> None:
-    """The words that it adds come from its input, and nobody has seen them (xargs(1))."""
+    """The words that it adds come from its input, which no rule has seen (xargs(1))."""
     meaning.inner = 0
-    _refuse(meaning, "words that come from the input of `xargs` are judged by nobody")
+    _refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
 
 
 def _refuse(meaning: CommandMeaning, said: str) -> None:
