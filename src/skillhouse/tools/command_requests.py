@@ -106,7 +106,7 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     needs = [
         PermissionRequest(
             permission=Permission(action="exec", resource=resource, argv=judged.argv),
-            default=Effect.ASK,
+            default=Effect.ASK if judged.needs_rule else Effect.ALLOW,
             why="no rule matches; commands ask by default",
             argv=judged.argv,
         )
