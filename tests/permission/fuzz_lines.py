@@ -56,7 +56,7 @@ VARIABLES = {
 FILES = [name.removeprefix("ws/") for name in TREE if name.startswith("ws/")]
 FILES += ["missing", "sub/../a.txt", "./a.txt", "../outside/kept.txt", "outlink/kept.txt", ".", "sub/"]
 WRITTEN = ["out/new", "out/old.txt", "out/a b", "out/sub", "a.txt", "outlink/x", "../x", "gone"]
-WRITTEN += [".git/hooks/x", "out/../z", "filelink", "out/$X", "sub", "out"]
+WRITTEN += [".git/hooks/x", "out/../z", "filelink", "out/$X", "sub", "out", "out/x/", "no/../x"]
 PATTERNS = [
     *("./*", "./*.txt", "sub/*.md", "./?", "./[az]", "./[!a]*", "./f*", "./*/", "./.*", "*", "*.md"),
     *("./foo\\*", "./'foo'*", '"./"*', "./[[]*", "./{1,2}", "sub/.*", "./*/*.md", "./missing*", "./é*"),
@@ -77,7 +77,6 @@ READERS = {
     "tail": "-n|1 -c|5 -1 -n|+2",
     "wc": "-l -c -w -m",
     "sort": "-r -u -n -t,|-k2 -o|out/s -k|1,1 --",
-    "uniq": "-c -d -i",
     "cut": "-d,|-f1 -c|1-3 -b1",
     "tr": "a-z|A-Z -d|a -s|x",
     "grep": "-n|o -i|O -c|a -v|x -l|o -r|o|. -E|(a|b) -F|* -f|a.txt|z o",
@@ -111,6 +110,7 @@ READERS = {
     "timeout": "5|cat|a.txt 5|touch|x",
 }
 WRITERS = {
+    "uniq": "-c -d -i",
     "touch": "-c",
     "cp": "-r -n",
     "mv": "-n",

@@ -85,6 +85,10 @@ def ran(
 
 def make(base: str, tree: dict[str, Any]) -> None:
     """Make the tree again from nothing, in the same order and with the same times."""
+    for directory, names, _ in os.walk(base):
+        for name in names:
+            if not os.path.islink(os.path.join(directory, name)):
+                os.chmod(os.path.join(directory, name), 0o700)
     for name in os.listdir(base):
         path = os.path.join(base, name)
         shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.remove(path)
@@ -110,8 +114,11 @@ def files(base: str) -> dict[str, str]:
             if entry.is_symlink():
                 found[name] = f"link {os.readlink(entry.path)}"
             elif entry.is_dir():
-                found[name] = "directory"
-                waiting.append(entry.path)
+                found[name] = f"directory {entry.stat().st_mode & 0o777:o}"
+                if os.access(entry.path, os.R_OK | os.X_OK):
+                    waiting.append(entry.path)
+            elif not os.access(entry.path, os.R_OK):
+                found[name] = f"{entry.stat().st_mode & 0o777:o} closed"
             else:
                 with open(entry.path, encoding="utf-8", errors="backslashreplace") as file:
                     found[name] = f"{entry.stat().st_mode & 0o777:o} {file.read()}"

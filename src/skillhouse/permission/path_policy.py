@@ -45,6 +45,18 @@ class PathPolicy:
             return os.path.realpath(os.path.join(self._cwd, joined))
         return os.path.normpath(joined) if joined else "."
 
+    def is_plain(self, path: str) -> bool:
+        """Whether opening a path to write means what its resolved text does.
+
+        `a/../b` is no file where `a` is no directory, and `b/` never is one.
+        """
+        if path.rstrip("/") != path or path.rsplit("/", 1)[-1] in (".", ".."):
+            return False
+        above, sign, _ = path.rpartition("../")
+        if not sign or self._cwd is None:
+            return True
+        return os.path.isdir(os.path.join(self._cwd, self.directory, above, ".."))
+
     def enter(self, path: str) -> str:
         """Go to a directory, and return why a person should be asked first, or nothing."""
         concern = self.reading(path)

@@ -17,6 +17,7 @@ from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
 from skillhouse.permission.patterns import Breadth
+from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
@@ -86,7 +87,7 @@ class CommandJudge:
             environment=tuple(dict((*raw.exported, *raw.assignments)).items()),
             redirects=tuple(one for pair in redirects for one in pair),
         )
-        self._patterns(raw.words, verdict)
+        verdict.remarks += pattern_remarks(raw.words)
         return verdict
 
     def _setting(self, raw: RawCommand, argv: tuple[str, ...]) -> SimpleVerdict:
@@ -170,7 +171,7 @@ class CommandJudge:
         left = ruling.left
         if ruling.cover is Breadth.NONE and meaning.hazards:
             left = meaning.hazards[0].said
-        return left or self._paths_concern(meaning, patterns)
+        return left or pattern_concern(meaning, patterns) or self._paths_concern(meaning, patterns)
 
     def _paths_concern(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> str:
         """Return why a path that a command reads or writes needs approval, or nothing."""
@@ -207,7 +208,9 @@ class CommandJudge:
         for word in meaning.values:
             if concern := self._loose_path(word):
                 return concern
-        return self._paths_concern(meaning.started, ()) if meaning.started is not None else ""
+        if meaning.started is not None:
+            return self._paths_concern(meaning.started, patterns[meaning.at :])
+        return ""
 
     def _loose_path(self, word: str) -> str:
         """Return why a word would need approval if it is a path, which is not known."""
@@ -235,6 +238,8 @@ class CommandJudge:
             effect, concern = self._places.writing(path)
         if concern:
             verdict.redirected.append((effect, concern))
+        elif not self._places.is_plain(path):
+            verdict.redirected.append((Effect.ASK, f"`{path[:80]}` is perhaps no file"))
         target = path if path in hazards.DEVICES else self._places.resolved(path)
         made = Redirect(descriptor=raw.descriptor, kind=raw.kind, target=target)
         if not raw.both:
@@ -247,16 +252,6 @@ class CommandJudge:
             verdict.shell = "a `cd` that is not the first command, or not to one directory"
         elif concern := self._places.enter(raw.words[1].text):
             verdict.remarks.append((Effect.ASK, f"`{_shown(verdict.argv)}`: {concern}"))
-
-    def _patterns(self, words: Sequence[Word], verdict: SimpleVerdict) -> None:
-        ended = False
-        for at, word in enumerate(words):
-            if word.pattern and at == 0:
-                verdict.remarks.append((Effect.ASK, "the program's name is a pattern"))
-            elif word.pattern and not ended and word.pattern[0] in "*?[-":
-                said = f"`{word.text[:60]}` may match a name that is an option; write ./ before it"
-                verdict.remarks.append((Effect.ASK, said))
-            ended = ended or word.text == "--"
 
 
 def _is_plain_command(words: Sequence[Word]) -> bool:
@@ -288,6 +283,8 @@ def _needs_shell(argv: tuple[str, ...]) -> str:
     # A shell has these inside, and they differ from the programs in this.
     if name in (*_SAYING, "pwd") and name != "which" and not _INFORMING.isdisjoint(argv[1:2]):
         return f"`{name} {argv[1]}` is a shell's own"
+    if argv == ("printf",):
+        return "`printf` without words is a shell's own"
     if name == "echo" and argv[1:2] and "e" in argv[1] and argv[1][:1] == "-":
         if any(re.search(r"\\[uUE]", word) for word in argv[2:]):
             return "`echo -e` is a shell's own"
