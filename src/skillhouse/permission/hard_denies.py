@@ -29,9 +29,6 @@ _SCRIPTED = (
     | hazards.SHELLS
     | hazards.PRIVILEGED
 )
-_GIT_VALUED = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
-)
 _FINDING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -129,8 +126,6 @@ class HardDenies:
         if any(word[:1] == "-" for word in argv[1:]):
             plain = tuple(word for word in argv[1:] if word[:1] != "-")
             spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
-            if program == "git":
-                spellings.add(("git", *_after_globals(argv[1:])))
         for spelt in sorted(spellings):
             if spelt[0] and (reason := self._rules.denies(spelt)):
                 return reason
@@ -152,14 +147,6 @@ class HardDenies:
             if depth > DEPTH_MAX:
                 return True
         return False
-
-
-def _after_globals(arguments: Sequence[str]) -> Sequence[str]:
-    """Return a git command from its sub-command on."""
-    at = 0
-    while at < len(arguments) and arguments[at][:1] == "-":
-        at += 2 if arguments[at] in _GIT_VALUED else 1
-    return arguments[at:]
 
 
 def _written(program: str, arguments: Sequence[str]) -> Sequence[str]:

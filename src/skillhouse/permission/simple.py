@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import posixpath
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
+from skillhouse.permission.command_meaning import CommandMeaning, scripts_of
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
-from skillhouse.permission.programs import use_of
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
-from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
+from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
 
 Remark = tuple[Effect, str]
 
@@ -96,63 +99,77 @@ class CommandJudge:
             return _asked(argv, ruling.asked, scrutiny=ruling.asked)
         if not name or unicodedata.normalize("NFKC", name) != name:
             return _asked(argv, "the program's name is not what it seems", scrutiny="its name")
+        meaning = read_command(argv)
+        scripts = tuple(scripts_of(meaning))
+        allowed = JudgedCommand(
+            argv=argv, effect=Effect.ALLOW, scripts=scripts, unbound=ruling.unbound
+        )
         if ruling.cover >= Breadth.EXACT:
-            return JudgedCommand(argv=argv, effect=Effect.ALLOW)
-        wrapped = unwrap(argv)
-        if wrapped is not None and wrapped.unknown:
-            said = f"the option `{wrapped.unknown[:60]}` of `{name[:60]}` is not known"
-            return _asked(argv, said, scrutiny=said)
-        if wrapped is not None:
-            for variable, value in wrapped.environment:
-                is_refused, concern = environment_concern(variable, value)
-                if concern:
-                    effect = Effect.DENY if is_refused else Effect.ASK
-                    return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
-            if wrapped.inner:
-                rest = patterns[wrapped.at :]
-                return self.words(wrapped.inner, patterns=rest, depth=depth + 1)
-        scrutiny = self._scrutiny(argv, ruling, patterns)
+            return allowed
+        for variable, value in meaning.environment:
+            is_refused, concern = environment_concern(variable, value)
+            if concern:
+                effect = Effect.DENY if is_refused else Effect.ASK
+                return JudgedCommand(argv=argv, effect=effect, reason=concern, scrutiny=concern)
+        scrutiny = self._scrutiny(meaning, ruling, patterns)
+        if meaning.inner and not (meaning.unknown or scrutiny):
+            rest = patterns[meaning.inner :]
+            return self.words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
         if ruling.cover is Breadth.NONE:
-            return _asked(argv, f"no rule covers `{_shown(argv)}`", scrutiny=scrutiny)
+            said = f"no rule covers `{_shown(argv)}`"
+            return replace(_asked(argv, said, scrutiny=scrutiny), scripts=scripts)
         if scrutiny:
-            return _asked(argv, f"`{_shown(argv)}`: {scrutiny}", scrutiny=scrutiny)
-        return JudgedCommand(argv=argv, effect=Effect.ALLOW)
+            said = f"`{_shown(argv)}`: {scrutiny}"
+            return replace(_asked(argv, said, scrutiny=scrutiny), scripts=scripts)
+        return allowed
 
-    def _scrutiny(self, argv: tuple[str, ...], ruling: Ruling, patterns: Sequence[Word]) -> str:
+    def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
-        program = hazards.base_name(argv[0])
-        if program in hazards.PRIVILEGED:
+        argv = meaning.argv
+        if hazards.base_name(argv[0]) in hazards.PRIVILEGED:
             return "it changes who runs it"
         if "/" in argv[0] and ruling.literals == 0 and ruling.cover is not Breadth.NONE:
             return "its program is named by a path"
-        if said := hazards.running(argv[0]):
+        if meaning.grammar is None and (said := hazards.running(argv[0])):
             return said
-        if argv[:2] in hazards.PREFIXES:
-            if len(argv) < 3 or argv[2].startswith("-"):
-                return "what it runs is not named at once"
-            if ruling.cover is not Breadth.NONE and ruling.literals < 3:
-                return f"the rule does not name `{argv[2][:60]}`, which it runs"
-            if said := hazards.running(argv[2]):
-                return said
-        use = use_of(program, argv[1:])
-        if program == "git":
+        if meaning.unknown:
+            return meaning.unknown
+        left = ruling.left
+        if ruling.cover is Breadth.NONE and meaning.hazards:
+            left = meaning.hazards[0].said
+        return left or self._paths_concern(meaning, patterns)
+
+    def _paths_concern(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> str:
+        """Return why a path that a command reads or writes needs approval, or nothing."""
+        argv = meaning.argv
+        if meaning.grammar is None:
+            return next(filter(None, map(self._loose_path, argv[1:])), "")
+        if meaning.program == "git":
             secrets = filter(None, map(self._places.secret, git_paths(argv[1:])))
             if concern := next(secrets, ""):
                 return concern
-        if use is None or (use.unlisted and ruling.literals > 1):
-            return next(filter(None, map(self._loose_path, argv[1:])), "")
-        if use.concern:
-            return use.concern
-        for at in use.reads:
-            if concern := self._places.reading(argv[at + 1]):
+        directory = ""
+        for path in meaning.directory:
+            directory = posixpath.join(directory, path)
+            if concern := self._places.reading(directory):
                 return concern
-        for at in use.writes:
-            if at + 1 < len(patterns) and patterns[at + 1].pattern:
+        for path in (*meaning.words(meaning.reads), *meaning.read_values):
+            if concern := self._places.reading(_below(directory, path)):
+                return concern
+        for candidates in meaning.scripts:
+            if concern := self._places.reading(_below(directory, candidates[0])):
+                return concern
+        for at in meaning.writes:
+            if at < len(patterns) and patterns[at].pattern:
                 return "it writes to what a pattern matches"
-            _, concern = self._places.writing(argv[at + 1], covered=True)
+        for path in (*meaning.words(meaning.writes), *meaning.written_values):
+            _, concern = self._places.writing(_below(directory, path), covered=True)
             if concern:
                 return concern
-        return next(filter(None, map(self._loose_path, use.values)), "")
+        for word in meaning.values:
+            if concern := self._loose_path(word):
+                return concern
+        return self._paths_concern(meaning.started, ()) if meaning.started is not None else ""
 
     def _loose_path(self, word: str) -> str:
         """Return why a word would need approval if it is a path, which is not known."""
@@ -206,6 +223,10 @@ class CommandJudge:
 
 def _asked(argv: tuple[str, ...], reason: str, *, scrutiny: str = "") -> JudgedCommand:
     return JudgedCommand(argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny)
+
+
+def _below(directory: str, path: str) -> str:
+    return path if not directory or path.startswith("~") else posixpath.join(directory, path)
 
 
 def _shown(argv: Sequence[str]) -> str:

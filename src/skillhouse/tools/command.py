@@ -293,7 +293,10 @@ class ExecTool(Tool):
         """Whether a rule denies a command as written, so that the record names the rule."""
         layers = self._layers(session.agent)
         return verdict.structure is not None and any(
-            decide(layers, Permission(action="exec", resource=command_resource(judged.argv))).effect
+            decide(
+                layers,
+                Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
+            ).effect
             is Effect.DENY
             for judged in verdict.commands
         )

@@ -20,8 +20,8 @@ from skillhouse.permission import (
     command_resource,
     git_paths,
     loads_code,
+    read_command,
     unwrapped,
-    use_of,
 )
 from skillhouse.sandbox import Opened
 from skillhouse.tools.call import PermissionRequest
@@ -105,7 +105,7 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     resource = command_resource(judged.argv)
     needs = [
         PermissionRequest(
-            permission=Permission(action="exec", resource=resource),
+            permission=Permission(action="exec", resource=resource, argv=judged.argv),
             default=Effect.ASK,
             why="no rule matches; commands ask by default",
             argv=judged.argv,
@@ -189,26 +189,28 @@ def _paths(command: SimpleCommand, directory: str, rules: PathRules) -> tuple[li
     skipped = 0 if argv is None else len(command.argv) - len(argv)
     argv = argv or command.argv
     name, arguments = os.path.basename(argv[0]), argv[1:]
-    use = use_of(name, arguments)
+    meaning = read_command(argv)
     at_once = dict(command.patterns)
 
     def expanded(places: Iterable[int]) -> Iterator[str]:
         for place in places:
-            pattern = at_once.get(place + 1 + skipped)
+            pattern = at_once.get(place + skipped)
             names = glob.iglob(pattern, root_dir=directory) if pattern else iter(())
             words = sorted(word for word, _ in zip(names, range(EXPANDED_MAX), strict=False))
-            yield from words or (arguments[place],)
+            yield from words or (argv[place],)
 
     if name == "git":
         named = [w for word in git_paths(arguments) for w in _of_git(word, directory)]
         return named, named if arguments[:1] and _GIT_WRITES & set(arguments[:3]) else []
-    if use is None or use.concern:
-        words = list(expanded(range(len(arguments))))
+    if not meaning.is_quiet:
+        words = list(expanded(range(1, len(argv))))
         return list(_special(words, directory, rules)), []
+    directory = os.path.join(directory, *meaning.directory)
     # An option's value may be a path as well.
-    values = _special(use.values, directory, rules)
-    reads = [_real(word, directory) for word in expanded(use.reads) if word != "-"]
-    written = list(expanded(use.writes))
+    values = _special(meaning.values, directory, rules)
+    read = [*expanded(meaning.reads), *meaning.read_values]
+    reads = [_real(word, directory) for word in read if word != "-"]
+    written = [*expanded(meaning.writes), *meaning.written_values]
     writes = [_real(word, directory, follow=name != "rm") for word in written]
     if name == "mv":
         reads += writes[:-1]
