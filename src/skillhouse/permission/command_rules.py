@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from skillhouse.floor import SkillhouseError
 from skillhouse.floor.rules import Effect, matches
@@ -20,6 +20,7 @@ from skillhouse.permission.patterns import (
     covers_command,
     denies_command,
     left_uncovered,
+    programs_of,
 )
 
 GRANTS = "grants"
@@ -87,47 +88,73 @@ class ArgumentRules:
         return _ruling([(pattern, False, True) for pattern in patterns], argv)
 
 
+class _LayerRule(NamedTuple):
+    layer: Layer
+    rule: Rule
+    pattern: CommandPattern
+
+
 class LayerRules:
     """The `exec` rules of layers: the strictest of all that match wins (decision 6)."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self._rules = [
-            (layer, rule, command_pattern(rule.pattern))
-            for layer in layers
-            for rule in layer.rules
-            if matches(rule.action, "exec") and (layer.trusted or rule.effect is not Effect.ALLOW)
-        ]
+        self._rules: list[_LayerRule] = []
+        self._anywhere: list[int] = []
+        """Places of the rules that no first word tells apart."""
+        self._by_program: dict[str, list[int]] = {}
+        for layer in layers:
+            for rule in layer.rules:
+                if not matches(rule.action, "exec"):
+                    continue
+                if layer.trusted or rule.effect is not Effect.ALLOW:
+                    self._add(_LayerRule(layer, rule, command_pattern(rule.pattern)))
+
+    def _add(self, one: _LayerRule) -> None:
+        place = len(self._rules)
+        self._rules.append(one)
+        if one.pattern.is_wild or not one.pattern.words:
+            self._anywhere.append(place)
+            return
+        first = one.pattern.words[0]
+        for name in {first, read_command((first,)).program}:
+            self._by_program.setdefault(name, []).append(place)
+
+    def _about(self, meaning: CommandMeaning) -> Iterator[_LayerRule]:
+        """Yield the rules that may be about a command, in their order."""
+        places = set(self._anywhere)
+        for name in programs_of(meaning):
+            places.update(self._by_program.get(name, ()))
+        return map(self._rules.__getitem__, sorted(places))
 
     def denies(self, argv: tuple[str, ...]) -> str:
-        return self._first(Effect.DENY, read_command(argv))
+        meaning = read_command(argv)
+        return _first(Effect.DENY, self._about(meaning), meaning)
 
     def rule(self, argv: tuple[str, ...]) -> Ruling:
         meaning = read_command(argv)
+        about = list(self._about(meaning))
         allowing: list[tuple[CommandPattern, bool, bool]] = []
         is_granted = False
-        for layer, rule, pattern in self._rules:
+        for layer, rule, pattern in about:
             if rule.effect is Effect.ALLOW and (
                 pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
             ):
                 allowing.append((pattern, rule.unbound, False))
                 is_granted = is_granted or layer.name == GRANTS
-        ruling = _ruling(allowing, argv)
-        return Ruling(
-            denied=self._first(Effect.DENY, meaning),
-            asked="" if is_granted else self._first(Effect.ASK, meaning),
-            cover=ruling.cover,
-            literals=ruling.literals,
-            left=ruling.left,
-            unbound=ruling.unbound,
+        return replace(
+            _ruling(allowing, argv),
+            denied=_first(Effect.DENY, about, meaning),
+            asked="" if is_granted else _first(Effect.ASK, about, meaning),
         )
 
-    def _first(self, effect: Effect, meaning: CommandMeaning) -> str:
-        for layer, rule, pattern in self._rules:
-            if rule.effect is effect and (
-                pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
-            ):
-                return _said(layer, rule)
-        return ""
+
+def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning) -> str:
+    for layer, rule, pattern in rules:
+        if rule.effect is effect and (
+            pattern.breadth is Breadth.ALL or denies_command(pattern, meaning)
+        ):
+            return _said(layer, rule)
+    return ""
 
 
 def _ruling(patterns: Sequence[tuple[CommandPattern, bool, bool]], argv: tuple[str, ...]) -> Ruling:

@@ -22,7 +22,7 @@ HAZARDS: Mapping[str, str] = {
     "publishes": "`{}` publishes",
     "pushes": "`{}` sends to another place",
     "deletes": "`{}` deletes",
-    "rewrites": "`{}` rewrites what others have or see",
+    "rewrites": "`{}` rewrites what is elsewhere or was there before",
     "elsewhere": "`{}` reaches outside the workspace",
     "secret": "`{}` handles credentials",
     "unbound": "`{}` runs whatever code the workspace holds: only a rule with `unbound = true` "
@@ -34,7 +34,7 @@ OPTION_KINDS = frozenset(
     {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
-    {"text", "read", "write", "web", "remote", "none", "program", "command", "script", "task"}
+    {"text", "words", "read", "write", "web", "remote", "none", "program", "command", "script", "task"}
     | HAZARDS.keys()
 )
 _SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")
@@ -96,6 +96,8 @@ class Grammar:
     """Whether options of the program may stand behind the sub-command."""
     abbreviates: bool = False
     """Whether the beginning of a sub-command is taken for it where no other begins so."""
+    same_as: tuple[str, ...] = ()
+    """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
     long_abbreviates: bool = True
     """The same of long options. A rule never covers one; a deny sees it."""
 
@@ -155,8 +157,8 @@ def _loaded(stem: str) -> Grammar:
 
 
 _GRAMMAR_KEYS = frozenset(
-    "source names module_only bundles permutes anywhere abbreviates long_abbreviates program "
-    "commands".split()
+    "source names module_only same_as bundles permutes anywhere abbreviates long_abbreviates "
+    "program commands".split()
 )
 _COMMAND_KEYS = OPTION_KINDS | frozenset(
     {"does", "bare", "operands", "first_unless", "task_file", "reader", "lasting", "aliases"}
@@ -174,6 +176,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         name=name,
         source=table["source"],
         program=_command(name, table.get("program", {})),
+        same_as=tuple(table.get("same_as", ())),
         **{switch: table[switch] for switch in switches if switch in table},
     )
     for words, content in table.get("commands", {}).items():

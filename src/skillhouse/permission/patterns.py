@@ -96,22 +96,52 @@ def left_uncovered(
     if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
         return ""
     named = read_command(pattern.words) if pattern.words else None
-    inside = False
+    is_free = unbound or (started and named is not None and named.started is not None)
     at: CommandMeaning | None = meaning
     while at is not None:
         for hazard in at.hazards:
-            is_free = unbound or (started and inside)
             if not _names(named, hazard) or (hazard.kind == "unbound" and not is_free):
                 return hazard.said
         if at.started is not None and at.started.unknown:
             return at.started.unknown
-        at, inside = at.started, True
+        # What runs in a container or on another machine has not the code of this workspace.
+        is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
+        at = at.started
         named = named.started if named is not None else None
     return ""
 
 
+_FAR = ("runs", "elsewhere")
+
+
 def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     """Whether a pattern that denies or asks is about a command, however it is spelt."""
+    if _denies(pattern, meaning):
+        return True
+    in_full = _in_full(meaning)
+    return in_full is not None and _denies(pattern, in_full)
+
+
+def programs_of(meaning: CommandMeaning) -> frozenset[str]:
+    """Return the names by which a pattern may mean a command: its own and what it starts."""
+    names: set[str] = set()
+    at: CommandMeaning | None = meaning
+    while at is not None:
+        names |= {at.argv[0], at.program}
+        if at.grammar is not None and at.grammar.same_as:
+            names.add(at.grammar.same_as[0])
+        at = at.started
+    return frozenset(names)
+
+
+def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
+    """Return a command by the words that its program is short for, or None where it is not."""
+    if meaning.grammar is None or not meaning.grammar.same_as:
+        return None
+    return read_command((*meaning.grammar.same_as, *meaning.argv[1:]))
+
+
+def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     if pattern.is_wild:
         texts = [command_resource(meaning.argv), *map(command_resource, _plain_words(meaning))]
         return any(matches(pattern.text, text) for text in texts)
