@@ -17,15 +17,13 @@ from skillhouse.permission.decision import Layer as Layer
 from skillhouse.permission.decision import MatchedRule as MatchedRule
 from skillhouse.permission.decision import Permission as Permission
 from skillhouse.permission.decision import Rule as Rule
-from skillhouse.permission.decision import command_resource as command_resource
 from skillhouse.permission.decision import decide as decide
 from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
-    from skillhouse.permission.command_reader import CommandMeaning as CommandMeaning
+    from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
     from skillhouse.permission.command_reader import read_command as read_command
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
-    from skillhouse.permission.command_rules import Breadth as Breadth
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
@@ -38,12 +36,14 @@ if TYPE_CHECKING:
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
     from skillhouse.permission.path_policy import is_protected as is_protected
+    from skillhouse.permission.patterns import Breadth as Breadth
     from skillhouse.permission.plan import CommandPlan as CommandPlan
     from skillhouse.permission.plan import CommandVerdict as CommandVerdict
     from skillhouse.permission.plan import JudgedCommand as JudgedCommand
     from skillhouse.permission.plan import Pipeline as Pipeline
     from skillhouse.permission.plan import Redirect as Redirect
     from skillhouse.permission.plan import SimpleCommand as SimpleCommand
+    from skillhouse.permission.plan import command_resource as command_resource
     from skillhouse.permission.plan import plan_text as plan_text
     from skillhouse.permission.wrappers import loads_code as loads_code
     from skillhouse.permission.wrappers import only_reads as only_reads

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from skillhouse.permission import hazards
+from skillhouse.permission.command_meaning import CommandMeaning, Hazard, Option
 from skillhouse.permission.grammar import (
     HAZARDS,
     CommandTable,
@@ -15,94 +14,14 @@ from skillhouse.permission.grammar import (
     OptionRule,
     grammar_of,
 )
+from skillhouse.permission.operand_readers import READERS
 
 INNER_MAX = 4
 """Programs inside one another, as in `uv run python -m pytest`; more are not understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option as given."""
-
-    name: str
-    value: str | None
-    """None where it takes none or has none."""
-    is_global: bool = False
-    """Whether it stands before the sub-command, and is harmless."""
-    twin: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Hazard:
-    """Why a wildcard does not cover a command, unless its rule names what is in the way."""
-
-    kind: str
-    said: str
-    depth: int = -1
-    """Words of the sub-command that a rule must name; -1 when it is not about these."""
-    option: tuple[str, str | None] | None = None
-    """The option, with its value, that a rule must name."""
-    operand: int = -1
-    """Place among the operands of the last one that a rule must name."""
-
-
-@dataclass(slots=True)
-class CommandMeaning:
-    """What the words of a command mean, as far as its program's grammar says."""
-
-    argv: tuple[str, ...]
-    grammar: Grammar | None
-    path: tuple[str, ...] = ()
-    """The words of the sub-command, each by its full name."""
-    table: CommandTable | None = None
-    options: list[Option] = field(default_factory=list)
-    operands: list[int] = field(default_factory=list)
-    """Places of the operands in argv."""
-    kinds: list[str] = field(default_factory=list)
-    """Kind of each operand."""
-    hazards: list[Hazard] = field(default_factory=list)
-    cut: str = ""
-    """The last word, when it is an option without the value that it takes."""
-    unknown: str = ""
-    """Why the words are not understood; what stands behind it was not looked at."""
-    reads: list[int] = field(default_factory=list)
-    """Places in argv of files and directories that are read."""
-    writes: list[int] = field(default_factory=list)
-    read_values: list[str] = field(default_factory=list)
-    """Paths in values of options, or in parts of words."""
-    written_values: list[str] = field(default_factory=list)
-    values: list[str] = field(default_factory=list)
-    """Values that are no paths by the grammar; checked as words of an unknown program are."""
-    directory: list[str] = field(default_factory=list)
-    """Directories that the program changes to, one after the other, before its paths are read."""
-    scripts: list[tuple[str, ...]] = field(default_factory=list)
-    """Files of the workspace that run: of each tuple the first that exists."""
-    inner: int = 0
-    """Place in argv where a command begins that rules judge for itself; 0 when there is none."""
-    environment: list[tuple[str, str]] = field(default_factory=list)
-    """Variables that a wrapper sets."""
-    started: CommandMeaning | None = None
-    """What this program starts, when the grammar says where it is named: part of this command."""
-    at: int = 0
-    """Place in argv where `started` begins."""
-
-    @property
-    def program(self) -> str:
-        return self.grammar.name if self.grammar is not None else self.argv[0].rsplit("/", 1)[-1]
-
-    def words(self, places: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.argv[place] for place in places)
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether it is understood and has no hazard: what it does is its reads and writes."""
-        return self.grammar is not None and not (self.unknown or self.hazards or self.scripts)
-
-
 @functools.lru_cache(maxsize=256)
-def read_command(
-    argv: tuple[str, ...], depth: int = 0, *, module: bool = False
-) -> CommandMeaning:
+def read_command(argv: tuple[str, ...], depth: int = 0, *, module: bool = False) -> CommandMeaning:
     """Return what a command means; the result is shared, and not to be changed.
 
     >>> read_command(("git", "--no-pager", "log", "-5")).path
@@ -133,8 +52,6 @@ class _Reader:
         self._words()
         table = self._tables[-1]
         if table.reader:
-            from skillhouse.permission.operand_readers import READERS  # noqa: PLC0415 - few need it.
-
             # It may know words that the table does not, such as the expressions of find.
             READERS[table.reader](self._meaning)
 
@@ -150,7 +67,9 @@ class _Reader:
                     return
                 meaning.operands += range(at + 1, len(argv))
                 break
-            is_option = len(word) > 1 and (word[0] == "-" or (word[0] == "+" and word in table.options))
+            is_option = len(word) > 1 and (
+                word[0] == "-" or (word[0] == "+" and word in table.options)
+            )
             if is_option:
                 used = self._option(at)
                 if used == 0:
@@ -286,27 +205,35 @@ class _Reader:
             meaning.hazards.append(Hazard(kind, said, option=(name, value)))
         if value is None:
             return
-        if kind == "read":
-            meaning.read_values.append(value)
-        elif kind == "write":
-            meaning.written_values.append(value)
-        elif kind == "directory":
-            meaning.directory.append(value)
+        if kind in ("read", "write", "directory"):
+            # In `-f=x` the sign is part of the value for some programs, and not for others.
+            path = value.removeprefix("=") if len(name) == 2 else value
+            if said := _not_a_path(path):
+                meaning.hazards.append(Hazard("address", said, option=(name, value)))
+            of_kind = {
+                "read": meaning.read_values,
+                "write": meaning.written_values,
+                "directory": meaning.directory,
+            }
+            of_kind[kind].append(path)
         elif kind == "web":
             if said := not_of_the_web(value):
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
         else:
-            meaning.values.append(value)
+            meaning.values.append(value.removeprefix("="))
 
     # The command and its operands
 
     def _does(self, table: CommandTable) -> None:
         meaning = self._meaning
         said = " ".join((meaning.argv[0], *meaning.path))[:60]
+        depth = len(meaning.path)
         for kind in table.does:
-            meaning.hazards.append(
-                Hazard(kind, HAZARDS[kind].format(said), depth=len(meaning.path))
-            )
+            meaning.hazards.append(Hazard(kind, HAZARDS[kind].format(said), depth=depth))
+        if not (meaning.operands or meaning.started):
+            # More words than any rule about it has, so that none but the exact one covers it.
+            for kind in table.bare:
+                meaning.hazards.append(Hazard(kind, HAZARDS[kind].format(said), depth=depth + 1))
 
     def _operands(self, table: CommandTable) -> None:
         meaning = self._meaning
@@ -317,10 +244,10 @@ class _Reader:
                 kind = table.last
             word = meaning.argv[at]
             meaning.kinds.append(kind)
-            if kind == "read":
-                meaning.reads.append(at)
-            elif kind == "write":
-                meaning.writes.append(at)
+            if kind in ("read", "write"):
+                (meaning.reads if kind == "read" else meaning.writes).append(at)
+                if said := _not_a_path(word):
+                    self._hazard("address", said, index)
             elif kind == "web":
                 if said := not_of_the_web(word):
                     self._hazard("address", said, index)
@@ -336,7 +263,7 @@ class _Reader:
             elif kind in ("program", "command", "script"):
                 self._start(kind, index, at)
                 break
-            else:
+            elif kind == "text":
                 meaning.values.append(word)
         if table.task_file and (count or table.does):
             prefix = meaning.directory[-1] + "/" if meaning.directory else ""
@@ -364,20 +291,16 @@ class _Reader:
             meaning.at = at
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WEB = re.compile(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
+
+
+def _not_a_path(word: str) -> str:
+    """Return why a word that should be a path is none of this machine, or nothing."""
+    return HAZARDS["address"].format(word[:60]) if _ADDRESS.match(word) else ""
 
 
 def not_of_the_web(address: str) -> str:
     """Return why an address is not one of the web without credentials, or nothing."""
     return "" if _WEB.fullmatch(address) else f"`{address[:60]}` is not an address of the web"
-
-
-def scripts_of(meaning: CommandMeaning | None) -> Iterator[tuple[str, ...]]:
-    """Yield the files of the workspace that a command runs, also through what it starts.
-
-    Each is a tuple of paths, relative to where the command runs: the first that exists is meant.
-    """
-    while meaning is not None:
-        yield from meaning.scripts
-        meaning = meaning.started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -77,20 +76,6 @@ class MatchedRule:
     """Whether this is the rule that counts in its layer."""
     decided: bool
     """Whether this rule gave the decision."""
-
-
-def command_resource(argv: Sequence[str]) -> str:
-    """Return the words of a command joined by blanks; a word that holds one is quoted.
-
-    Quoting keeps `rm "a b"` and `rm a b` apart for a rule without wildcards.
-
-    >>> command_resource(["curl", "-s", "wttr.in/Tokyo?format=3"])
-    'curl -s wttr.in/Tokyo?format=3'
-    """
-    return " ".join(
-        shlex.quote(word) if not word or any(c.isspace() or c in "'\"" for c in word) else word
-        for word in argv
-    )
 
 
 def decide(
@@ -171,7 +156,8 @@ def _applies(layer: Layer, rule: Rule, permission: Permission) -> bool:
     is_about = rule.action == permission.action or matches(rule.action, permission.action)
     if is_about and permission.argv and layer.dialect == OURS:
         # The grammars are loaded when a command is judged, not with the package.
-        from skillhouse.permission.command_rules import applies_to_command  # noqa: PLC0415
+        from skillhouse.permission.patterns import applies_to_command  # noqa: PLC0415
 
-        return applies_to_command(rule, permission.argv)
+        allows = rule.effect is Effect.ALLOW
+        return applies_to_command(rule.pattern, permission.argv, allows=allows)
     return is_about and matches_in(layer.dialect, rule.pattern, permission.resource)

@@ -1,7 +1,7 @@
 """The grammars of programs: what their options, sub-commands and operands mean.
 
-Each is a table in `grammars/`, read when a command of its program is first judged. Its format
-stands in docs/reference/grammars.md.
+Each is a table in `grammars/`, read when a command of its program is first judged. Their
+format is in docs/reference/grammars.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HAZARDS: Mapping[str, str] = {
     "publishes": "`{}` publishes",
     "pushes": "`{}` sends to another place",
     "deletes": "`{}` deletes",
-    "rewrites": "`{}` rewrites what others have or see",
+    "rewrites": "`{}` rewrites what is elsewhere or was there before",
     "elsewhere": "`{}` reaches outside the workspace",
     "secret": "`{}` handles credentials",
     "unbound": "`{}` runs whatever code the workspace holds: only a rule with `unbound = true` "
@@ -30,9 +30,23 @@ HAZARDS: Mapping[str, str] = {
 }
 """Kinds that a wildcard covers only where the rule names the words, and what is said of them."""
 
-OPTION_KINDS = frozenset({"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"})
+OPTION_KINDS = frozenset(
+    {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
+)
 OPERAND_KINDS = frozenset(
-    {"text", "read", "write", "web", "remote", "none", "program", "command", "script", "task"}
+    {
+        "text",
+        "words",
+        "read",
+        "write",
+        "web",
+        "remote",
+        "none",
+        "program",
+        "command",
+        "script",
+        "task",
+    }
     | HAZARDS.keys()
 )
 _SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")
@@ -51,7 +65,7 @@ class OptionRule:
     takes: str
     """"": no value; "=": one, in the same word or the next; "=?": only in the same word."""
     twin: str = ""
-    """The other spelling of it, as far as the order of the table tells: a deny sees both."""
+    """The other spelling of it, as far as the order of the table shows it: a deny sees both."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +75,8 @@ class CommandTable:
     options: dict[str, OptionRule] = field(default_factory=dict)
     does: tuple[str, ...] = ()
     """Hazards of the command itself."""
+    bare: tuple[str, ...] = ()
+    """Hazards of it without operands, such as an interpreter that then reads its input."""
     operands: tuple[str, ...] = ()
     """Kinds by position, the last repeats."""
     last: str = ""
@@ -92,6 +108,8 @@ class Grammar:
     """Whether options of the program may stand behind the sub-command."""
     abbreviates: bool = False
     """Whether the beginning of a sub-command is taken for it where no other begins so."""
+    same_as: tuple[str, ...] = ()
+    """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
     long_abbreviates: bool = True
     """The same of long options. A rule never covers one; a deny sees it."""
 
@@ -151,11 +169,11 @@ def _loaded(stem: str) -> Grammar:
 
 
 _GRAMMAR_KEYS = frozenset(
-    "source names module_only bundles permutes anywhere abbreviates long_abbreviates program "
-    "commands".split()
+    "source names module_only same_as bundles permutes anywhere abbreviates long_abbreviates "
+    "program commands".split()
 )
 _COMMAND_KEYS = OPTION_KINDS | frozenset(
-    {"does", "operands", "first_unless", "task_file", "reader", "lasting", "aliases"}
+    {"does", "bare", "operands", "first_unless", "task_file", "reader", "lasting", "aliases"}
 )
 
 
@@ -170,6 +188,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         name=name,
         source=table["source"],
         program=_command(name, table.get("program", {})),
+        same_as=tuple(table.get("same_as", ())),
         **{switch: table[switch] for switch in switches if switch in table},
     )
     for words, content in table.get("commands", {}).items():
@@ -179,7 +198,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
             at = _sub_command(at, at.names.get(group, group))
         known = at.commands.get(last)
         made = _command(f"{name} {words}", content)
-        if known is not None:  # A group that was made for a sub-command that stood before it.
+        if known is not None:  # A group that was made for a sub-command that was listed before it.
             made.commands, made.names = known.commands, known.names
         at.commands[last] = made
         for word in (last, *content.get("aliases", ())):
@@ -207,10 +226,12 @@ def _command(where: str, table: Mapping[str, Any]) -> CommandTable:
     for kind in (*kinds, *filter(None, (last,))):
         if kind not in OPERAND_KINDS:
             raise GrammarError(f"{where}: unknown kind of operand {kind}")
-    if unknown := set(does) - HAZARDS.keys():
+    bare = tuple(table.get("bare", "").split())
+    if unknown := {*does, *bare} - HAZARDS.keys():
         raise GrammarError(f"{where}: unknown hazard {min(unknown)}")
     made = CommandTable(
         does=does,
+        bare=bare,
         operands=tuple(kinds),
         last=last,
         first_unless=frozenset(word.rstrip("=?") for word in table.get("first_unless", "").split()),

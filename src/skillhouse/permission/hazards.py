@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from collections.abc import Sequence
@@ -65,6 +66,7 @@ _ROOTS = re.compile(
 _OFF = frozenset("shutdown reboot halt poweroff telinit".split())
 
 
+@functools.lru_cache(maxsize=1024)
 def base_name(program: str) -> str:
     """Return the program that a path or version names: `/usr/bin/python3.11` is `python`."""
     name = program.rsplit("/", 1)[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from skillhouse.permission.command_reader import CommandMeaning, Hazard
+from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.grammar import HAZARDS
 
 _SED_ADDRESS = r"(?:\d+|\$|/[^/\\]*/)"
@@ -165,9 +165,15 @@ def _env(meaning: CommandMeaning) -> None:
 
 
 def _xargs(meaning: CommandMeaning) -> None:
-    """The words that it adds come from its input, and nobody has seen them (xargs(1))."""
+    """The words that it adds come from its input, which no rule has seen (xargs(1))."""
     meaning.inner = 0
-    _refuse(meaning, "words that come from the input of `xargs` are judged by nobody")
+    _refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
+
+
+def _prints(meaning: CommandMeaning) -> None:
+    """Whatever they are given, they print it or do nothing; a word like an option is a word."""
+    meaning.unknown = ""
+    meaning.options.clear()
 
 
 def _refuse(meaning: CommandMeaning, said: str) -> None:
@@ -181,6 +187,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "find": _find,
     "git": _git,
     "jq": _jq,
+    "prints": _prints,
     "sed": _sed,
     "tar_old_style": _tar_old_style,
     "test": _test,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,6 +79,20 @@ class CommandPlan:
         }
 
 
+def command_resource(argv: Sequence[str]) -> str:
+    """Return the words of a command joined by blanks; a word that holds one is quoted.
+
+    Quoting keeps `rm "a b"` and `rm a b` apart for a rule without wildcards.
+
+    >>> command_resource(["curl", "-s", "wttr.in/Tokyo?format=3"])
+    'curl -s wttr.in/Tokyo?format=3'
+    """
+    return " ".join(
+        shlex.quote(word) if not word or any(c.isspace() or c in "'\"" for c in word) else word
+        for word in argv
+    )
+
+
 def plan_text(plan: CommandPlan) -> str:
     """Return a plan as lines that a person can read, each word as the program gets it."""
     lines = [f"in {plan.directory}"] if plan.directory else []
@@ -117,7 +132,7 @@ class JudgedCommand:
     """Why a rule with a wildcard does not cover it, whatever the rules say."""
     scripts: tuple[tuple[str, ...], ...] = ()
     """Files that it runs, relative to where it runs: of each tuple the first that exists. Whoever
-    runs it asks about each whose digest nobody approved."""
+    runs it asks about each whose digest was not approved."""
     unbound: bool = False
     """Whether it runs whatever code the workspace holds, and must have no network."""
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
-from skillhouse.permission.command_reader import CommandMeaning, read_command, scripts_of
-from skillhouse.permission.command_rules import Breadth, CommandRules, Ruling
+from skillhouse.permission.command_meaning import CommandMeaning, scripts_of
+from skillhouse.permission.command_reader import read_command
+from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
@@ -153,6 +155,9 @@ class CommandJudge:
                 return concern
         for path in (*meaning.words(meaning.reads), *meaning.read_values):
             if concern := self._places.reading(_below(directory, path)):
+                return concern
+        for candidates in meaning.scripts:
+            if concern := self._places.reading(_below(directory, candidates[0])):
                 return concern
         for at in meaning.writes:
             if at < len(patterns) and patterns[at].pattern:

@@ -144,9 +144,7 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
     verdict = judge_line(line, rules, PathPolicy(workspace, writable=(workspace,), paths=paths))
     matched = [
         house.policy.explain(
-            Permission(
-                action="exec", resource=command_resource(judged.argv), argv=judged.argv
-            ),
+            Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
             agent=agent,
         )
         for judged in verdict.commands

@@ -295,9 +295,7 @@ class ExecTool(Tool):
         return verdict.structure is not None and any(
             decide(
                 layers,
-                Permission(
-                    action="exec", resource=command_resource(judged.argv), argv=judged.argv
-                ),
+                Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),
             ).effect
             is Effect.DENY
             for judged in verdict.commands
