@@ -34,7 +34,19 @@ OPTION_KINDS = frozenset(
     {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
-    {"text", "words", "read", "write", "web", "remote", "none", "program", "command", "script", "task"}
+    {
+        "text",
+        "words",
+        "read",
+        "write",
+        "web",
+        "remote",
+        "none",
+        "program",
+        "command",
+        "script",
+        "task",
+    }
     | HAZARDS.keys()
 )
 _SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")
