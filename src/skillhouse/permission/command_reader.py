@@ -221,7 +221,7 @@ class _Reader:
         elif kind == "web":
             if said := not_of_the_web(value):
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
-        else:
+        elif kind != "words":
             meaning.values.append(value.removeprefix("="))
 
     # The command and its operands
