@@ -146,11 +146,10 @@ def _prefixed(meaning: CommandMeaning) -> None:
             said = f"`{word[:60]}` is more than the path of a file"
             meaning.hazards.append(Hazard("address", said, operand=index))
     for option in meaning.options:
-        if option.value is not None and option.value in meaning.read_values:
-            if _PREFIX.match(option.value):
-                said = f"`{option.value[:60]}` is more than the path of a file"
-                named = (option.name, option.value)
-                meaning.hazards.append(Hazard("address", said, option=named))
+        value = option.value or ""
+        if value in meaning.read_values and _PREFIX.match(value):
+            said = f"`{value[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
 
 
 def _curl_data(meaning: CommandMeaning) -> None:
