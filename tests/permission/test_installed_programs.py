@@ -87,4 +87,4 @@ def test_the_options_of_a_table_are_those_of_the_program(stem: str) -> None:
         if contradictions := contradicted(table, text):
             wrong[" ".join(words)] = contradictions
         waiting += [((*words, word), inner) for word, inner in table.commands.items()]
-    assert wrong == {}
+    assert not wrong, wrong
