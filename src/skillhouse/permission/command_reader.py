@@ -160,12 +160,14 @@ class _Reader:
 
     def _letters(self, table: CommandTable, at: int, word: str) -> int:
         """Take `-xvf FILE` and `-n5`."""
+        if not self._grammar.bundles:
+            return 0
         taken: list[tuple[str, str | None, OptionRule]] = []
         used = 1
         for place, letter in enumerate(word[1:], start=1):
             rule = table.options.get(f"-{letter}")
             rest = word[place + 1 :]
-            if rule is None or (rest and not rule.takes and not self._grammar.bundles):
+            if rule is None or (rest and rule.takes and not self._grammar.glued):
                 return 0
             if rule.takes and rest:
                 taken.append((f"-{letter}", rest, rule))

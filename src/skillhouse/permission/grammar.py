@@ -49,7 +49,7 @@ OPERAND_KINDS = frozenset(
     }
     | HAZARDS.keys()
 )
-_SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")
+_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=\??)?")
 _DIRECTORY = Path(__file__).parent / "grammars"
 
 
@@ -102,6 +102,8 @@ class Grammar:
     source: str
     bundles: bool = True
     """Whether letters may stand together behind one hyphen."""
+    glued: bool = True
+    """Whether a value may follow its letter in the same word."""
     permutes: bool = True
     """Whether options may stand behind operands."""
     anywhere: bool = False
@@ -169,7 +171,7 @@ def _loaded(stem: str) -> Grammar:
 
 
 _GRAMMAR_KEYS = frozenset(
-    "source names module_only same_as bundles permutes anywhere abbreviates long_abbreviates "
+    "source names module_only same_as bundles glued permutes anywhere abbreviates long_abbreviates "
     "program commands".split()
 )
 _COMMAND_KEYS = OPTION_KINDS | frozenset(
@@ -183,7 +185,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         raise GrammarError(f"{name}: unknown key {min(unknown)}")
     if not table.get("source"):
         raise GrammarError(f"{name}: no source")
-    switches = ("bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates")
+    switches = ("bundles", "glued", "permutes", "anywhere", "abbreviates", "long_abbreviates")
     grammar = Grammar(
         name=name,
         source=table["source"],
@@ -251,7 +253,7 @@ def _add_options(where: str, made: CommandTable, kind: str, specs: list[str]) ->
         if found is None:
             raise GrammarError(f"{where}: `{spec}` is no option")
         word, takes = found[1], found[2] or ""
-        if word == "-N":
+        if word == "-#":
             made.numbers = True
             continue
         if word in made.options:
