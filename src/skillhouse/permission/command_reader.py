@@ -165,7 +165,9 @@ class _Reader:
         for place, letter in enumerate(word[1:], start=1):
             rule = table.options.get(f"-{letter}")
             rest = word[place + 1 :]
-            if rule is None or (rest and not rule.takes and not self._grammar.bundles):
+            if rule is None:
+                return 0
+            if rest and not (self._grammar.glued if rule.takes else self._grammar.bundles):
                 return 0
             if rule.takes and rest:
                 taken.append((f"-{letter}", rest, rule))

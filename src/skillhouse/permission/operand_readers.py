@@ -30,8 +30,11 @@ def _sed(meaning: CommandMeaning) -> None:
         meaning.writes += meaning.operands[1:]
 
 
-_AWK_UNSAFE = re.compile(r"""[|<>@`"]|\b(system|getline|close|printf?\s*\(.*>|ARGV|ENVIRON)\b""")
-_AWK_TEXT = re.compile(r'"(?:[^"\\\n]|\\[ntr"\\/])*"')
+_AWK_TEXT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"')
+_AWK_REGEX = re.compile(r"(?<=[~(,!&|;{])\s*/(?:[^/\\\n]|\\[^\n])*/|^\s*/(?:[^/\\\n]|\\[^\n])*/")
+_AWK_UNSAFE = re.compile(
+    r"(?<!\|)\|(?!\|)|[@`\"]|\b(?:system|getline|close|fflush|ENVIRON|ARGV|ARGC|PROCINFO)\b"
+)
 
 
 def _awk(meaning: CommandMeaning) -> None:
@@ -40,11 +43,12 @@ def _awk(meaning: CommandMeaning) -> None:
     if not words:
         _refuse(meaning, "an awk program that is not given as the first operand")
         return
-    program = _AWK_TEXT.sub("", words[0])
-    if _AWK_UNSAFE.search(re.sub(r"(?<=[\w)\]$ ])\s*[<>]=?\s*(?=[\d$(])|[<>]=|\|\|", "", program)):
+    program = _AWK_REGEX.sub("", _AWK_TEXT.sub("", words[0]))
+    statements = re.split(r"[;{}\n]", program)
+    # A `>` is a comparison, but behind `print` it is a file, in brackets or not.
+    writes = any("print" in statement and ">" in statement for statement in statements)
+    if writes or _AWK_UNSAFE.search(program) or "//" in program:
         _refuse(meaning, "an awk program that could run or write something")
-    elif re.search(r">", program) and re.search(r"print", program):
-        _refuse(meaning, "an awk program that could write a file")
 
 
 _TESTS = frozenset(
@@ -126,6 +130,26 @@ def _tar_old_style(meaning: CommandMeaning) -> None:
     """`tar xzf FILE`: the first word without a hyphen is letters (tar(1), "Option styles")."""
     if meaning.argv[1:] and meaning.argv[1][:1] != "-":
         _refuse(meaning, "the letters of tar without a hyphen: write one before them")
+    for path in (*meaning.read_values, *meaning.written_values):
+        if ":" in path:
+            _refuse(meaning, f"`{path[:60]}` may be an archive on another machine")
+
+
+_PREFIX = re.compile(r"[A-Za-z][\w.+-]*:|[@|<>-].|\|", re.ASCII)
+
+
+def _prefixed(meaning: CommandMeaning) -> None:
+    """A prefix chooses a format, a protocol or a file of words (ImageMagick, "Input Filename")."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if _PREFIX.match(word):
+            said = f"`{word[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, operand=index))
+    for option in meaning.options:
+        value = option.value or ""
+        if value in meaning.read_values and _PREFIX.match(value):
+            said = f"`{value[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
 
 
 def _curl_data(meaning: CommandMeaning) -> None:
@@ -149,7 +173,7 @@ def _jq(meaning: CommandMeaning) -> None:
     """The filter may import modules and read the environment (jq 1.6 manual, "Modules")."""
     if meaning.operands:
         program = meaning.argv[meaning.operands[0]]
-        if re.search(r"\b(import|include|input_filename|\$ENV|env|getpath_file)\b|\$__", program):
+        if re.search(r"\b(import|include|input_filename|env)\b|\$ENV|\$__", program):
             _refuse(meaning, "a jq filter that imports, or reads the environment")
 
 
@@ -187,6 +211,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "find": _find,
     "git": _git,
     "jq": _jq,
+    "prefixed": _prefixed,
     "prints": _prints,
     "sed": _sed,
     "tar_old_style": _tar_old_style,
