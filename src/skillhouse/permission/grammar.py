@@ -31,7 +31,7 @@ HAZARDS: Mapping[str, str] = {
 """Kinds that a wildcard covers only where the rule names the words, and what is said of them."""
 
 OPTION_KINDS = frozenset(
-    {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
+    {"plain", "words", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
     {
@@ -103,7 +103,7 @@ class Grammar:
     bundles: bool = True
     """Whether letters may stand together behind one hyphen."""
     glued: bool = True
-    """Whether a value may follow its letter in the same word."""
+    """Whether a value may follow its letter in the same word; as `bundles`, when left out."""
     permutes: bool = True
     """Whether options may stand behind operands."""
     anywhere: bool = False
@@ -185,12 +185,13 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         raise GrammarError(f"{name}: unknown key {min(unknown)}")
     if not table.get("source"):
         raise GrammarError(f"{name}: no source")
-    switches = ("bundles", "glued", "permutes", "anywhere", "abbreviates", "long_abbreviates")
+    switches = ("bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates")
     grammar = Grammar(
         name=name,
         source=table["source"],
         program=_command(name, table.get("program", {})),
         same_as=tuple(table.get("same_as", ())),
+        glued=table.get("glued", table.get("bundles", True)),
         **{switch: table[switch] for switch in switches if switch in table},
     )
     for words, content in table.get("commands", {}).items():

@@ -181,7 +181,10 @@ class CommandJudge:
         target = meaning.argv[meaning.operands[-1]]
         for source in meaning.words(meaning.reads):
             name = posixpath.basename(source.rstrip("/"))
-            if name in ("", ".", "..") and posixpath.normpath(target) == ".":
+            is_top = posixpath.normpath(target) == "."
+            if not is_top and target[-1:] != "/":
+                continue  # Whether it is a directory is not known here.
+            if is_top and name in ("", ".", ".."):
                 return f"all of `{source[:60]}` would be put into the workspace's top"
             _, concern = self._places.writing(posixpath.join(target, name), covered=True)
             if concern:
@@ -257,11 +260,10 @@ _PREFIXED = re.compile(r"[\w.+,-]+:(?=[/~]|\.\.?/|\.\w)", re.ASCII)
 
 
 def _path_candidates(word: str) -> Iterator[str]:
-    if len(word) == 1 and word not in "~":
+    if len(word) == 1 and word != "~":
         return  # A separator, or a name; not the whole disk.
-    sign = _FILE_SIGN.match(word)
-    if sign is not None:
-        yield word[sign.end() :]
+    if marked := _FILE_SIGN.match(word):
+        yield word[marked.end() :]
         return
     if "://" in word:
         return
