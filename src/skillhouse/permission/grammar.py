@@ -31,7 +31,7 @@ HAZARDS: Mapping[str, str] = {
 """Kinds that a wildcard covers only where the rule names the words, and what is said of them."""
 
 OPTION_KINDS = frozenset(
-    {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
+    {"plain", "words", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
     {
