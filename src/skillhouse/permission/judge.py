@@ -15,6 +15,7 @@ from pathlib import Path
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
     CommandPlan,
     CommandVerdict,
@@ -22,7 +23,6 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import UnreadableError
 from skillhouse.permission.simple import CommandJudge
 

@@ -97,7 +97,7 @@ class _Decoder:
             if source[at] == "`":
                 return -1
             if source[at] == "$":
-                at = self._dollar(at, " /.,:;=+%]|)&<>}^~\"")
+                at = self._dollar(at, ' /.,:;=+%]|)&<>}^~"')
                 if at < 0:
                     return -1
                 continue
@@ -111,7 +111,7 @@ class _Decoder:
         return at + 1 if at < len(source) else -1
 
     def _dollar(self, at: int, ordinary: str) -> int:
-        """Take a `$` with what it begins; it stands for itself before an ordinary character."""
+        """Take a variable, or a `$` that begins none, being before an ordinary character."""
         found = _VARIABLE.match(self._source, at)
         if found is None:
             if self._source[at + 1 : at + 2] not in ordinary:
