@@ -58,21 +58,21 @@ FILES += ["missing", "sub/../a.txt", "./a.txt", "../outside/kept.txt", "outlink/
 FILES += ["sub/"]
 WRITTEN = ["out/new", "out/old.txt", "out/a b", "out/sub", "a.txt", "outlink/x", "../x", "gone"]
 WRITTEN += [".git/hooks/x", "out/../z", "filelink", "out/$X", "sub", "out", "out/x/", "no/../x"]
-PATTERNS = [
+PATTERNS: list[str] = [
     *("./*", "./*.txt", "sub/*.md", "./?", "./[az]", "./[!a]*", "./f*", "./*/", "./.*", "*"),
-    *("*.md"),
+    "*.md",
     *("./foo\\*", "./'foo'*", '"./"*', "./[[]*", "./{1,2}", "sub/.*", "./*/*.md", "./missing*"),
-    *("./é*"),
+    "./é*",
     *("./[a-c]*", "./*\\ *", "./a?b*", "sub/*/e.txt", "./**", "./[z]", "out*/*", "./[^a]*", "./-*"),
 ]
-RAW = [
+RAW: list[str] = [
     *("$X", "${X}", '"$X"', '"${X}"', "$DIR/c.md", '"$DIR"/*.md', "$OPT", '"$OPT"', "$WORDS"),
-    *("$STAR"),
+    "$STAR",
     *("$EMPTY", '"$EMPTY"', "$UNSET", "${X:-a}", "$(echo a)", "`echo a`", "$((1+1))", "$'a\\tb'"),
     *('$"hi"', "~", "~/x", "a=~", "a=b:~", "#x", "a#b", "{a,b}", "{1..3}", "{}", "!", "!!"),
-    *("a\\\nb"),
+    "a\\\nb",
     *("\\\n", "''", '""', "'foo'\\*", '"a$"', "$", "a$", '"$ x"', '"$/"', "'a'\"b\"c", "\\"),
-    *("\\\\"),
+    "\\\\",
     *("--", "-", "=", "a=b", "[", "]", "[]", "[a", "*[", "^", "%", "@", "+", ",", "x:y", "0"),
     *("12", "2"),
     *("'\\'", '"\\n"', '"\\""', '"\\$X"', "'$X'", "a'\nb'", "if", "then", "time", "done", "}"),
@@ -187,7 +187,7 @@ def command(chance: random.Random, *, reads: bool) -> str:
 
 
 def operand(chance: random.Random, name: str) -> str:
-    which = chance.random()
+    which: float = chance.random()
     if which < 0.14:
         return chance.choice(PATTERNS)
     if which < 0.34:

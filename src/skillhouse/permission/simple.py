@@ -304,7 +304,7 @@ def _needs_shell(argv: tuple[str, ...]) -> str:
         return f"`{name} {argv[1]}` is a shell's own"
     if argv == ("printf",):
         return "`printf` without words is a shell's own"
-    is_escaped = name == "echo" and argv[1:2] and argv[1][:1] == "-" and "e" in argv[1]
+    is_escaped = name == "echo" and any(re.fullmatch("-[neE]*e[neE]*", word) for word in argv[1:])
     if is_escaped and any(re.search(r"\\[uUE]", word) for word in argv[2:]):
         return "`echo -e` is a shell's own"
     if name == "[" and argv[-1] != "]":
