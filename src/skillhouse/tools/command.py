@@ -55,6 +55,7 @@ from skillhouse.tools.command_requests import (
     line_needs,
     needs_of,
     shell_need,
+    shown_variables,
     uncovered,
     uncovered_need,
 )
@@ -99,10 +100,10 @@ class ExecTool(Tool):
     description = (
         "Run a command in the workspace, inside a sandbox without network unless the user's rules "
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. Give a "
-        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
-        "`;` and `./*` patterns work; variables, substitutions, loops and `&` need a person's yes "
-        "each time. Or give a program's name as `command` and its arguments as `params`, which no "
-        "shell reads."
+        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
+        "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
+        "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
+        "reads."
     )
     durable = True
     schema: Mapping[str, Any] = object_schema(
@@ -157,7 +158,8 @@ class ExecTool(Tool):
             is_open=paths.is_named,
         )
         if params is None:
-            verdict = judge_line(command, rules, places)
+            shown = shown_variables(self._environment, self._workspace.root)
+            verdict = judge_line(command, rules, places, environment=shown)
         else:
             verdict = judge_argv(_checked((command, *params)), rules, places)
         work = self._work(command, verdict, rules, session, paths)
