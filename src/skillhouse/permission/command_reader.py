@@ -205,17 +205,22 @@ class _Reader:
             meaning.hazards.append(Hazard(kind, said, option=(name, value)))
         if value is None:
             return
-        if kind == "read":
-            meaning.read_values.append(value)
-        elif kind == "write":
-            meaning.written_values.append(value)
-        elif kind == "directory":
-            meaning.directory.append(value)
+        if kind in ("read", "write", "directory"):
+            # In `-f=x` the sign is part of the value for some programs, and not for others.
+            path = value.removeprefix("=") if len(name) == 2 else value
+            if said := _not_a_path(path):
+                meaning.hazards.append(Hazard("address", said, option=(name, value)))
+            of_kind = {
+                "read": meaning.read_values,
+                "write": meaning.written_values,
+                "directory": meaning.directory,
+            }
+            of_kind[kind].append(path)
         elif kind == "web":
             if said := not_of_the_web(value):
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
         else:
-            meaning.values.append(value)
+            meaning.values.append(value.removeprefix("="))
 
     # The command and its operands
 
@@ -239,10 +244,10 @@ class _Reader:
                 kind = table.last
             word = meaning.argv[at]
             meaning.kinds.append(kind)
-            if kind == "read":
-                meaning.reads.append(at)
-            elif kind == "write":
-                meaning.writes.append(at)
+            if kind in ("read", "write"):
+                (meaning.reads if kind == "read" else meaning.writes).append(at)
+                if said := _not_a_path(word):
+                    self._hazard("address", said, index)
             elif kind == "web":
                 if said := not_of_the_web(word):
                     self._hazard("address", said, index)
@@ -258,7 +263,7 @@ class _Reader:
             elif kind in ("program", "command", "script"):
                 self._start(kind, index, at)
                 break
-            else:
+            elif kind == "text":
                 meaning.values.append(word)
         if table.task_file and (count or table.does):
             prefix = meaning.directory[-1] + "/" if meaning.directory else ""
@@ -286,8 +291,14 @@ class _Reader:
             meaning.at = at
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WEB = re.compile(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)
+
+
+def _not_a_path(word: str) -> str:
+    """Return why a word that should be a path is none of this machine, or nothing."""
+    return HAZARDS["address"].format(word[:60]) if _ADDRESS.match(word) else ""
 
 
 def not_of_the_web(address: str) -> str:

@@ -22,7 +22,7 @@ HAZARDS: Mapping[str, str] = {
     "publishes": "`{}` publishes",
     "pushes": "`{}` sends to another place",
     "deletes": "`{}` deletes",
-    "rewrites": "`{}` rewrites what others have or see",
+    "rewrites": "`{}` rewrites what is elsewhere or was there before",
     "elsewhere": "`{}` reaches outside the workspace",
     "secret": "`{}` handles credentials",
     "unbound": "`{}` runs whatever code the workspace holds: only a rule with `unbound = true` "
@@ -34,7 +34,19 @@ OPTION_KINDS = frozenset(
     {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
-    {"text", "read", "write", "web", "remote", "none", "program", "command", "script", "task"}
+    {
+        "text",
+        "words",
+        "read",
+        "write",
+        "web",
+        "remote",
+        "none",
+        "program",
+        "command",
+        "script",
+        "task",
+    }
     | HAZARDS.keys()
 )
 _SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")

@@ -170,6 +170,12 @@ def _xargs(meaning: CommandMeaning) -> None:
     _refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
 
 
+def _prints(meaning: CommandMeaning) -> None:
+    """Whatever they are given, they print it or do nothing; a word like an option is a word."""
+    meaning.unknown = ""
+    meaning.options.clear()
+
+
 def _refuse(meaning: CommandMeaning, said: str) -> None:
     meaning.unknown = said
 
@@ -181,6 +187,7 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "find": _find,
     "git": _git,
     "jq": _jq,
+    "prints": _prints,
     "sed": _sed,
     "tar_old_style": _tar_old_style,
     "test": _test,

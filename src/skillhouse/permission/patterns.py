@@ -96,18 +96,22 @@ def left_uncovered(
     if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
         return ""
     named = read_command(pattern.words) if pattern.words else None
-    inside = False
+    is_free = unbound or (started and named is not None and named.started is not None)
     at: CommandMeaning | None = meaning
     while at is not None:
         for hazard in at.hazards:
-            is_free = unbound or (started and inside)
             if not _names(named, hazard) or (hazard.kind == "unbound" and not is_free):
                 return hazard.said
         if at.started is not None and at.started.unknown:
             return at.started.unknown
-        at, inside = at.started, True
+        # What runs in a container or on another machine has not the code of this workspace.
+        is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
+        at = at.started
         named = named.started if named is not None else None
     return ""
+
+
+_FAR = ("runs", "elsewhere")
 
 
 def denies_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
