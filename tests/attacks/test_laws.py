@@ -355,7 +355,7 @@ def asked_and_run(
         gate = Gate(
             [tool(recorder)],
             decide=lambda need, _: (Decision(effect=Effect.ASK, layer="default"), need.why),
-            approvals=ApprovalBroker(Path(base, "state"), matches=matches, channels=[person]),
+            approvals=ApprovalBroker(Path(base, "state"), channels=[person]),
             audit=AuditLog(Path(base, "audit.jsonl")),
             workspace_root=str(root),
         )

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
+from skillhouse.floor.rules import Effect
 from skillhouse.permission import ArgumentRules, Breadth, LayerRules
 from skillhouse.permission.decision import Layer, Rule
-from skillhouse.floor.rules import Effect
 from skillhouse.permission.standing_commands import narrows, standing_rule
 
 

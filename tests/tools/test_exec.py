@@ -240,8 +240,8 @@ def test_each_command_of_a_line_needs_a_rule_of_its_own(tmp_path: Path) -> None:
         (asked,) = person.asked
         assert asked.always == (
             "exec touch made",
-            "exec cat",
-            f"write {tmp_path}/project/*",
+            "exec cat *",
+            f"write {tmp_path}/project/out.txt",
         )
         record = read_records(house.audit_log.path, limit=1)[0].record
         assert [(p.action, p.resource, p.effect) for p in record.permissions] == [

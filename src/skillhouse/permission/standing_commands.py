@@ -1,4 +1,4 @@
-"""The rule that a standing approval of a command writes, and the narrower ones a person may give."""
+"""The rule that a standing approval of a command writes, and the rules that are narrower."""
 
 from __future__ import annotations
 
