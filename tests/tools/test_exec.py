@@ -307,6 +307,7 @@ def test_a_wildcard_does_not_cover_what_it_cannot_have_meant(tmp_path: Path) -> 
         (tmp_path / "project/exact.py").write_text("print('exact')\n")
         (tmp_path / "project/a.txt").write_text("a\n")
         calls: list[tuple[dict[str, Any], list[str]]] = [
+            ({"command": "python3 exact.py"}, ["script"]),
             ({"command": "python3 exact.py"}, []),
             ({"command": "sort -r a.txt"}, []),
             ({"command": "python3", "params": ["-c", "print(1)"]}, ["exec-once"]),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.approval import Answer, ApprovalBroker
+from skillhouse.approval import Answer, ApprovalBroker, ScriptStore
 from skillhouse.audit import AuditLog
 from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.sandbox import Completed, SandboxProfile
@@ -102,6 +102,7 @@ class Desk:
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},
             decide=decided,
+            scripts=ScriptStore(self.base),
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(

@@ -139,6 +139,8 @@ class Asker:
         except (ApprovalError, RefusedError, OSError) as error:
             return self._failed(context, error)
         plan = now.known_plan
+        if plan.approved is not None:
+            plan.approved(used)
         if inputs is not None and plan.run_sealed is not None:
             now = replace(now, plan=replace(plan, run=partial(plan.run_sealed, inputs)))
         state.context = replace(now, approval=used)
