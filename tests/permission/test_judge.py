@@ -176,7 +176,7 @@ def test_paths_are_followed_where_the_directory_is_known(tmp_path: Path) -> None
         ("timeout *", "timeout 5 touch x", "ask"),
         ("/opt/tool *", "/opt/tool x", "allow"),
         ("git bisect *", "git bisect start", "allow"),
-        ("git *", "git bisect start", "ask"),
+        ("git *", "git bisect run x", "ask"),
         ("echo '*'", "echo a", "ask"),
     ],
 )

@@ -165,7 +165,9 @@ class _Reader:
         for place, letter in enumerate(word[1:], start=1):
             rule = table.options.get(f"-{letter}")
             rest = word[place + 1 :]
-            if rule is None or (rest and not rule.takes and not self._grammar.bundles):
+            if rule is None:
+                return 0
+            if rest and not (self._grammar.glued if rule.takes else self._grammar.bundles):
                 return 0
             if rule.takes and rest:
                 taken.append((f"-{letter}", rest, rule))
@@ -219,7 +221,7 @@ class _Reader:
         elif kind == "web":
             if said := not_of_the_web(value):
                 meaning.hazards.append(Hazard("address", said, option=(name, value)))
-        else:
+        elif kind != "words":
             meaning.values.append(value.removeprefix("="))
 
     # The command and its operands
@@ -227,6 +229,8 @@ class _Reader:
     def _does(self, table: CommandTable) -> None:
         meaning = self._meaning
         said = " ".join((meaning.argv[0], *meaning.path))[:60]
+        if not meaning.operands and [o.name for o in meaning.options] in _TELLING:
+            return
         depth = len(meaning.path)
         for kind in table.does:
             meaning.hazards.append(Hazard(kind, HAZARDS[kind].format(said), depth=depth))
@@ -291,6 +295,8 @@ class _Reader:
             meaning.at = at
 
 
+_TELLING = (["--version"], ["--help"])
+"""Options with which a program says something of itself and does nothing."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _WEB = re.compile(r"https?://[^\s@]+|(?![a-z]+:(?!\d))[A-Za-z0-9][^\s@]*", re.IGNORECASE)

@@ -100,7 +100,7 @@ class LayerRules:
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._rules: list[_LayerRule] = []
         self._anywhere: list[int] = []
-        """Places of the rules that no first word tells apart."""
+        """Places of the rules whose first word has a wildcard."""
         self._by_program: dict[str, list[int]] = {}
         for layer in layers:
             for rule in layer.rules:

@@ -31,7 +31,7 @@ HAZARDS: Mapping[str, str] = {
 """Kinds that a wildcard covers only where the rule names the words, and what is said of them."""
 
 OPTION_KINDS = frozenset(
-    {"plain", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
+    {"plain", "words", "read", "write", "directory", "web", "module", *HAZARDS} - {"unbound"}
 )
 OPERAND_KINDS = frozenset(
     {
@@ -49,7 +49,7 @@ OPERAND_KINDS = frozenset(
     }
     | HAZARDS.keys()
 )
-_SPEC = re.compile(r"(-N|--?[^\s=]+|\+[^\s=]+)(=\??)?")
+_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=\??)?")
 _DIRECTORY = Path(__file__).parent / "grammars"
 
 
@@ -102,6 +102,8 @@ class Grammar:
     source: str
     bundles: bool = True
     """Whether letters may stand together behind one hyphen."""
+    glued: bool = True
+    """Whether a value may follow its letter in the same word; as `bundles`, when left out."""
     permutes: bool = True
     """Whether options may stand behind operands."""
     anywhere: bool = False
@@ -169,7 +171,7 @@ def _loaded(stem: str) -> Grammar:
 
 
 _GRAMMAR_KEYS = frozenset(
-    "source names module_only same_as bundles permutes anywhere abbreviates long_abbreviates "
+    "source names module_only same_as bundles glued permutes anywhere abbreviates long_abbreviates "
     "program commands".split()
 )
 _COMMAND_KEYS = OPTION_KINDS | frozenset(
@@ -189,6 +191,7 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         source=table["source"],
         program=_command(name, table.get("program", {})),
         same_as=tuple(table.get("same_as", ())),
+        glued=table.get("glued", table.get("bundles", True)),
         **{switch: table[switch] for switch in switches if switch in table},
     )
     for words, content in table.get("commands", {}).items():
@@ -251,7 +254,7 @@ def _add_options(where: str, made: CommandTable, kind: str, specs: list[str]) ->
         if found is None:
             raise GrammarError(f"{where}: `{spec}` is no option")
         word, takes = found[1], found[2] or ""
-        if word == "-N":
+        if word == "-#":
             made.numbers = True
             continue
         if word in made.options:

@@ -30,8 +30,11 @@ def _sed(meaning: CommandMeaning) -> None:
         meaning.writes += meaning.operands[1:]
 
 
-_AWK_UNSAFE = re.compile(r"""[|<>@`"]|\b(system|getline|close|printf?\s*\(.*>|ARGV|ENVIRON)\b""")
-_AWK_TEXT = re.compile(r'"(?:[^"\\\n]|\\[ntr"\\/])*"')
+_AWK_TEXT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"')
+_AWK_REGEX = re.compile(r"(?<=[~(,!&|;{])\s*/(?:[^/\\\n]|\\[^\n])*/|^\s*/(?:[^/\\\n]|\\[^\n])*/")
+_AWK_UNSAFE = re.compile(
+    r"(?<!\|)\|(?!\|)|[@`\"]|\b(?:system|getline|close|fflush|ENVIRON|ARGV|ARGC|PROCINFO)\b"
+)
 
 
 def _awk(meaning: CommandMeaning) -> None:
@@ -40,11 +43,12 @@ def _awk(meaning: CommandMeaning) -> None:
     if not words:
         _refuse(meaning, "an awk program that is not given as the first operand")
         return
-    program = _AWK_TEXT.sub("", words[0])
-    if _AWK_UNSAFE.search(re.sub(r"(?<=[\w)\]$ ])\s*[<>]=?\s*(?=[\d$(])|[<>]=|\|\|", "", program)):
+    program = _AWK_REGEX.sub("", _AWK_TEXT.sub("", words[0]))
+    statements = re.split(r"[;{}\n]", program)
+    # A `>` is a comparison, but behind `print` it is a file, in brackets or not.
+    writes = any("print" in statement and ">" in statement for statement in statements)
+    if writes or _AWK_UNSAFE.search(program) or "//" in program:
         _refuse(meaning, "an awk program that could run or write something")
-    elif re.search(r">", program) and re.search(r"print", program):
-        _refuse(meaning, "an awk program that could write a file")
 
 
 _TESTS = frozenset(
@@ -126,6 +130,28 @@ def _tar_old_style(meaning: CommandMeaning) -> None:
     """`tar xzf FILE`: the first word without a hyphen is letters (tar(1), "Option styles")."""
     if meaning.argv[1:] and meaning.argv[1][:1] != "-":
         _refuse(meaning, "the letters of tar without a hyphen: write one before them")
+    for option in meaning.options:
+        # "If the archive file name includes a colon, then it specifies a file on a remote machine".
+        if option.name in ("-f", "--file") and option.value and ":" in option.value:
+            said = HAZARDS["address"].format(option.value[:60])
+            meaning.hazards.append(Hazard("address", said, option=(option.name, option.value)))
+
+
+_PREFIX = re.compile(r"[A-Za-z][\w.+-]*:|[@|<>-].|\|", re.ASCII)
+
+
+def _prefixed(meaning: CommandMeaning) -> None:
+    """A prefix chooses a format, a protocol or a file of words (ImageMagick, "Input Filename")."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if _PREFIX.match(word):
+            said = f"`{word[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, operand=index))
+    for option in meaning.options:
+        value = option.value or ""
+        if value in meaning.read_values and _PREFIX.match(value):
+            said = f"`{value[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
 
 
 def _curl_data(meaning: CommandMeaning) -> None:
@@ -140,6 +166,8 @@ def _curl_data(meaning: CommandMeaning) -> None:
                 value = f"@{value[1:]}"
         elif name == "--data-urlencode" and "@" in value and "=" not in value.partition("@")[0]:
             value = value[value.index("@") :]
+        if name in ("-w", "--write-out") and "%output{" in value:
+            _refuse(meaning, "`%output{` of curl writes a file")
         if value[:1] == "@":
             path = value[1:].partition(";")[0]
             meaning.read_values.append(path)
@@ -149,8 +177,42 @@ def _jq(meaning: CommandMeaning) -> None:
     """The filter may import modules and read the environment (jq 1.6 manual, "Modules")."""
     if meaning.operands:
         program = meaning.argv[meaning.operands[0]]
-        if re.search(r"\b(import|include|input_filename|\$ENV|env|getpath_file)\b|\$__", program):
+        if re.search(r"\b(import|include|input_filename|env)\b|\$ENV|\$__", program):
             _refuse(meaning, "a jq filter that imports, or reads the environment")
+
+
+_JQ_UNSAFE = re.compile(r"\b(import|include|input_filename|\$ENV|env|getpath_file)\b|\$(__|ENV)")
+
+
+def _jq_option(meaning: CommandMeaning) -> None:
+    """The same of a filter in an option: gh reads its environment, with the token in it."""
+    for option in meaning.options:
+        if option.name in ("-q", "--jq") and _JQ_UNSAFE.search(option.value or ""):
+            _refuse(meaning, "a jq filter that imports, or reads the environment")
+
+
+_GPG_COMMANDS = frozenset(
+    "--verify --dearmor --dearmour --enarmor --enarmour --list-packets --show-keys --show-key "
+    "--export --fingerprint --list-keys --list-public-keys --list-key -k --list-signatures "
+    "--list-sigs --list-sig --check-signatures --check-sigs --check-sig --list-config --version "
+    "--print-md --print-mds --encrypt -e --store --help -h --warranty --dump-options".split()
+)
+
+
+def _gpg(meaning: CommandMeaning) -> None:
+    """Without a command gpg decrypts its operand or its input (gpg(1), COMMANDS)."""
+    if not any(option.name in _GPG_COMMANDS for option in meaning.options):
+        said = HAZARDS["secret"].format("gpg without a command")
+        meaning.hazards.append(Hazard("secret", said, operand=len(meaning.operands)))
+
+
+def _host_path(meaning: CommandMeaning) -> None:
+    """`host:path`, `host::module` and `rsync://` are another machine (rsync(1), scp(1))."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if ":" in word.partition("/")[0]:
+            said = HAZARDS["address"].format(word[:60])
+            meaning.hazards.append(Hazard("address", said, operand=index))
 
 
 def _env(meaning: CommandMeaning) -> None:
@@ -185,8 +247,12 @@ READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
     "curl_data": _curl_data,
     "env": _env,
     "find": _find,
+    "gpg": _gpg,
+    "host_path": _host_path,
     "git": _git,
     "jq": _jq,
+    "prefixed": _prefixed,
+    "jq_option": _jq_option,
     "prints": _prints,
     "sed": _sed,
     "tar_old_style": _tar_old_style,

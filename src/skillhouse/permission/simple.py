@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,16 +167,35 @@ class CommandJudge:
             _, concern = self._places.writing(_below(directory, path), covered=True)
             if concern:
                 return concern
+        if concern := self._copies_concern(meaning):
+            return concern
         for word in meaning.values:
             if concern := self._loose_path(word):
                 return concern
         return self._paths_concern(meaning.started, ()) if meaning.started is not None else ""
 
+    def _copies_concern(self, meaning: CommandMeaning) -> str:
+        """Return why a copy would have a protected name where it is put, or nothing."""
+        if meaning.table is None or meaning.table.last != "write" or not meaning.reads:
+            return ""
+        target = meaning.argv[meaning.operands[-1]]
+        for source in meaning.words(meaning.reads):
+            name = posixpath.basename(source.rstrip("/"))
+            is_top = posixpath.normpath(target) == "."
+            if not is_top and target[-1:] != "/":
+                continue  # Whether it is a directory is not known here.
+            if is_top and name in ("", ".", ".."):
+                return f"all of `{source[:60]}` would be put into the workspace's top"
+            _, concern = self._places.writing(posixpath.join(target, name), covered=True)
+            if concern:
+                return concern
+        return ""
+
     def _loose_path(self, word: str) -> str:
         """Return why a word would need approval if it is a path, which is not known."""
         for text in _path_candidates(word):
             parts = text.split("/")
-            if text.startswith(("/", "~", "file:")) or ".." in parts:
+            if text.startswith(("/", "~")) or ".." in parts:
                 if concern := self._places.reading(text):
                     return concern
             elif len(parts) > 1 and (concern := self._places.reading(text)):
@@ -233,9 +253,22 @@ def _shown(argv: Sequence[str]) -> str:
     return " ".join(argv)[:120]
 
 
+_FILE_SIGN = re.compile(r"@|file(?:b)?:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+"""Before the path of a file whose content is meant, by many programs."""
+_PREFIXED = re.compile(r"[\w.+,-]+:(?=[/~]|\.\.?/|\.\w)", re.ASCII)
+"""Before a path, as in `text:/etc/passwd`."""
+
+
 def _path_candidates(word: str) -> Iterator[str]:
-    if "://" in word and not word.casefold().startswith("file:"):
+    if len(word) == 1 and word != "~":
+        return  # A separator, or a name; not the whole disk.
+    if marked := _FILE_SIGN.match(word):
+        yield word[marked.end() :]
         return
+    if "://" in word:
+        return
+    if prefix := _PREFIXED.match(word):
+        yield word[prefix.end() :]
     if not word.startswith("-"):
         yield word
     elif word[1:2] != "-" and "/" in word:
