@@ -34,7 +34,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     file alone: the top of the workspace, and what lies outside, are never covered as directories.
     """
     action, resource = need.permission.action, need.permission.resource
-    if action in NEVER_LASTING or "*" in resource or "?" in resource:
+    if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ""
     if action == "exec":
         return standing_rule(need.argv)
