@@ -41,6 +41,8 @@ MISLEADING = {
     ("git", "--merged"): "as --contains",
     ("git", "--no-merged"): "as --contains",
     ("git", "--points-at"): "as --contains",
+    ("git", "--min-parents"): "the number is taken in the same word only",
+    ("git", "--max-parents"): "the number is taken in the same word only",
 }
 """Options of which the help text does not say what the program does, with the reason."""
 SILENT = frozenset({"[", "test", "command", "type", "time", "echo", "true", "false", ":"})
