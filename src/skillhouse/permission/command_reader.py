@@ -103,7 +103,7 @@ class _Reader:
         if table.same_as:
             meaning.path = table.same_as
         if self._grammar.argument_files and (file := _argument_file(meaning)):
-            meaning.unknown = f"`{file[:60]}` stands for the words in a file"
+            meaning.unknown = f"`{file[:60]}` means the words in a file"
             return
         self._does(table)
         self._operands(table)

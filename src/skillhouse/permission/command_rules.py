@@ -112,7 +112,7 @@ class LayerRules:
     def _add(self, one: _LayerRule) -> None:
         place = len(self._rules)
         self._rules.append(one)
-        if one.pattern.is_wild or not one.pattern.words:
+        if not one.pattern.words:
             self._anywhere.append(place)
             return
         first = one.pattern.words[0]

@@ -118,7 +118,7 @@ class Grammar:
     same_as: tuple[str, ...] = ()
     """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
     argument_files: bool = False
-    """Whether a word `@FILE` stands for the words in a file."""
+    """Whether a word `@FILE` means the words in a file."""
     long_abbreviates: bool = True
     """The same of long options. A rule never covers one; a deny sees it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def covers_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     """Whether a pattern that allows is about a command; what it leaves is another question."""
     argv = meaning.argv
     if pattern.is_wild:
-        return matches(pattern.text, command_resource(argv))
+        return _matches_text(pattern, command_resource(argv))
     words = pattern.words
     if argv[: len(words)] == words and (pattern.is_open or len(argv) == len(words)):
         return True
@@ -96,11 +97,13 @@ def left_uncovered(
     if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
         return ""
     named = read_command(pattern.words) if pattern.words else None
+    wild = _wild_words(pattern)
     is_free = unbound or (started and named is not None and named.started is not None)
     at: CommandMeaning | None = meaning
     while at is not None:
         for hazard in at.hazards:
-            if not _names(named, hazard) or (hazard.kind == "unbound" and not is_free):
+            is_named = _names(named, hazard) or _names_script(wild, at, hazard)
+            if not is_named or (hazard.kind == "unbound" and not is_free):
                 return hazard.said
         if at.started is not None and at.started.unknown:
             return at.started.unknown
@@ -108,6 +111,7 @@ def left_uncovered(
         is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
         at = at.started
         named = named.started if named is not None else None
+        wild = wild.started if wild is not None else None
     return ""
 
 
@@ -144,7 +148,7 @@ def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
 def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     if pattern.is_wild:
         texts = [command_resource(meaning.argv), *map(command_resource, _plain_words(meaning))]
-        return any(matches(pattern.text, text) for text in texts)
+        return any(_matches_text(pattern, text) for text in texts)
     words = pattern.words
     at: CommandMeaning | None = meaning
     while at is not None:
@@ -249,6 +253,46 @@ def _names(named: CommandMeaning | None, hazard: Hazard) -> bool:
     if hazard.operand >= 0:
         return len(named.operands) > hazard.operand
     return len(named.path) >= hazard.depth
+
+
+def _matches_text(pattern: CommandPattern, text: str) -> bool:
+    """Whether a pattern with other wildcards matches; its final ` *` is also no further word."""
+    bare = pattern.text.removesuffix(" *")
+    return matches(pattern.text, text) or (bare != pattern.text and matches(bare, text))
+
+
+def _wild_words(pattern: CommandPattern) -> CommandMeaning | None:
+    """Return what a pattern with wildcards inside means word by word, or None where it has none.
+
+    Only for the names of scripts, as in `python3 scripts/*.py *`.
+    """
+    words = tuple(pattern.text.removesuffix(" *").split(" "))
+    if not pattern.is_wild or not pattern.words or "" in words:
+        return None
+    wild = read_command(words)
+    return None if wild.unknown else wild
+
+
+def _names_script(wild: CommandMeaning | None, meaning: CommandMeaning, hazard: Hazard) -> bool:
+    """Whether a hazard is a script or task of the workspace that a word of the rule matches.
+
+    INVARIANT: the `scripts` of the command hold its file, so whoever runs it asks about the digest.
+    """
+    place = hazard.operand
+    if wild is None or hazard.kind != "runs" or place < 0 or wild.path != meaning.path:
+        return False
+    if len(wild.operands) <= place or len(meaning.kinds) <= place:
+        return False
+    kind, started = meaning.kinds[place], meaning.started
+    word = posixpath.normpath(meaning.argv[meaning.operands[place]])
+    if kind == "program":
+        # Whether its path is one of the workspace is seen only here.
+        is_inside = word[0] not in "/~" and not word.startswith("../")
+        is_script = started is not None and bool(started.scripts) and is_inside
+    else:
+        is_script = kind in ("script", "task") and bool(meaning.scripts)
+    expected = wild.argv[wild.operands[place]].removeprefix("./")
+    return is_script and matches(expected, word)
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:

@@ -68,7 +68,8 @@ class CommandPlan:
         if len(commands) != 1 or self.directory:
             return None
         (only,) = commands
-        is_ours = only.argv[0] in BUILTINS
+        # `true` and `false` are programs as well, which do the same.
+        is_ours = only.argv[0] in BUILTINS and only.argv[0] not in ("true", "false")
         bare = not (only.patterns or only.environment or only.redirects or is_ours)
         return only.argv if bare else None
 

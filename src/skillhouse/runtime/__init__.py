@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from skillhouse.runtime.settings import SkillSettings as SkillSettings
     from skillhouse.runtime.skills_manager import SkillsManager as SkillsManager
     from skillhouse.runtime.skills_manager import register_tools as register_tools
+    from skillhouse.runtime.starting_policies import POLICY_NAMES as POLICY_NAMES
+    from skillhouse.runtime.starting_policies import policy_text as policy_text
+    from skillhouse.runtime.starting_policies import starting_rules as starting_rules
     from skillhouse.runtime.trust import TrustedSkill as TrustedSkill
     from skillhouse.runtime.trust import TrustReport as TrustReport
     from skillhouse.runtime.trust import TrustStore as TrustStore

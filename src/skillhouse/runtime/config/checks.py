@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from skillhouse import approval, net, signer
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
-from skillhouse.permission import Rule, matches
+from skillhouse.permission import Effect, Rule, matches
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 
@@ -81,7 +81,16 @@ def refuse_unknown(
             raise ConfigError(message, path=path, key=key, suggestion=suggestion)
 
 
-def try_examples(rule: Rule, index: int, path: Path | None) -> None:
+def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for a rule with `unbound` that allows no command, or a failed example."""
+    for index, rule in enumerate(rules):
+        if rule.unbound and (rule.effect is not Effect.ALLOW or rule.action != "exec"):
+            message = f'rule {index + 1}: `unbound` is for rules with effect "allow" of "exec" only'
+            raise ConfigError(message, path=path, key="unbound")
+        _try_examples(rule, index, path)
+
+
+def _try_examples(rule: Rule, index: int, path: Path | None) -> None:
     """Try a rule's own examples, which are its tests."""
     for example in rule.match:
         if not matches(rule.pattern, example):

@@ -1,0 +1,82 @@
+"""Rules with a wildcard in the place of a script: any script of the workspace, and nothing else."""
+
+import pytest
+
+from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, judge_argv
+
+
+def verdict(pattern: str, line: str, *, unbound: bool = False) -> str:
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern, unbound=unbound)
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    return judge_argv(tuple(line.split()), rules, PathPolicy()).effect
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "scripts"),
+    [
+        ("python3 *.py *", "python3 scripts/recalc.py --all", (("scripts/recalc.py",),)),
+        ("python3 *.py *", "python3 run.py", (("run.py",),)),
+        ("python3 *.py *", "python3 -u run.py x", (("run.py",),)),
+        ("python3 scripts/* *", "python3 scripts/run.py", (("scripts/run.py",),)),
+        ("bash *.sh *", "bash -e tools/gen.sh", (("tools/gen.sh",),)),
+        ("npm run test* *", "npm run test:unit -- -x", (("package.json",),)),
+    ],
+)
+def test_a_wildcard_in_the_place_of_a_script_covers_it_and_names_it(pattern, line, scripts):
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern)
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    judged = judge_argv(tuple(line.split()), rules, PathPolicy()).commands[0]
+    assert (judged.effect, judged.scripts) == (Effect.ALLOW, scripts)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("python3 *.py *", "python3 -c x.py"),
+        ("python3 *.py *", "python3 -c import.os x.py"),
+        ("python3 *.py *", "python3 -m x run.py"),
+        ("python3 *.py *", "python3 -i run.py"),
+        ("python3 *.py *", "python3 evil run.py"),
+        ("python3 *.py *", "python3 ../run.py"),
+        ("python3 *.py *", "python3 a/../../run.py"),
+        ("python3 *.py *", "python3 /root/run.py"),
+        ("python3 *.py *", "python3 ~/run.py"),
+        ("python3 scripts/* *", "python3 scripts/../run.py"),
+        ("python3 scripts/* *", "python3 scripts"),
+        ("node *.js *", "node -r ./x.js run.js"),
+        ("node *.js *", "node --import=./x.js run.js"),
+        ("bash *.sh *", "bash -c x.sh"),
+        ("bash *.sh *", "bash -s x.sh"),
+        ("npm run test* *", "npm run deploy test"),
+        ("npm run test* *", "npm --prefix=.. run test"),
+        ("npm * *", "npm run deploy"),
+        ("uv run *.py *", "uv run evil run.py"),
+    ],
+)
+def test_a_wildcard_in_the_place_of_a_script_covers_nothing_else(pattern, line):
+    assert verdict(pattern, line, unbound=True) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("line", "effect"),
+    [
+        ("uv run tools/gen.py", "allow"),
+        ("uv run ../gen.py", "ask"),
+        ("uv run tools/../../gen.py", "ask"),
+        ("uv run /root/gen.py", "ask"),
+        ("uv run --with x tools/gen.py", "ask"),
+    ],
+)
+def test_a_program_that_is_a_script_is_one_of_the_workspace(line, effect):
+    assert verdict("uv run *.py *", line, unbound=True) == effect
+
+
+def test_a_final_star_covers_no_further_word_also_after_another_wildcard():
+    assert verdict("git log --*line *", "git log --oneline") == "allow"
+
+
+def test_a_denial_with_a_wildcard_inside_sees_the_plain_words():
+    rule = Rule(effect=Effect.DENY, action="exec", pattern="git push *force*")
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    for line in ("git push --force", "git -C sub push --force", "/usr/bin/git push --force"):
+        assert rules.denies(tuple(line.split())), line
