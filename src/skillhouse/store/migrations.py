@@ -272,7 +272,7 @@ STATE = Schema(
             PRIMARY KEY (workspace, path, user, agent)
         )
         """,
-        # What a person is told once on the command line.
+        # What the command line says once.
         "CREATE TABLE notice (name TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL)",
         # Older standing approvals covered more than was shown. One of a file covered all that is
         # below its directory: it becomes one of the directory alone, or ends where that is the top

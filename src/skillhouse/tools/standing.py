@@ -31,7 +31,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     """Return the pattern of a standing approval, or "" where there is none.
 
     A file below a directory of the workspace is covered with the files next to it, and any other
-    file alone: the top of the workspace, and what lies outside, are never covered as directories.
+    file alone: the top of the workspace, and any other directory, is never covered as a whole.
     """
     action, resource = need.permission.action, need.permission.resource
     if action in NEVER_LASTING or "*" in resource or "?" in resource:
