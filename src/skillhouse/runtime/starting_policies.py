@@ -8,6 +8,7 @@ from pathlib import Path
 from skillhouse.floor import shaped
 from skillhouse.permission import Rule
 from skillhouse.runtime.config import Settings
+from skillhouse.runtime.config.rule_tables import with_each_pattern
 
 POLICY_NAMES = ("careful", "developer", "locked")
 _DIRECTORY = Path(__file__).parent / "policies"
@@ -24,4 +25,5 @@ def starting_rules(name: str) -> tuple[Rule, ...]:
     >>> len(starting_rules("locked")) < len(starting_rules("developer"))
     True
     """
-    return shaped(tomllib.loads(policy_text(name)), Settings).rules or ()
+    table = with_each_pattern(tomllib.loads(policy_text(name)), None)
+    return shaped(table, Settings).rules or ()
