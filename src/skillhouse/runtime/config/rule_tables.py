@@ -97,10 +97,8 @@ def _try_one(rules: Sequence[Rule], at: int, path: Path | None) -> None:
 def _holds(rule: Rule, example: str) -> bool:
     if rule.action != "exec":
         return matches(rule.pattern, example)
-    # The judge of commands is loaded only where an example has not been tried before.
-    from skillhouse.permission.examples import example_holds  # noqa: PLC0415
-
-    return example_holds(rule, example)
+    # Loads the judge of commands, so only where an example has not been tried before.
+    return permission.example_holds(rule, example)
 
 
 class TriedExamples:
