@@ -22,7 +22,6 @@ from skillhouse.frontends.adapters.framework_bridge import FrameworkBridge
 from skillhouse.frontends.http import http_app
 from skillhouse.frontends.mcp.elicitation import ElicitationClient as ElicitingClient
 from skillhouse.frontends.mcp.elicitation import elicitation_for
-from skillhouse.permission import matches
 from skillhouse.runtime import Skillhouse, configured
 from skillhouse.runtime.services import CallerFields
 from skillhouse.tools import ToolResult
@@ -56,7 +55,7 @@ def state_of(peer: Peer) -> Path:
 
 def question_of(peer: Peer) -> str:
     """Return the id of the latest question."""
-    return ApprovalBroker(state_of(peer), matches=matches).latest(1)[0].id
+    return ApprovalBroker(state_of(peer)).latest(1)[0].id
 
 
 def named(name: str) -> Implementation:

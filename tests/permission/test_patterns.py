@@ -51,7 +51,6 @@ def denied(pattern: str, line: str) -> bool:
         ("npm run build *", "npm --silent run build"),
         ("npm run build", "npm run-script build"),
         ("python scripts/x.py *", "python scripts/x.py a b"),
-        ("python -m json.tool *", "python -m json.tool a.json"),
         ("docker exec web ls *", "docker exec web ls -l"),
         ("g?t log*", "git log -5"),
         ("made-up go *", "made-up go there"),
@@ -91,7 +90,6 @@ def test_a_pattern_covers_what_it_names(pattern: str, line: str) -> None:
         ("python *", "python scripts/x.py"),
         ("python scripts/x.py *", "python -c x"),
         ("python scripts/x.py *", "python -i scripts/x.py"),
-        ("python scripts/*", "python scripts/x.py"),
         ("python ../x.py *", "python ../x.py"),
         ("python -m *", "python -m http.server"),
         ("python -m pytest *", "python -m pytest tests"),
@@ -114,6 +112,8 @@ def test_a_wildcard_does_not_cover_what_it_does_not_name(pattern: str, line: str
         ("make test *", "make test"),
         ("python -m pytest *", "python -m pytest tests -q"),
         ("npm test *", "npm test"),
+        # The workspace comes before the library for modules.
+        ("python -m json.tool *", "python -m json.tool a.json"),
         ("uv run pytest *", "uv run pytest -q"),
     ],
 )

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skillhouse.approval import Answer, ApprovalBroker
+from skillhouse.approval import Answer, ApprovalBroker, ScriptStore
 from skillhouse.audit import AuditLog
-from skillhouse.permission import Decision, Effect, Layer, Rule, decide, matches
+from skillhouse.permission import Decision, Effect, Layer, Rule, decide
 from skillhouse.sandbox import Completed, SandboxProfile
 from skillhouse.skill import SkillIndex
 from skillhouse.tools import (
@@ -75,7 +75,7 @@ class Desk:
         self.network = False
         self.place = self.places[0]
         self.recorder = Recorder()
-        self.broker = ApprovalBroker(base, matches=matches)
+        self.broker = ApprovalBroker(base)
         self.session = Session(
             agent="default",
             user="local",
@@ -102,6 +102,7 @@ class Desk:
             way_out=lambda *_: pytest.fail("nothing runs with a network that nobody saw"),
             environment={},
             decide=decided,
+            scripts=ScriptStore(self.base),
         )
         log = AuditLog(self.base / "audit.jsonl")
         gate = Gate(

@@ -17,6 +17,7 @@ ACTIONS = (
     "exec",
     "exec-once",
     "shell",
+    "script",
     "network",
     "fetch",
     "net",
@@ -31,8 +32,8 @@ class RuleFinding:
     """What is odd about one rule."""
 
     code: str
-    """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word or
-    rule-unknown-action."""
+    """rule-unreachable, rule-duplicate, rule-no-effect, rule-allows-all, rule-open-word,
+    rule-unbound or rule-unknown-action."""
     layer: str
     rule_index: int
     """Place in its layer, from 0."""
@@ -88,6 +89,12 @@ def _findings(layer: Layer, index: int) -> Iterator[RuleFinding]:
     if _switches_off(layer, index):
         message = "it allows everything that no other layer denies, whatever the rules before say"
         yield found("rule-allows-all", message)
+    if rule.unbound and rule.effect is Effect.ALLOW and layer.trusted:
+        yield found(
+            "rule-unbound",
+            f"`{rule.pattern}` may run whatever code the workspace holds, such as tests, build "
+            "steps and plugins, also what an agent has just written; it has no network",
+        )
     if _is_open_word(rule):
         word = rule.pattern.split(" ")[-1].rstrip("*")
         message = f"it also matches every program that begins with `{word}`; write `{word} *`"

@@ -156,7 +156,7 @@ def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
             return True
         named = read_command(words)
         if named.program == at.program and at.grammar is not None:
-            if at.unknown or named.unknown:
+            if at.unknown or (named.unknown and not named.cut):
                 if pattern.is_open and _follow(words[1:], at.argv[1:]):
                     return True
             elif _is_about(named, at, is_open=pattern.is_open, is_denial=True):

@@ -168,7 +168,11 @@ def judged_line(house: Skillhouse, line: str, *, agent: str = "default") -> Judg
     workspace = house.config.places.start
     # What the gate decided is above; this is how the line is read, to show it.
     paths = PersistentPaths(house.config.protection.asked)
-    verdict = judge_line(line, rules, PathPolicy(workspace, writable=(workspace,), paths=paths))
+    places = PathPolicy(workspace, writable=(workspace,), paths=paths)
+    variables = house.config.places.environment
+    handed = {n: variables[n] for n in house.config.exec_environment if n in variables}
+    shown = toolbox.shown_variables(handed, workspace)
+    verdict = judge_line(line, rules, places, environment=shown)
     matched = [
         house.policy.explain(
             Permission(action="exec", resource=command_resource(judged.argv), argv=judged.argv),

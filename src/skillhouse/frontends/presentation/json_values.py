@@ -12,7 +12,7 @@ from skillhouse import tools as toolbox
 from skillhouse.frontends.presentation.text import counted
 
 if TYPE_CHECKING:
-    from skillhouse.approval import Approval, Grant
+    from skillhouse.approval import Approval, ApprovedScript, Grant
     from skillhouse.audit import AuditEntry, Verification
     from skillhouse.discovery import Catalog
     from skillhouse.floor import Diagnostic
@@ -237,6 +237,10 @@ def device_text(found: Approval | Grant) -> str:
 
 def grant_value(grant: Grant) -> dict[str, Any]:
     return dataclasses.asdict(grant)
+
+
+def script_value(script: ApprovedScript) -> dict[str, Any]:
+    return dataclasses.asdict(script)
 
 
 def catalog_report(view: AgentView) -> dict[str, Any]:

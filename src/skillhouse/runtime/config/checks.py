@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from skillhouse import approval, net, signer
 from skillhouse.approval import ApprovalSettings
 from skillhouse.floor import ConfigError, SkillhouseError, nearest
-from skillhouse.permission import Rule
+from skillhouse.permission import Effect, Rule
 from skillhouse.remote import RemoteSource
 from skillhouse.runtime.config.config_values import NetSettings, SecretSettings
 
@@ -79,6 +79,16 @@ def refuse_unknown(
             if not suggestion:
                 message += f", known are {', '.join(sorted(known))}"
             raise ConfigError(message, path=path, key=key, suggestion=suggestion)
+
+
+def check_rules(rules: Sequence[Rule], path: Path | None) -> None:
+    """Raise ConfigError for a rule with `unbound` or `scripts` that allows no command."""
+    for index, rule in enumerate(rules):
+        for key in ("unbound", "scripts"):
+            allows = rule.effect is Effect.ALLOW and rule.action == "exec"
+            if getattr(rule, key) and not allows:
+                said = f'`{key}` is for rules with effect "allow" of "exec" only'
+                raise ConfigError(f"rule {index + 1}: {said}", path=path, key=key)
 
 
 def check_signer(password: str, path: Path | None) -> None:

@@ -34,6 +34,7 @@ from skillhouse.runtime.config.checks import (
     check_exec_environment,
     check_net,
     check_remotes,
+    check_rules,
     check_signer,
     refuse_unknown,
     refuse_unknown_rule_keys,
@@ -271,6 +272,9 @@ def _settings(table: Mapping[str, Any], path: Path | None) -> Settings:
         raise ConfigError(f"wrong value: {error}", path=path, key=error.key) from error
     if settings.approvals is not None:
         check_approvals(settings.approvals, path)
+    check_rules(settings.rules or (), path)
+    for agent in (settings.agents or {}).values():
+        check_rules(agent.rules, path)
     check_exec_environment(settings.exec_environment or (), path)
     if settings.net is not None:
         check_net(settings.net, path)
