@@ -28,6 +28,21 @@ SLOW = {"aws"}
 """Programs that take a second for each sub-command's help."""
 MISLEADING = {
     ("stat", "-c"): "its help prints `-c  --format=FORMAT`; -c takes the format as well",
+    ("curl", "--help"): "the category is optional, and a word behind it is read as an address",
+    ("unzip", "-x"): "its help shows the list of names on another line",
+    ("zip", "-x"): "its help shows the list of names on another line",
+    ("wget", "--hsts-file"): "the value is in the description",
+    ("wget", "--max-redirect"): "the value is in the description",
+    ("wget", "--backups"): "the number is optional (manual, 2.3 Logging)",
+    ("gpg", "--print-md"): "the algorithm is an operand of the command in its help",
+    ("git", "--abbrev"): "the number is optional (git-diff-tree(1))",
+    ("git", "--contains"): "the commit is optional (git-branch(1)), and read as an operand",
+    ("git", "--no-contains"): "as --contains",
+    ("git", "--merged"): "as --contains",
+    ("git", "--no-merged"): "as --contains",
+    ("git", "--points-at"): "as --contains",
+    ("git", "--min-parents"): "the number is taken in the same word only",
+    ("git", "--max-parents"): "the number is taken in the same word only",
 }
 """Options of which the help text does not say what the program does, with the reason."""
 SILENT = frozenset({"[", "test", "command", "type", "time", "echo", "true", "false", ":"})

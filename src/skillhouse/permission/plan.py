@@ -69,7 +69,7 @@ class CommandPlan:
             return None
         (only,) = commands
         # `true` and `false` are programs as well, which do the same.
-        is_ours = only.argv[0] in BUILTINS - {"true", "false"}
+        is_ours = only.argv[0] in BUILTINS and only.argv[0] not in ("true", "false")
         bare = not (only.patterns or only.environment or only.redirects or is_ours)
         return only.argv if bare else None
 
