@@ -139,7 +139,8 @@ def is_read_by_bash(line: str) -> bool:
 
 
 def judged(line: Line, rules: CommandRules, place: Path) -> CommandVerdict:
-    return judge_line(line.text, rules, PathPolicy(place, writable=(place,)))
+    places = PathPolicy(place, writable=(place,))
+    return judge_line(line.text, rules, places, environment=line.known)
 
 
 def shares(effects: Sequence[Effect]) -> list[str]:
