@@ -86,6 +86,7 @@ def main() -> None:
     starting = Layer(name="user", rules=starting_rules(options.policy))
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
+        make_directories(found, place)
         print(f"{len(found):,} lines of {len(PROGRAMS)} programs\n")
         rows, verdicts = [], []
         for name, layer in (("`program *`", simple), (options.policy, starting)):
@@ -136,6 +137,14 @@ def is_read_by_bash(line: str) -> bool:
     return not subprocess.run(
         ["bash", "-n", "-c", line], capture_output=True, check=False
     ).returncode
+
+
+def make_directories(lines: Sequence[Line], place: Path) -> None:
+    """Make the directories that lines go to, as if the work had begun before."""
+    for line in lines:
+        found = re.match(r"cd ([\w{}./-]+)(?: |$)", line.text)
+        if found and found[1][0] not in "/~" and ".." not in found[1]:
+            (place / found[1]).mkdir(parents=True, exist_ok=True)
 
 
 def judged(line: Line, rules: CommandRules, place: Path) -> CommandVerdict:
