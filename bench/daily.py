@@ -43,17 +43,19 @@ from skillhouse.runtime import POLICY_NAMES, starting_rules
 
 SAMPLE = ROOT.parent / "shared/data/skill-files/sample.jsonl.gz"
 PROGRAMS = tuple(
-    "git npm npx pnpm yarn node bun deno python python3 pip pip3 poetry uv uvx pytest cargo go make "
-    "docker docker-compose kubectl helm terraform gh curl wget jq cat ls cd cp mv rm mkdir touch "
-    "chmod ln find grep rg sed awk head tail sort uniq wc tr xargs tee diff tar zip unzip ssh scp rsync "
-    "echo printf which env bash sh brew".split()
+    "git npm npx pnpm yarn node bun deno python python3 pip pip3 poetry uv uvx pytest cargo go "
+    "make docker docker-compose kubectl helm terraform gh curl wget jq cat ls cd cp mv rm mkdir "
+    "touch chmod ln find grep rg sed awk head tail sort uniq wc tr xargs tee diff tar zip unzip "
+    "ssh scp rsync echo printf which env bash sh brew".split()
 )
 """The 65 of the measure (issue 15): the most usual of the sample."""
 DRAWN, SEED = 2_500, 5
 TARGET_PERCENT = 55
 """Least part allowed under the developer policy (issue 15)."""
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.M | re.S)
+_FENCE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL
+)
 _LANGUAGES = ("bash", "sh", "shell", "zsh", "console")
 _PLACEHOLDER = re.compile(r"<[^<>\n]*>|…|\.\.\.|\[[^\]\n]*\.\.[^\]\n]*\]|YOUR_|path/to")
 _SETS = re.compile(r"""(?:export\s+)?([A-Za-z_]\w*)=("[^"$`\\]*"|'[^']*'|[^\s"'$`\\;&|]*)\s*""")
@@ -84,6 +86,7 @@ def main() -> None:
     starting = Layer(name="user", rules=starting_rules(options.policy))
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
+        make_directories(found, place)
         print(f"{len(found):,} lines of {len(PROGRAMS)} programs\n")
         rows, verdicts = [], []
         for name, layer in (("`program *`", simple), (options.policy, starting)):
@@ -131,11 +134,22 @@ def lines_of_block(block: str) -> Iterator[Line]:
 
 
 def is_read_by_bash(line: str) -> bool:
-    return not subprocess.run(["bash", "-n", "-c", line], capture_output=True, check=False).returncode
+    return not subprocess.run(
+        ["bash", "-n", "-c", line], capture_output=True, check=False
+    ).returncode
+
+
+def make_directories(lines: Sequence[Line], place: Path) -> None:
+    """Make the directories that lines go to, as if the work had begun before."""
+    for line in lines:
+        found = re.match(r"cd ([\w{}./-]+)(?: |$)", line.text)
+        if found and found[1][0] not in "/~" and ".." not in found[1]:
+            (place / found[1]).mkdir(parents=True, exist_ok=True)
 
 
 def judged(line: Line, rules: CommandRules, place: Path) -> CommandVerdict:
-    return judge_line(line.text, rules, PathPolicy(place, writable=(place,)))
+    places = PathPolicy(place, writable=(place,))
+    return judge_line(line.text, rules, places, environment=line.known)
 
 
 def shares(effects: Sequence[Effect]) -> list[str]:
@@ -161,9 +175,11 @@ def print_reasons(lines: Sequence[Line], verdicts: Sequence[CommandVerdict]) -> 
     print("\nreasons, most common first\n")
     print(markdown_table(("reason", "lines"), [(r, str(n)) for r, n in reasons.most_common(25)]))
     rows = [
-        (program, f"{found.total()} of {totals[program]}", ", ".join(
-            f"{reason} ({count})" for reason, count in found.most_common(3)
-        ))
+        (
+            program,
+            f"{found.total()} of {totals[program]}",
+            ", ".join(f"{reason} ({count})" for reason, count in found.most_common(3)),
+        )
         for program, found in sorted(programs.items(), key=lambda pair: -pair[1].total())[:25]
     ]
     print("\nlines not allowed, by program\n")
@@ -172,7 +188,7 @@ def print_reasons(lines: Sequence[Line], verdicts: Sequence[CommandVerdict]) -> 
 
 def kind_of(reason: str) -> str:
     """Return a reason with the words of its line taken out."""
-    reason = re.sub(r"^`.*?`: ", "", reason, flags=re.S)
+    reason = re.sub(r"^`.*?`: ", "", reason, flags=re.DOTALL)
     return re.sub(r"`[^`]*`?", "`…`", reason)
 
 

@@ -90,6 +90,7 @@ def test_a_pattern_covers_what_it_names(pattern: str, line: str) -> None:
         ("python *", "python scripts/x.py"),
         ("python scripts/x.py *", "python -c x"),
         ("python scripts/x.py *", "python -i scripts/x.py"),
+        ("python scripts/*", "python scripts/x.py"),
         ("python ../x.py *", "python ../x.py"),
         ("python -m *", "python -m http.server"),
         ("python -m pytest *", "python -m pytest tests"),

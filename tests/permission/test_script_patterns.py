@@ -1,4 +1,4 @@
-"""Rules with a wildcard in the place of a script: any script of the workspace, and nothing else."""
+"""Rules with `scripts = true`: any script of the workspace, and nothing else."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from skillhouse.permission import Effect, Layer, LayerRules, PathPolicy, Rule, j
 
 
 def verdict(pattern: str, line: str, *, unbound: bool = False) -> str:
-    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern, unbound=unbound)
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern, unbound=unbound, scripts=True)
     rules = LayerRules([Layer(name="user", rules=(rule,))])
     return judge_argv(tuple(line.split()), rules, PathPolicy()).effect
 
@@ -15,6 +15,8 @@ def verdict(pattern: str, line: str, *, unbound: bool = False) -> str:
     ("pattern", "line", "scripts"),
     [
         ("python3 *.py *", "python3 scripts/recalc.py --all", (("scripts/recalc.py",),)),
+        ("python3 *", "python3 scripts/recalc.py --all", (("scripts/recalc.py",),)),
+        ("npm run *", "npm run deploy", (("package.json",),)),
         ("python3 *.py *", "python3 run.py", (("run.py",),)),
         ("python3 *.py *", "python3 -u run.py x", (("run.py",),)),
         ("python3 scripts/* *", "python3 scripts/run.py", (("scripts/run.py",),)),
@@ -22,8 +24,8 @@ def verdict(pattern: str, line: str, *, unbound: bool = False) -> str:
         ("npm run test* *", "npm run test:unit -- -x", (("package.json",),)),
     ],
 )
-def test_a_wildcard_in_the_place_of_a_script_covers_it_and_names_it(pattern, line, scripts):
-    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern)
+def test_a_rule_about_scripts_covers_one_and_names_its_file(pattern, line, scripts):
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern=pattern, scripts=True)
     rules = LayerRules([Layer(name="user", rules=(rule,))])
     judged = judge_argv(tuple(line.split()), rules, PathPolicy()).commands[0]
     assert (judged.effect, judged.scripts) == (Effect.ALLOW, scripts)
@@ -41,7 +43,6 @@ def test_a_wildcard_in_the_place_of_a_script_covers_it_and_names_it(pattern, lin
         ("python3 *.py *", "python3 a/../../run.py"),
         ("python3 *.py *", "python3 /root/run.py"),
         ("python3 *.py *", "python3 ~/run.py"),
-        ("python3 scripts/* *", "python3 scripts/../run.py"),
         ("python3 scripts/* *", "python3 scripts"),
         ("node *.js *", "node -r ./x.js run.js"),
         ("node *.js *", "node --import=./x.js run.js"),
@@ -49,11 +50,22 @@ def test_a_wildcard_in_the_place_of_a_script_covers_it_and_names_it(pattern, lin
         ("bash *.sh *", "bash -s x.sh"),
         ("npm run test* *", "npm run deploy test"),
         ("npm run test* *", "npm --prefix=.. run test"),
-        ("npm * *", "npm run deploy"),
+        ("python3 *", "python3 -"),
+        ("python3 *", "python3 /dev/stdin"),
+        ("python3 *", "python3"),
+        ("python3 *", "python3 ."),
+        ("python3 *", "python3 -m build.py"),
+        ("node *", "node scripts/x"),
+        ("npm run *", "npm exec x"),
+        ("npm *", "npm exec x.js"),
+        ("npx *", "npx ./x.js"),
+        ("npx *", "npx cowsay.js"),
+        ("docker *", "docker exec web tools/x.sh"),
+        ("docker exec *", "docker exec web ./x.sh"),
         ("uv run *.py *", "uv run evil run.py"),
     ],
 )
-def test_a_wildcard_in_the_place_of_a_script_covers_nothing_else(pattern, line):
+def test_a_rule_about_scripts_covers_nothing_else(pattern, line):
     assert verdict(pattern, line, unbound=True) == "ask"
 
 
@@ -80,3 +92,9 @@ def test_a_denial_with_a_wildcard_inside_sees_the_plain_words():
     rules = LayerRules([Layer(name="user", rules=(rule,))])
     for line in ("git push --force", "git -C sub push --force", "/usr/bin/git push --force"):
         assert rules.denies(tuple(line.split())), line
+
+
+def test_without_the_key_a_wildcard_names_no_script():
+    rule = Rule(effect=Effect.ALLOW, action="exec", pattern="python3 *.py *")
+    rules = LayerRules([Layer(name="user", rules=(rule,))])
+    assert judge_argv(("python3", "run.py"), rules, PathPolicy()).effect is Effect.ASK

@@ -87,22 +87,23 @@ def left_uncovered(
     *,
     unbound: bool = False,
     started: bool = False,
+    scripts: bool = False,
 ) -> str:
     """Return the first thing that a pattern which covers a command's words does not name, or "".
 
     Args:
         unbound: Whether the rule covers programs that run whatever code the workspace holds.
         started: Whether it covers these where another program that it names starts them.
+        scripts: Whether it covers scripts and tasks of the workspace that it does not name.
     """
     if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
         return ""
     named = read_command(pattern.words) if pattern.words else None
-    wild = _wild_words(pattern)
     is_free = unbound or (started and named is not None and named.started is not None)
     at: CommandMeaning | None = meaning
     while at is not None:
         for hazard in at.hazards:
-            is_named = _names(named, hazard) or _names_script(wild, at, hazard)
+            is_named = _names(named, hazard) or (scripts and _is_script(at, hazard))
             if not is_named or (hazard.kind == "unbound" and not is_free):
                 return hazard.said
         if at.started is not None and at.started.unknown:
@@ -111,7 +112,6 @@ def left_uncovered(
         is_free = is_free or any(h.kind in _FAR for h in at.hazards if h.depth >= 0)
         at = at.started
         named = named.started if named is not None else None
-        wild = wild.started if wild is not None else None
     return ""
 
 
@@ -261,38 +261,28 @@ def _matches_text(pattern: CommandPattern, text: str) -> bool:
     return matches(pattern.text, text) or (bare != pattern.text and matches(bare, text))
 
 
-def _wild_words(pattern: CommandPattern) -> CommandMeaning | None:
-    """Return what a pattern with wildcards inside means word by word, or None where it has none.
+def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
+    """Whether a hazard is a script or task of the workspace, asked about by the digest of its file.
 
-    Only for the names of scripts, as in `python3 scripts/*.py *`.
-    """
-    words = tuple(pattern.text.removesuffix(" *").split(" "))
-    if not pattern.is_wild or not pattern.words or "" in words:
-        return None
-    wild = read_command(words)
-    return None if wild.unknown else wild
-
-
-def _names_script(wild: CommandMeaning | None, meaning: CommandMeaning, hazard: Hazard) -> bool:
-    """Whether a hazard is a script or task of the workspace that a word of the rule matches.
-
-    INVARIANT: the `scripts` of the command hold its file, so whoever runs it asks about the digest.
+    INVARIANT: the `scripts` of the command hold that file.
     """
     place = hazard.operand
-    if wild is None or hazard.kind != "runs" or place < 0 or wild.path != meaning.path:
-        return False
-    if len(wild.operands) <= place or len(meaning.kinds) <= place:
+    if hazard.kind != "runs" or not 0 <= place < len(meaning.kinds):
         return False
     kind, started = meaning.kinds[place], meaning.started
-    word = posixpath.normpath(meaning.argv[meaning.operands[place]])
+    if kind == "task":
+        return bool(meaning.scripts)
+    path = posixpath.normpath(meaning.argv[meaning.operands[place]])
+    # Without a suffix it may be a directory or a name to which the interpreter adds one.
+    if path.startswith(("-", "/dev/")) or not posixpath.splitext(path)[1]:
+        return False
     if kind == "program":
         # Whether its path is one of the workspace is seen only here.
-        is_inside = word[0] not in "/~" and not word.startswith("../")
-        is_script = started is not None and bool(started.scripts) and is_inside
-    else:
-        is_script = kind in ("script", "task") and bool(meaning.scripts)
-    expected = wild.argv[wild.operands[place]].removeprefix("./")
-    return is_script and matches(expected, word)
+        is_inside = path[0] not in "/~" and not path.startswith("../")
+        # In a container, and among packages, it is not one of the workspace.
+        is_here = all(h is hazard or h.kind == "unbound" for h in meaning.hazards)
+        return started is not None and bool(started.scripts) and is_inside and is_here
+    return kind == "script" and bool(meaning.scripts)
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
