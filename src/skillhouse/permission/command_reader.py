@@ -100,6 +100,11 @@ class _Reader:
                 meaning.operands += range(at, len(argv))
                 break
         meaning.table = table = self._tables[-1]
+        if table.same_as:
+            meaning.path = table.same_as
+        if self._grammar.argument_files and (file := _argument_file(meaning)):
+            meaning.unknown = f"`{file[:60]}` means the words in a file"
+            return
         self._does(table)
         self._operands(table)
 
@@ -146,22 +151,35 @@ class _Reader:
                     return 0
                 self._take(name, value, rule)
                 return 1
-            if rule.takes == "=":
-                if at + 1 < len(self._meaning.argv):
-                    self._take(name, self._meaning.argv[at + 1], rule)
-                    if rule.kind == "module":
-                        self._module(at + 1)
-                return 2
-            self._take(name, None, rule)
-            return 1
+            return self._with_next(name, rule, at)
+        for prefix, of_prefix in table.prefixes.items():
+            if word.startswith(prefix) and len(word) > len(prefix):
+                self._take(f"{prefix}*", word[len(prefix) :], of_prefix)
+                return 1
         if word[:2] == "--" or word[0] == "+":
             return 0
         return self._letters(table, at, word)
 
+    def _with_next(self, name: str, rule: OptionRule, at: int) -> int:
+        """Take an option without a value in its word: the next word may be it."""
+        following = self._meaning.argv[at + 1 : at + 2]
+        if rule.takes == "=#" and following and following[0].isdigit():
+            self._take(name, following[0], rule)
+            return 2
+        if rule.takes != "=":
+            self._take(name, None, rule)
+            return 1
+        if following and _LIKE_AN_OPTION.match(following[0]):
+            return 0  # Programs differ in whether that is the value or another option.
+        if following:
+            self._take(name, following[0], rule)
+            if rule.kind == "module":
+                self._module(following[0], at + 2)
+        return 2
+
     def _letters(self, table: CommandTable, at: int, word: str) -> int:
         """Take `-xvf FILE` and `-n5`."""
         taken: list[tuple[str, str | None, OptionRule]] = []
-        used = 1
         for place, letter in enumerate(word[1:], start=1):
             rule = table.options.get(f"-{letter}")
             rest = word[place + 1 :]
@@ -169,28 +187,28 @@ class _Reader:
                 return 0
             if rest and not (self._grammar.glued if rule.takes else self._grammar.bundles):
                 return 0
-            if rule.takes and rest:
-                taken.append((f"-{letter}", rest, rule))
+            if rule.takes and not rest:
+                for one in taken:
+                    self._take(*one)
+                return self._with_next(f"-{letter}", rule, at)
+            taken.append((f"-{letter}", rest if rule.takes else None, rule))
+            if rule.takes:
                 break
-            if rule.takes == "=":
-                used = 2
-                following = self._meaning.argv[at + 1 : at + 2]
-                taken.append((f"-{letter}", following[0] if following else "", rule))
-                break
-            taken.append((f"-{letter}", None, rule))
         for one in taken:
             self._take(*one)
-        return used
+        if taken[-1][2].kind == "module":
+            self._module(taken[-1][1] or "", at + 1)
+        return 1
 
-    def _module(self, at: int) -> None:
-        """Read the module that runs, and the words behind it, which are its own."""
+    def _module(self, name: str, at: int) -> None:
+        """Read the module that runs, and the words from `at` on, which are its own."""
         meaning, argv = self._meaning, self._meaning.argv
         if self._depth >= INNER_MAX:
             meaning.unknown = f"more than {INNER_MAX} programs inside one another"
             return
-        meaning.started = read_command(argv[at:], self._depth + 1, module=True)
+        meaning.started = read_command((name, *argv[at:]), self._depth + 1, module=True)
         meaning.at = at
-        path = argv[at].replace(".", "/")
+        path = name.replace(".", "/")
         meaning.scripts.append((f"{path}.py", f"{path}/__main__.py"))
 
     def _take(self, name: str, value: str | None, rule: OptionRule) -> None:
@@ -270,7 +288,7 @@ class _Reader:
             elif kind == "text":
                 meaning.values.append(word)
         if table.task_file and (count or table.does):
-            prefix = meaning.directory[-1] + "/" if meaning.directory else ""
+            prefix = "".join(f"{directory}/" for directory in meaning.directory)
             meaning.scripts.append(tuple(f"{prefix}{name}" for name in table.task_file))
 
     def _hazard(self, kind: str, said: str, index: int) -> None:
@@ -295,6 +313,12 @@ class _Reader:
             meaning.at = at
 
 
+def _argument_file(meaning: CommandMeaning) -> str:
+    values = [option.value for option in meaning.options if option.value]
+    return next((w for w in (*meaning.argv[1:], *values) if w[:1] == "@"), "")
+
+
+_LIKE_AN_OPTION = re.compile(r"-(?!\d*\.?\d*$)")
 _TELLING = (["--version"], ["--help"])
 """Options with which a program says something of itself and does nothing."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)|[\w.-]+@[\w.-]+:|data:|fd:|pipe:", re.ASCII)

@@ -85,7 +85,16 @@ class ArgumentRules:
         if argv in self._exact:
             return Ruling(cover=Breadth.EXACT, literals=len(argv))
         patterns = [*self._wild.get(argv[0], ()), *self._wild.get("", ())]
-        return _ruling([(pattern, False, True) for pattern in patterns], argv)
+        return _ruling([_Covering(pattern, started=True) for pattern in patterns], argv)
+
+
+class _Covering(NamedTuple):
+    """A pattern that allows, and what it covers without naming it (`left_uncovered`)."""
+
+    pattern: CommandPattern
+    unbound: bool = False
+    started: bool = False
+    scripts: bool = False
 
 
 class _LayerRule(NamedTuple):
@@ -112,7 +121,7 @@ class LayerRules:
     def _add(self, one: _LayerRule) -> None:
         place = len(self._rules)
         self._rules.append(one)
-        if one.pattern.is_wild or not one.pattern.words:
+        if not one.pattern.words:
             self._anywhere.append(place)
             return
         first = one.pattern.words[0]
@@ -133,13 +142,13 @@ class LayerRules:
     def rule(self, argv: tuple[str, ...]) -> Ruling:
         meaning = read_command(argv)
         about = list(self._about(meaning))
-        allowing: list[tuple[CommandPattern, bool, bool]] = []
+        allowing: list[_Covering] = []
         is_granted = False
         for layer, rule, pattern in about:
             if rule.effect is Effect.ALLOW and (
                 pattern.breadth is Breadth.ALL or covers_command(pattern, meaning)
             ):
-                allowing.append((pattern, rule.unbound, False))
+                allowing.append(_Covering(pattern, unbound=rule.unbound, scripts=rule.scripts))
                 is_granted = is_granted or layer.name == GRANTS
         return replace(
             _ruling(allowing, argv),
@@ -157,16 +166,19 @@ def _first(effect: Effect, rules: Iterable[_LayerRule], meaning: CommandMeaning)
     return ""
 
 
-def _ruling(patterns: Sequence[tuple[CommandPattern, bool, bool]], argv: tuple[str, ...]) -> Ruling:
-    """Return what patterns come to, each with its `unbound` and `started` (`left_uncovered`)."""
+def _ruling(rules: Sequence[_Covering], argv: tuple[str, ...]) -> Ruling:
+    """Return what rules that allow come to."""
     meaning = read_command(argv)
     cover, literals, left, is_whole = Breadth.NONE, 0, "", False
-    for pattern, unbound, started in patterns:
+    for rule in rules:
+        pattern = rule.pattern
         if pattern.words and not covers_command(pattern, meaning):
             continue
         cover = max(cover, _breadth(pattern, argv))
         literals = max(literals, len(pattern.words))
-        missing = left_uncovered(pattern, meaning, unbound=unbound, started=started)
+        missing = left_uncovered(
+            pattern, meaning, unbound=rule.unbound, started=rule.started, scripts=rule.scripts
+        )
         is_whole = is_whole or not missing
         left = left or missing
     return Ruling(

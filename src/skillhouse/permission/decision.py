@@ -38,6 +38,9 @@ class Rule:
     unbound: bool = False
     """Of a command: whether it also covers what runs any code that the workspace holds, such as
     a test runner or make. That runs without network."""
+    scripts: bool = False
+    """Of a command: whether it covers scripts and tasks of the workspace that it does not name.
+    Whoever runs one asks about its digest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ OPERAND_KINDS = frozenset(
     }
     | HAZARDS.keys()
 )
-_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=\??)?")
+_SPEC = re.compile(r"(-#|--?[^\s=]+|\+[^\s=]+)(=[?#]?)?")
 _DIRECTORY = Path(__file__).parent / "grammars"
 
 
@@ -63,7 +63,8 @@ class OptionRule:
 
     kind: str
     takes: str
-    """"": no value; "=": one, in the same word or the next; "=?": only in the same word."""
+    """"": no value; "=": one, in the same word or the next; "=?": only in the same word; "=#": in
+    the next word only where that is digits."""
     twin: str = ""
     """The other spelling of it, as far as the order of the table shows it: a deny sees both."""
 
@@ -91,6 +92,10 @@ class CommandTable:
     """Each word of a sub-command, aliases included, to its name."""
     numbers: bool = False
     """Whether `-5` is an option."""
+    prefixes: dict[str, OptionRule] = field(default_factory=dict)
+    """Beginnings of options whose rest is the value, as `-Xmx` of `-Xmx512m`."""
+    same_as: tuple[str, ...] = ()
+    """The sub-command that this is another name of."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +117,8 @@ class Grammar:
     """Whether the beginning of a sub-command is taken for it where no other begins so."""
     same_as: tuple[str, ...] = ()
     """The words that its name is short for, as `npx` is for `npm exec`: a deny sees these too."""
+    argument_files: bool = False
+    """Whether a word `@FILE` means the words in a file."""
     long_abbreviates: bool = True
     """The same of long options. A rule never covers one; a deny sees it."""
 
@@ -170,12 +177,14 @@ def _loaded(stem: str) -> Grammar:
         return read_grammar(stem, tomllib.load(file))
 
 
-_GRAMMAR_KEYS = frozenset(
-    "source names module_only same_as bundles glued permutes anywhere abbreviates long_abbreviates "
-    "program commands".split()
+_SWITCHES = frozenset(
+    {"argument_files", "bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates"}
 )
+_GRAMMAR_KEYS = _SWITCHES | {
+    *("source", "names", "module_only", "same_as", "glued", "program", "commands")
+}
 _COMMAND_KEYS = OPTION_KINDS | frozenset(
-    {"does", "bare", "operands", "first_unless", "task_file", "reader", "lasting", "aliases"}
+    "does bare operands first_unless task_file reader lasting aliases same_as".split()
 )
 
 
@@ -185,14 +194,13 @@ def read_grammar(name: str, table: Mapping[str, Any]) -> Grammar:
         raise GrammarError(f"{name}: unknown key {min(unknown)}")
     if not table.get("source"):
         raise GrammarError(f"{name}: no source")
-    switches = ("bundles", "permutes", "anywhere", "abbreviates", "long_abbreviates")
     grammar = Grammar(
         name=name,
         source=table["source"],
         program=_command(name, table.get("program", {})),
         same_as=tuple(table.get("same_as", ())),
         glued=table.get("glued", table.get("bundles", True)),
-        **{switch: table[switch] for switch in switches if switch in table},
+        **{switch: table[switch] for switch in _SWITCHES & table.keys()},
     )
     for words, content in table.get("commands", {}).items():
         at = grammar.program
@@ -241,6 +249,7 @@ def _command(where: str, table: Mapping[str, Any]) -> CommandTable:
         task_file=tuple(table.get("task_file", ())),
         reader=table.get("reader", ""),
         may_last=table.get("lasting", True),
+        same_as=tuple(table.get("same_as", "").split()),
     )
     for kind in table.keys() & OPTION_KINDS:
         _add_options(where, made, kind, table[kind].split())
@@ -256,6 +265,9 @@ def _add_options(where: str, made: CommandTable, kind: str, specs: list[str]) ->
         word, takes = found[1], found[2] or ""
         if word == "-#":
             made.numbers = True
+            continue
+        if word[-1] == "*":
+            made.prefixes[word[:-1]] = OptionRule(kind, "=?")
             continue
         if word in made.options:
             raise GrammarError(f"{where}: `{word}` is there twice")

@@ -8,6 +8,7 @@ from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
 from skillhouse.permission.command_rules import CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import RawCommand, UnreadableError
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern, unwrap
 
@@ -106,8 +107,6 @@ class HardDenies:
     def _script(self, text: str, depth: int) -> str:
         if not text.strip():
             return ""
-        from skillhouse.permission.line_parser import read_line  # noqa: PLC0415 - loads the parser.
-
         try:
             commands = read_line(text).commands
         except UnreadableError:

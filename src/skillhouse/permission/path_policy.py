@@ -45,11 +45,30 @@ class PathPolicy:
             return os.path.realpath(os.path.join(self._cwd, joined))
         return os.path.normpath(joined) if joined else "."
 
+    def is_plain(self, path: str) -> bool:
+        """Whether opening a path to write means what its resolved text does.
+
+        `a/../b` is no file where `a` is no directory, and `b/` never is one.
+        """
+        if path.rstrip("/") != path or path.rsplit("/", 1)[-1] in (".", ".."):
+            return False
+        above, sign, _ = path.rpartition("../")
+        if not sign or self._cwd is None:
+            return True
+        return os.path.isdir(os.path.join(self._cwd, self.directory, above, ".."))
+
     def enter(self, path: str) -> str:
         """Go to a directory, and return why a person should be asked first, or nothing."""
         concern = self.reading(path)
-        self.directory = self.resolved(path)
-        return concern
+        before, self.directory = self.directory, self.resolved(path)
+        if concern or self._cwd is None:
+            return concern
+        # A shell goes back from a link to where the link is, and prints the link.
+        if os.path.normpath(os.path.join(self._cwd, before, path)) != self.directory:
+            return f"`{path[:80]}` leads through a link"
+        if not os.path.isdir(self.directory):
+            return f"`{path[:80]}` is no directory"
+        return ""
 
     def reading(self, path: str) -> str:
         """Return why reading needs approval, or nothing."""
@@ -90,6 +109,13 @@ class PathPolicy:
         if self._inside(resolved, ()):
             return Effect.ASK, f"`{path[:80]}` is in no directory that may be written"
         return Effect.ASK, f"`{path[:80]}` is outside the current tree"
+
+    def is_whole(self, path: str) -> bool:
+        """Whether a path is the current tree itself, or above it."""
+        resolved = self.resolved(path)
+        if self._cwd is None:
+            return resolved in (".", "..") or resolved.endswith("/..")
+        return Path(self._cwd).is_relative_to(resolved)
 
     def _below(self, resolved: str) -> str:
         """Return the part of a path that is below the current tree; its own names are no secret."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ def covers_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     """Whether a pattern that allows is about a command; what it leaves is another question."""
     argv = meaning.argv
     if pattern.is_wild:
-        return matches(pattern.text, command_resource(argv))
+        return _matches_text(pattern, command_resource(argv))
     words = pattern.words
     if argv[: len(words)] == words and (pattern.is_open or len(argv) == len(words)):
         return True
@@ -86,12 +87,14 @@ def left_uncovered(
     *,
     unbound: bool = False,
     started: bool = False,
+    scripts: bool = False,
 ) -> str:
     """Return the first thing that a pattern which covers a command's words does not name, or "".
 
     Args:
         unbound: Whether the rule covers programs that run whatever code the workspace holds.
         started: Whether it covers these where another program that it names starts them.
+        scripts: Whether it covers scripts and tasks of the workspace that it does not name.
     """
     if not pattern.is_open and not pattern.is_wild and pattern.words == meaning.argv:
         return ""
@@ -100,7 +103,8 @@ def left_uncovered(
     at: CommandMeaning | None = meaning
     while at is not None:
         for hazard in at.hazards:
-            if not _names(named, hazard) or (hazard.kind == "unbound" and not is_free):
+            is_named = _names(named, hazard) or (scripts and _is_script(at, hazard))
+            if not is_named or (hazard.kind == "unbound" and not is_free):
                 return hazard.said
         if at.started is not None and at.started.unknown:
             return at.started.unknown
@@ -144,7 +148,7 @@ def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
 def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     if pattern.is_wild:
         texts = [command_resource(meaning.argv), *map(command_resource, _plain_words(meaning))]
-        return any(matches(pattern.text, text) for text in texts)
+        return any(_matches_text(pattern, text) for text in texts)
     words = pattern.words
     at: CommandMeaning | None = meaning
     while at is not None:
@@ -249,6 +253,36 @@ def _names(named: CommandMeaning | None, hazard: Hazard) -> bool:
     if hazard.operand >= 0:
         return len(named.operands) > hazard.operand
     return len(named.path) >= hazard.depth
+
+
+def _matches_text(pattern: CommandPattern, text: str) -> bool:
+    """Whether a pattern with other wildcards matches; its final ` *` is also no further word."""
+    bare = pattern.text.removesuffix(" *")
+    return matches(pattern.text, text) or (bare != pattern.text and matches(bare, text))
+
+
+def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
+    """Whether a hazard is a script or task of the workspace, asked about by the digest of its file.
+
+    INVARIANT: the `scripts` of the command hold that file.
+    """
+    place = hazard.operand
+    if hazard.kind != "runs" or not 0 <= place < len(meaning.kinds):
+        return False
+    kind, started = meaning.kinds[place], meaning.started
+    if kind == "task":
+        return bool(meaning.scripts)
+    path = posixpath.normpath(meaning.argv[meaning.operands[place]])
+    # Without a suffix it may be a directory or a name to which the interpreter adds one.
+    if path.startswith(("-", "/dev/")) or not posixpath.splitext(path)[1]:
+        return False
+    if kind == "program":
+        # Whether its path is one of the workspace is seen only here.
+        is_inside = path[0] not in "/~" and not path.startswith("../")
+        # In a container, and among packages, it is not one of the workspace.
+        is_here = all(h is hazard or h.kind == "unbound" for h in meaning.hazards)
+        return started is not None and bool(started.scripts) and is_inside and is_here
+    return kind == "script" and bool(meaning.scripts)
 
 
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:

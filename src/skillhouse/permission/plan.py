@@ -13,6 +13,9 @@ from skillhouse.floor.rules import Effect
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
+BUILTINS = (":", "command", "type")
+"""What the runner of plans does itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirect:
@@ -65,7 +68,9 @@ class CommandPlan:
         if len(commands) != 1 or self.directory:
             return None
         (only,) = commands
-        bare = not (only.patterns or only.environment or only.redirects or only.argv[0] == ":")
+        # `true` and `false` are programs as well, which do the same.
+        is_ours = only.argv[0] in BUILTINS and only.argv[0] not in ("true", "false")
+        bare = not (only.patterns or only.environment or only.redirects or is_ours)
         return only.argv if bare else None
 
     def value(self) -> Mapping[str, Any]:
@@ -133,6 +138,9 @@ class JudgedCommand:
     scripts: tuple[tuple[str, ...], ...] = ()
     """Files that it runs, relative to where it runs: of each tuple the first that exists. Whoever
     runs it asks about each whose digest was not approved."""
+    needs_rule: bool = True
+    """False for what is allowed where no rule is about it: it prints, tests or goes to a
+    directory of the workspace (decision 210)."""
     unbound: bool = False
     """Whether it runs whatever code the workspace holds, and must have no network."""
 

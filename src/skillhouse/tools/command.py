@@ -69,6 +69,7 @@ from skillhouse.tools.command_requests import (
     line_needs,
     needs_of,
     shell_need,
+    shown_variables,
     uncovered,
     uncovered_need,
 )
@@ -81,7 +82,6 @@ EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _NETWORK = {False: "none", True: "proxy"}
 """A command's network, as a person sees it and the log keeps it; there is no other."""
-_SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 WayOut = Callable[[Session, str], AbstractAsyncContextManager[Path]]
@@ -114,10 +114,10 @@ class ExecTool(Tool):
     description = (
         "Run a command in the workspace, inside a sandbox without network unless the user's rules "
         "grant it; then an HTTP proxy that keeps their list of hosts is the only way out. Give a "
-        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, "
-        "`;` and `./*` patterns work; variables, substitutions, loops and `&` need a person's yes "
-        "each time. Or give a program's name as `command` and its arguments as `params`, which no "
-        "shell reads."
+        "shell line as `command`: words, quotes, pipes, redirections, `&&`, `||`, `;`, `./*` "
+        "patterns and known variables work; substitutions, loops and `&` need a person's yes each "
+        "time. Or give a program's name as `command` and its arguments as `params`, which no shell "
+        "reads."
     )
     durable = True
     schema: Mapping[str, Any] = object_schema(
@@ -174,7 +174,8 @@ class ExecTool(Tool):
             is_open=paths.is_named,
         )
         if params is None:
-            verdict = judge_line(command, rules, places)
+            variables = shown_variables(self._environment, self._workspace.root)
+            verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(_checked((command, *params), rules), rules, places)
         work = self._work(command, verdict, rules, session, paths)
@@ -378,7 +379,7 @@ def _checked(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
 
 def _shell() -> str:
     """Return the shell that the judge's grammar is of, or the one that is there."""
-    return next((s for s in _SHELLS if shutil.which(s, path=_SHELL_PATH)), _SHELLS[-1])
+    return "bash" if shutil.which("bash", path=_SHELL_PATH) else "sh"
 
 
 def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from skillhouse.audit import is_secret_name
 from skillhouse.permission import (
     Breadth,
     CommandPlan,
@@ -23,13 +25,20 @@ from skillhouse.permission import (
     read_command,
     unwrapped,
 )
-from skillhouse.sandbox import Opened
+from skillhouse.sandbox import Opened, known_variables
 from skillhouse.tools.call import PermissionRequest
 from skillhouse.tools.command_inputs import BETWEEN_WORDS, candidates
 from skillhouse.tools.files import read_need, write_need
 from skillhouse.tools.path_rules import PathRules
 from skillhouse.tools.tool import Session
 from skillhouse.tools.workspace import Workspace
+
+
+def shown_variables(environment: Mapping[str, str], directory: Path) -> Mapping[str, str]:
+    """Return the variables that a plan may show, of those that a command in a directory gets."""
+    known = known_variables(environment)
+    shown = {name: value for name, value in known.items() if not is_secret_name(name)}
+    return {**shown, "PWD": str(directory)}
 
 
 def needs_of(
@@ -106,7 +115,7 @@ def _command_needs(judged: JudgedCommand, rules: LayerRules) -> list[PermissionR
     needs = [
         PermissionRequest(
             permission=Permission(action="exec", resource=resource, argv=judged.argv),
-            default=Effect.ASK,
+            default=Effect.ASK if judged.needs_rule else Effect.ALLOW,
             why="no rule matches; commands ask by default",
             argv=judged.argv,
         )

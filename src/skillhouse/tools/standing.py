@@ -35,7 +35,7 @@ def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     no others with it, since there may be secrets among them.
     """
     action, resource = need.permission.action, need.permission.resource
-    if action in NEVER_LASTING or "*" in resource or "?" in resource:
+    if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ""
     if action == "exec":
         return standing_rule(need.argv)
