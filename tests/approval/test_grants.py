@@ -70,22 +70,23 @@ def test_older_grants_are_narrowed_to_one_directory_or_ended_and_it_is_said_once
     store = grants_of_version_0(
         tmp_path,
         ("write", "/w/sub/*", "/w"),
-        ("read", "/w/sub/deep/*", "/w"),
+        ("write", "/w/sub/deep/*", "/w"),
+        ("read", "/w/sub/*", "/w"),
         ("write", "/w/*", "/w"),
         ("write", "/w/sub/*", ""),
-        ("read", "/elsewhere/*", "/w"),
-        ("read", "/was/x/*", "/w"),
+        ("write", "/elsewhere/*", "/w"),
+        ("write", "/was/x/*", "/w"),
         ("exec", "git push", "/w"),
         ("exec", "git push *", "/w"),
         ("fetch", "GET https://x.test", "/w"),
     )
     assert [(grant.action, grant.pattern, grant.is_directory) for grant in store.all()] == [
         ("write", "/w/sub/", True),
-        ("read", "/w/sub/deep/", True),
+        ("write", "/w/sub/deep/", True),
         ("fetch", "GET https://x.test", False),
     ]
     assert store.take_notice() == (
-        "older standing approvals covered more than was shown: 2 narrowed, 6 ended"
+        "older standing approvals covered more than was shown: 2 narrowed, 7 ended"
     )
     assert store.take_notice() == ""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillhouse.approval import Answer, Reply
-from skillhouse.permission import matches
+from skillhouse.permission import Effect, Rule, matches
 from tests.tools.houses import Person, house_at
 
 # Left out of the fast part: it starts processes.
@@ -77,32 +77,54 @@ def test_what_pushes_installs_or_deletes_is_approved_once(tmp_path: Path, line: 
 
 
 class Narrowing(Person):
-    """Answers `always` with rules of their own."""
+    """Gives a lasting answer with rules of their own."""
 
-    def __init__(self, *rules: str) -> None:
+    def __init__(self, *rules: str, answer: Answer = Answer.ALWAYS) -> None:
         super().__init__()
         self.rules = list(rules)
+        self.answer = answer
 
     async def ask(self, request: Any) -> Any:
         self.asked.append(request)
         if not self.rules:
             return Answer.NO
         return Reply(
-            answer=Answer.ALWAYS,
+            answer=self.answer,
             by=request.user,
             channel=request.channel,
             rules=(self.rules.pop(0),),
         )
 
 
-def test_a_person_narrows_the_rule_and_no_more_is_written(tmp_path: Path) -> None:
-    person = Narrowing(f"write {tmp_path}/project/notes/a.md")
+@pytest.mark.parametrize("answer", LASTING)
+def test_always_for_a_file_that_is_read_is_no_secret_next_to_it(
+    tmp_path: Path, answer: Answer
+) -> None:
+    person = Person([answer])
+    ask = Rule(effect=Effect.ASK, action="read", pattern="*")
+    with house_at(tmp_path, ask, person=person) as house:
+        sub = tmp_path / "project/sub"
+        sub.mkdir(parents=True)
+        for name in ("a.txt", "b.txt", ".env"):
+            (sub / name).write_text("KEY=1\n")
+        assert house.call_sync("read", {"path": "sub/a.txt"}).status == "ok"
+        assert house.call_sync("read", {"path": "sub/a.txt"}).status == "ok"
+        for name in ("b.txt", ".env"):
+            assert house.call_sync("read", {"path": f"sub/{name}"}).status == "denied"
+
+
+@pytest.mark.parametrize("answer", LASTING)
+def test_a_person_narrows_the_rule_and_no_more_is_written(
+    tmp_path: Path, answer: Answer
+) -> None:
+    person = Narrowing(f"write {tmp_path}/project/notes/a.md", answer=answer)
     with house_at(tmp_path, person=person) as house:
         assert house.call_sync(*write("notes/a.md")).status == "ok"
         assert house.call_sync(*write("notes/a.md")).status == "ok"
         assert house.call_sync(*write("notes/b.md")).status == "denied"
-        (grant,) = house.approvals.grant_store.all()
-        assert grant.pattern == f"{tmp_path}/project/notes/a.md"
+        patterns = [grant.pattern for grant in house.approvals.grant_store.all()]
+        kept = [f"{tmp_path}/project/notes/a.md"]
+        assert patterns == ([] if answer is Answer.SESSION else kept)
 
 
 @pytest.mark.parametrize(

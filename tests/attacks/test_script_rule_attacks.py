@@ -13,6 +13,7 @@ from skillhouse.approval import Answer
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Skillhouse
 from skillhouse.tools import ToolResult
+from tests.runtime.places import write_skill
 from tests.tools.houses import Person, house_at
 
 # Left out of the fast part: it starts processes.
@@ -282,3 +283,66 @@ def test_two_calls_at_once_run_what_was_approved(desk: Desk) -> None:
         thread.join()
     assert "evil\n" not in said
     assert "good\n" in said
+
+
+@pytest.mark.parametrize("unbound", [True, False])
+def test_a_rule_that_is_not_unbound_covers_no_make(tmp_path: Path, unbound: bool) -> None:
+    person = Person([Answer.ONCE])
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/Makefile").write_text("all:\n\t@echo made\n")
+    with house_at(tmp_path, *allow("make all *", unbound=unbound), person=person) as house:
+        for _ in range(2):
+            result = house.call_sync("exec", {"command": "make all"})
+    (first, *more) = person.asked
+    assert first.always == ()
+    # With the mark the Makefile is asked about once; without it make itself, each time.
+    assert len(more) == (0 if unbound else 1)
+    assert (result.status, "Makefile" in first.reasons[0]) == (
+        "ok" if unbound else "denied",
+        unbound,
+    )
+
+
+@pytest.mark.parametrize("place", ["skills", "project/skills"])
+def test_a_script_of_a_loaded_skill_needs_no_approval_of_its_own(
+    tmp_path: Path, place: str
+) -> None:
+    person = Person()
+    skill = write_skill(tmp_path / place / "pdf")
+    (skill / "scripts").mkdir()
+    (skill / "scripts/run.py").write_text(GOOD)
+    script = f"{skill}/scripts/run.py"
+    rules = allow(f"python3 {script} *")
+    with house_at(tmp_path, *rules, person=person, roots=[skill.parent]) as house:
+        line = {"command": f"python3 {script}"}
+        assert house.call_sync("exec", line).status == "denied"
+        assert house.call_sync("skill", {"name": "pdf"}).status == "ok"
+        asked = len(person.asked)
+        assert house.call_sync("exec", line).content == "good\n"
+        assert len(person.asked) == asked
+
+
+def test_a_script_of_a_skill_that_is_asked_about_is_asked_about_too(tmp_path: Path) -> None:
+    person = Person([Answer.ONCE])
+    skill = write_skill(tmp_path / "project/skills/pdf")
+    (skill / "run.py").write_text(GOOD)
+    rules = [
+        *allow("python3 skills/pdf/run.py *"),
+        Rule(effect=Effect.ASK, action="skill", pattern="*"),
+    ]
+    with house_at(tmp_path, *rules, person=person, roots=[skill.parent]) as house:
+        assert house.call_sync("skill", {"name": "pdf"}).status == "ok"
+        assert house.call_sync("exec", {"command": "python3 skills/pdf/run.py"}).status == "denied"
+        assert len(person.asked) == 2
+
+
+def test_a_link_to_a_loaded_skill_is_asked_about_each_time(tmp_path: Path) -> None:
+    person = Person()
+    skill = write_skill(tmp_path / "skills/pdf")
+    (skill / "run.py").write_text(GOOD)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/link").symlink_to(skill)
+    rules = allow("python3 link/run.py *")
+    with house_at(tmp_path, *rules, person=person, roots=[skill.parent]) as house:
+        assert house.call_sync("skill", {"name": "pdf"}).status == "ok"
+        assert house.call_sync("exec", {"command": "python3 link/run.py"}).status == "denied"

@@ -54,21 +54,29 @@ VARIABLES = {
     "EMPTY": "",
 }
 FILES = [name.removeprefix("ws/") for name in TREE if name.startswith("ws/")]
-FILES += ["missing", "sub/../a.txt", "./a.txt", "../outside/kept.txt", "outlink/kept.txt", ".", "sub/"]
+FILES += ["missing", "sub/../a.txt", "./a.txt", "../outside/kept.txt", "outlink/kept.txt", "."]
+FILES += ["sub/"]
 WRITTEN = ["out/new", "out/old.txt", "out/a b", "out/sub", "a.txt", "outlink/x", "../x", "gone"]
 WRITTEN += [".git/hooks/x", "out/../z", "filelink", "out/$X", "sub", "out", "out/x/", "no/../x"]
-PATTERNS = [
-    *("./*", "./*.txt", "sub/*.md", "./?", "./[az]", "./[!a]*", "./f*", "./*/", "./.*", "*", "*.md"),
-    *("./foo\\*", "./'foo'*", '"./"*', "./[[]*", "./{1,2}", "sub/.*", "./*/*.md", "./missing*", "./é*"),
+PATTERNS: list[str] = [
+    *("./*", "./*.txt", "sub/*.md", "./?", "./[az]", "./[!a]*", "./f*", "./*/", "./.*", "*"),
+    "*.md",
+    *("./foo\\*", "./'foo'*", '"./"*', "./[[]*", "./{1,2}", "sub/.*", "./*/*.md", "./missing*"),
+    "./é*",
     *("./[a-c]*", "./*\\ *", "./a?b*", "sub/*/e.txt", "./**", "./[z]", "out*/*", "./[^a]*", "./-*"),
 ]
-RAW = [
-    *("$X", "${X}", '"$X"', '"${X}"', "$DIR/c.md", '"$DIR"/*.md', "$OPT", '"$OPT"', "$WORDS", "$STAR"),
+RAW: list[str] = [
+    *("$X", "${X}", '"$X"', '"${X}"', "$DIR/c.md", '"$DIR"/*.md', "$OPT", '"$OPT"', "$WORDS"),
+    "$STAR",
     *("$EMPTY", '"$EMPTY"', "$UNSET", "${X:-a}", "$(echo a)", "`echo a`", "$((1+1))", "$'a\\tb'"),
-    *('$"hi"', "~", "~/x", "a=~", "a=b:~", "#x", "a#b", "{a,b}", "{1..3}", "{}", "!", "!!", "a\\\nb"),
-    *("\\\n", "''", '""', "'foo'\\*", '"a$"', "$", "a$", '"$ x"', '"$/"', "'a'\"b\"c", "\\", "\\\\"),
-    *("--", "-", "=", "a=b", "[", "]", "[]", "[a", "*[", "^", "%", "@", "+", ",", "x:y", "0", "12", "2"),
-    *("'\\'", '"\\n"', '"\\""', '"\\$X"', "'$X'", "a'\nb'", "if", "then", "time", "done", "}", "{", "]]"),
+    *('$"hi"', "~", "~/x", "a=~", "a=b:~", "#x", "a#b", "{a,b}", "{1..3}", "{}", "!", "!!"),
+    "a\\\nb",
+    *("\\\n", "''", '""', "'foo'\\*", '"a$"', "$", "a$", '"$ x"', '"$/"', "'a'\"b\"c", "\\"),
+    "\\\\",
+    *("--", "-", "=", "a=b", "[", "]", "[]", "[a", "*[", "^", "%", "@", "+", ",", "x:y", "0"),
+    *("12", "2"),
+    *("'\\'", '"\\n"', '"\\""', '"\\$X"', "'$X'", "a'\nb'", "if", "then", "time", "done", "}"),
+    *("{", "]]"),
     *("<(echo a)", "$PWD", '"$PWD"', "$HOME", "$LANG", "$?", "$$", "$_", "$1", "${X}y", "$Xy", "é"),
 ]
 READERS = {
@@ -126,26 +134,32 @@ SAYING_OF_THE_SHELL = ("test", "[", "printf", "type", "command", "echo", "pwd", 
 """Whose messages are not those of the programs."""
 
 
+CONNECTORS = [";", " && ", " || ", " | ", "\n", " |& ", "|", "&&", " ; ", " \\\n&& ", " &&\n"]
+ODD_CONNECTORS = [" & ", ";;", " ! ", "\\\n", " #c\n", " | |", "&\\\n&"]
+STARTS = ["cd sub && ", "cd sub; ", "cd inlink && ", "cd missing; ", "cd sub/.. && ", "cd out\n"]
+SETS = ["X=z; ", "X=sub/c.md && ", "export X=z; ", "export Y=1 && ", "Y=z X=$Y; ", "X='a b'; "]
+ODD_STARTS = ["! ", "( ", "{ ", "if ", "X=$(pwd); ", "export -n X; ", "LANG=C; ", "X=~; ", "X=; "]
+ENDS = [" ;", "\n", " # c", "; X=1", " &&", " |", " &", ")", ";\n\n", "\\"]
+TEXTS = ["  a\nb\nE\n", "E\n", "a $X\nE", "\tx\n E\nE\n", "a\\\nE\nE\n"]
+BEFORE = ["LC_ALL=C", "LANG=C", "A=1", "X=z", "NO_COLOR=1", "TZ=UTC", "A='b c'", "LANG=$LANG"]
+WITHOUT_OPERANDS = ("tr", "command", "type", "which", "env", "timeout", "[")
+
+
 def line(chance: random.Random) -> str:
     """Return a line; most are sound, and some are nothing that a shell takes."""
     pick = chance.random
-    made = []
+    made: list[str] = []
     for at in range(chance.choice((1, 1, 1, 2, 2, 3, 4))):
         if at:
-            signs = (";", " && ", " || ", " | ", "\n", " |& ", "|", "&&", " ; ", " \\\n&& ", " &&\n")
-            odd = (" & ", ";;", " ! ", "\\\n", " #c\n", " | |", "&\\\n&")
-            made.append(chance.choice(odd if pick() < 0.03 else signs))
+            made.append(chance.choice(ODD_CONNECTORS if pick() < 0.03 else CONNECTORS))
         made.append(command(chance, reads=bool(at) and "|" in made[-1]))
     text = "".join(made)
     if pick() < 0.25:
-        starts = ("cd sub && ", "cd sub; ", "cd inlink && ", "cd missing; ", "cd sub/.. && ", "cd out\n")
-        sets = ("X=z; ", "X=sub/c.md && ", "export X=z; ", "export Y=1 && ", "Y=z X=$Y; ", "X='a b'; ")
-        odd = ("! ", "( ", "{ ", "if ", "X=$(pwd); ", "export -n X; ", "LANG=C; ", "X=~; ", "X=; ")
-        text = chance.choice((starts, starts, sets, sets, odd)[chance.randrange(5)]) + text
+        text = chance.choice(chance.choice((STARTS, STARTS, SETS, SETS, ODD_STARTS))) + text
     if pick() < 0.03:
-        text += chance.choice((" ;", "\n", " # c", "; X=1", " &&", " |", " &", ")", ";\n\n", "\\"))
+        text += chance.choice(ENDS)
     if "<<" in text and "\n" not in text:
-        text += "\n" + chance.choice(("  a\nb\nE\n", "E\n", "a $X\nE", "\tx\n E\nE\n", "a\\\nE\nE\n"))
+        text += "\n" + chance.choice(TEXTS)
     return text
 
 
@@ -158,13 +172,12 @@ def command(chance: random.Random, *, reads: bool) -> str:
     if options and (pick() < 0.6 or name == "env"):
         words += [quoted(word, chance) for word in chance.choice(options).split("|") if word]
     if name not in ("seq", "true", "sed") or pick() < 0.3:
-        least = 0 if reads or name in ("tr", "command", "type", "which", "env", "timeout", "[") else 1
+        least = 0 if reads or name in WITHOUT_OPERANDS else 1
         words += [operand(chance, name) for _ in range(chance.choice((least, 1, 1, 2)))]
     if name == "[" and words[-1] != "]" and pick() < 0.7:
         words.append("]")
     if pick() < 0.08:
-        names = ("LC_ALL=C", "LANG=C", "A=1", "X=z", "NO_COLOR=1", "TZ=UTC", "A='b c'", "LANG=$LANG")
-        words.insert(0, chance.choice(names))
+        words.insert(0, chance.choice(BEFORE))
     text = words[0]
     for word in words[1:]:
         text += chance.choice((" ", " ", " ", " ", " ", "  ", "\t", " \\\n")) + word
@@ -174,7 +187,7 @@ def command(chance: random.Random, *, reads: bool) -> str:
 
 
 def operand(chance: random.Random, name: str) -> str:
-    which = chance.random()
+    which: float = chance.random()
     if which < 0.14:
         return chance.choice(PATTERNS)
     if which < 0.34:
@@ -184,25 +197,27 @@ def operand(chance: random.Random, name: str) -> str:
     return quoted(chance.choice(FILES), chance)
 
 
+REDIRECTIONS = [
+    *(" > W", " >W", ">>W", " >| W", " 1>W", " < R", " <R", " 0<R", " 0< R", " <<E", " <<'E'"),
+    *("<<<a", " <<< R", " 1\\\n>W", " {fd}>W", " 3>W", " >&1", " 0>W", "0<R", " <> W", " <&0"),
+    *("a> W", " > W b"),
+]
+"""W is a file to write, and R one to read."""
+
+
 def redirections(chance: random.Random, name: str) -> str:
     made = []
     for _ in range(chance.choice((1, 1, 2))):
         target = chance.choice(WRITTEN) if chance.random() < 0.4 else "out/new"
         target = chance.choice(RAW) if chance.random() < 0.08 else quoted(target, chance)
         read = quoted(chance.choice(FILES), chance)
-        made.append(
-            chance.choice(
-                (f" > {target}", f" >{target}", f">>{target}", f" >| {target}", f" 1>{target}")
-                + (f" < {read}", f" <{read}", f" 0<{read}", f" 0< {read}", f" <<E", " <<'E'", "<<<a")
-                + (f" <<< {read}", f" 1\\\n>{target}", f" {{fd}}>{target}", f" 3>{target}", " >&1")
-                + (f" 0>{target}", f"0<{read}", f" <> {target}", " <&0", f"a> {target}", f" > {target} b")
-            )
-        )
+        form = chance.choice(REDIRECTIONS)
+        made.append(form.replace("W", target).replace("R", read))
     if chance.random() < 0.3:
         # Last, so that no message of the shell about the others gets into it.
-        errors = (" 2>/dev/null", " 2> /dev/null")
+        errors = [" 2>/dev/null", " 2> /dev/null"]
         if name not in SAYING_OF_THE_SHELL:
-            errors += (" 2>&1", " 2>out/err", " 2>>out/err", " 2>&1 >/dev/null", "2>&1")
+            errors += [" 2>&1", " 2>out/err", " 2>>out/err", " 2>&1 >/dev/null", "2>&1"]
         made.append(chance.choice(errors))
     return "".join(made)
 
@@ -224,7 +239,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 def spelt(text: str, chance: random.Random) -> str:
     """Return a text with each part of it quoted in another way."""
-    made = []
+    made: list[str] = []
     at = 0
     while at < len(text) or not made:
         end = at + chance.randint(1, 3)

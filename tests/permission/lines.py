@@ -55,11 +55,11 @@ HARMLESS = [
     "[ -f a.txt ] && test -d src",
     "command -v git && type ls",
     "cd src && git status",
-    "X=src; ls $X \"${X}/a\"",
+    'X=src; ls $X "${X}/a"',
     "LANG=C; ls",
     "cat <<E\n  a\nE",
     "ls 'a'\\* b\\\nc",
-    "grep \"foo$\" x",
+    'grep "foo$" x',
     "cat 0<a",
     "cat <<< 'a b'",
 ]

@@ -58,12 +58,17 @@ def judged(seed: int, lines: int, place: Path) -> Iterator[Case]:
         )
         if verdict.effect is Effect.ALLOW:
             assert verdict.structure is not None
-            if not any(map(_races, verdict.structure.pipelines)):
+            if not any(map(_is_unsteady, verdict.structure.pipelines)):
                 yield Case(line, verdict.structure.value(), may_write)
 
 
-def _races(pipeline: Pipeline) -> bool:
-    """Whether the commands of a pipeline may get in the way of each other, with bash as well."""
+def _is_unsteady(pipeline: Pipeline) -> bool:
+    """Whether the commands of a pipeline may get in the way of each other, with bash as well, or
+    print messages of the shell itself, which are not those of our programs."""
+    for command in pipeline.commands:
+        merges = any(r.kind == "copy" and r.descriptor == 2 for r in command.redirects)
+        if merges and command.argv[0] in fuzz_lines.SAYING_OF_THE_SHELL:
+            return True
     writing = [_writes(command) for command in pipeline.commands]
     naming = [len(command.argv) > 1 for command in pipeline.commands]
     others = any(w and any(naming[:at] + naming[at + 1 :]) for at, w in enumerate(writing))

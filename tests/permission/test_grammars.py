@@ -38,6 +38,7 @@ def effect_of(entry: dict[str, Any], tree: Path) -> tuple[Effect, tuple[str, ...
 
 
 # A test for each program: pytest's own work for some ten thousand lines would cost a minute.
+@pytest.mark.slow
 @pytest.mark.parametrize("stem", all_grammars())
 def test_lines_are_judged_as_the_manual_says(stem: str, tmp_path: Path) -> None:
     wrong = []

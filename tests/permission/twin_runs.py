@@ -1,7 +1,7 @@
 """Runs plans by our runner and lines by bash, in twin directories; run inside bubblewrap only.
 
-Its input is JSON: the source of the runner, a tree of files, the directory to work in, variables and
-cases of a plan and a line each. Its output is what both did: output, exit code and all files.
+Its input is JSON: the source of the runner, a tree of files, the directory to work in, variables,
+and cases of a plan and a line each. Its output is what both did: output, exit code and all files.
 """
 
 from __future__ import annotations

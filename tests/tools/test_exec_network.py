@@ -201,3 +201,16 @@ def test_a_line_of_which_one_program_may_reach_the_network_says_that_it_is_withh
         # What has no grant at all is as before, and so is what has one whole.
         for alone in ("cat a.txt", f"curl -s http://shop.test:{pages.server_port}/a"):
             assert "withheld" not in house.call_sync("exec", {"command": alone}).content
+
+
+@pytest.mark.parametrize("rules", [(), (network_rule("make *"),), (network_rule("*"),)])
+def test_what_runs_whatever_code_the_workspace_holds_has_no_network(
+    tmp_path: Path, pages: Pages, rules: tuple[Rule, ...]
+) -> None:
+    (tmp_path / "project").mkdir(exist_ok=True)
+    with net_house(tmp_path, pages.server_port, *rules) as house:
+        (house.config.places.start / "Makefile").write_text("all:\n\t@echo $$http_proxy.\n")
+        result = house.call_sync("exec", {"command": "make"})
+        said = "[no network: `make` runs whatever code the workspace holds]"
+        assert result.content == f".\n\n{said}"
+        assert newest_detail(house)["network"] == "none"

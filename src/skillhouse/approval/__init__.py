@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from skillhouse.approval.grants import NEVER_LASTING as NEVER_LASTING
     from skillhouse.approval.grants import Grant as Grant
     from skillhouse.approval.grants import GrantStore as GrantStore
-    from skillhouse.approval.request import FILE_ACTIONS as FILE_ACTIONS
     from skillhouse.approval.request import LASTING as LASTING
     from skillhouse.approval.request import OWNER as OWNER
     from skillhouse.approval.request import Answer as Answer

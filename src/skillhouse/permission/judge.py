@@ -15,6 +15,7 @@ from pathlib import Path
 from skillhouse.floor.rules import STRICTNESS, Effect, strictest
 from skillhouse.permission.command_rules import ArgumentRules, CommandRules
 from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.plan import (
     CommandPlan,
     CommandVerdict,
@@ -22,7 +23,6 @@ from skillhouse.permission.plan import (
     Pipeline,
     SimpleCommand,
 )
-from skillhouse.permission.plain_line import read_line
 from skillhouse.permission.raw_line import UnreadableError
 from skillhouse.permission.simple import CommandJudge
 
@@ -95,8 +95,10 @@ def judge_line(
         return judged.verdict(None, needs_shell=True)
     pipelines: list[Pipeline] = []
     plan: list[tuple[str, ...]] = []
-    entering = True
+    entering, went = True, False
     for joined, raws in reading.pipelines:
+        if entering and went and joined == "||":
+            judged.shell = "`||` after `cd`"
         verdicts = [one.command(raw, can_enter=entering and len(raws) == 1) for raw in raws]
         for each in verdicts:
             judged.add(each.judged, each.redirected)
@@ -104,9 +106,8 @@ def judge_line(
             judged.shell = judged.shell or each.shell
             if each.argv:
                 plan.append(each.argv)
+            went = went or each.argv[:1] == ("cd",)
         commands = tuple(each.simple for each in verdicts if each.simple is not None)
-        if commands and entering and plan[0] == ("cd", *plan[0][1:]) and joined == "||":
-            judged.shell = "`||` after `cd`"
         if commands:
             # After a `cd` the plan is in its directory, or has stopped.
             pipelines.append(Pipeline(joined="" if entering else joined, commands=commands))

@@ -9,6 +9,9 @@ from skillhouse.permission.command_meaning import CommandMeaning
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.raw_line import Word
 
+PATTERNS_MAX = 64
+"""Patterns of one command that a wildcard covers."""
+
 _OPEN = frozenset(("read", "write", "text", "words", "script", "program", "command", "option"))
 """Roles of words whose text decides about nothing but the file that is meant."""
 
@@ -34,6 +37,8 @@ def pattern_concern(meaning: CommandMeaning, words: Sequence[Word]) -> str:
     places = [at for at, word in enumerate(words) if word.pattern]
     if not places or meaning.grammar is None:
         return ""
+    if len(places) > PATTERNS_MAX:
+        return f"more than {PATTERNS_MAX} patterns"
     roles = _roles(meaning)
     twice: list[str] = []
     expected: list[str] = []

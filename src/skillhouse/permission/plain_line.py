@@ -23,6 +23,9 @@ from skillhouse.permission.raw_line import (
 )
 from skillhouse.permission.variables import KnownVariables
 
+REDIRECTS_MAX = 64
+"""Redirections of one command; more are denied, as each is a path to look at."""
+
 _BLANKS = re.compile(r"[ \t]*")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _QUOTED = rf"""
@@ -98,6 +101,8 @@ class _PlainReader:
         quoted."""
         self._is_sure = True
         """Whether all of this list so far surely succeeds."""
+        self._export: RawCommand | None = None
+        """The open command, when it is an `export` of plain assignments so far."""
 
     def read(self) -> list[tuple[Joined, list[RawCommand]]]:
         line = self._line
@@ -162,13 +167,17 @@ class _PlainReader:
                 return
             if source in _RESERVED:
                 raise NeedsShellError(f"`{source}`")
-        elif self._is_export(command):
+        elif self._export is command:
             if found := _ASSIGNMENT.match(source):
                 command.assignments.append(self._assignment(found, command))
                 command.words.append(Word(f"{found[1]}={command.assignments[-1][1]}"))
                 return
             if self._variables.is_settable(source) and source in self._variables.values:
                 command.assignments.append((source, self._variables.values[source]))
+            else:
+                self._export = None
+        is_bare = not (command.words or command.assignments or command.redirects)
+        self._export = command if is_bare and source == "export" else self._export
         command.words.append(self._decoded(source, is_name=not command.words))
 
     def _decoded(self, source: str, *, is_name: bool = False) -> Word:
@@ -181,23 +190,15 @@ class _PlainReader:
 
     def _assignment(self, found: re.Match[str], command: RawCommand) -> tuple[str, str]:
         name, source = found[1], found.string[found.end() :]
-        set_before = {before for before, _ in command.assignments}
 
         def value(known: str) -> str | None:
-            return None if known in set_before else self._variables.plain(known)
+            is_set = any(known == before for before, _ in command.assignments)
+            return None if is_set else self._variables.plain(known)
 
         decoded = decode_word(source, value) if source else Word("")
         if decoded is None or decoded.tilde or ":~" in source:
             raise NeedsShellError(f"the assignment of `{name}`")
         return name, decoded.text
-
-    @staticmethod
-    def _is_export(command: RawCommand) -> bool:
-        return (
-            command.words[0].text == "export"
-            and len(command.assignments) == len(command.words) - 1
-            and not command.redirects
-        )
 
     def _redirect(self, number: str | None) -> None:
         found = _REDIRECT.match(self._line, self._at)
@@ -213,6 +214,9 @@ class _PlainReader:
         kind, default = _REDIRECTS[sign]
         descriptor = default if number is None else int(number)
         command, source = self._open(), self._source()
+        self._export = None
+        if len(command.redirects) >= REDIRECTS_MAX:
+            raise UnreadableError(f"more than {REDIRECTS_MAX} redirections")
         if sign == "<<":
             self._here_document(source, descriptor, command)
             return
@@ -284,9 +288,8 @@ class _PlainReader:
             raise NeedsShellError("a list without an end")
         if not command.words and (command.redirects or not command.assignments):
             raise NeedsShellError("a redirection without a command")
-        command.only_sets = not command.words or (
-            len(command.words) > 1 and self._is_export(command)
-        )
+        is_export = self._export is command and len(command.words) > 1
+        command.only_sets = is_export or not command.words
         self._pipeline.append(command)
         self._command = None
 

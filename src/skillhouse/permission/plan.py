@@ -13,7 +13,7 @@ from skillhouse.floor.rules import Effect
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
-BUILTINS = (":", "true", "false", "command", "type")
+BUILTINS = (":", "command", "type")
 """What the runner of plans does itself."""
 
 

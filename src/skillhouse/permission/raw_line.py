@@ -15,7 +15,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")
 _BRACKET = re.compile(r"\[!?[A-Za-z0-9_.-]+\]")
 _LITERAL_BRACE = re.compile(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-_LATER_TILDE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=(.*:)?~", re.DOTALL)
+_ASSIGNING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[|\+?=)")
 """A word like an assignment, in which bash looks for home directories behind `=` and `:`."""
 _ESCAPABLE = ("$", "`", '"', "\\", "\n")
 """What a backslash takes its meaning from between double quotes (POSIX shell, 2.2.3)."""
@@ -50,6 +50,11 @@ def decode_word(source: str, value: Callable[[str], str | None] | None = None) -
     return _Decoder(source, value).word()
 
 
+def _has_later_tilde(source: str) -> bool:
+    has_sign = "=~" in source or ":~" in source
+    return has_sign and _ASSIGNING.match(source) is not None
+
+
 class _Decoder:
     def __init__(self, source: str, value: Callable[[str], str | None] | None) -> None:
         self._source = source
@@ -69,7 +74,7 @@ class _Decoder:
         return Word(
             "".join(self._text),
             "".join(self._pattern) if self._is_pattern else "",
-            tilde=source.startswith("~") or _LATER_TILDE.match(source) is not None,
+            tilde=source.startswith("~") or _has_later_tilde(source),
         )
 
     def _literal(self, text: str) -> None:
@@ -97,7 +102,7 @@ class _Decoder:
             if source[at] == "`":
                 return -1
             if source[at] == "$":
-                at = self._dollar(at, " /.,:;=+%]|)&<>}^~\"")
+                at = self._dollar(at, ' /.,:;=+%]|)&<>}^~"')
                 if at < 0:
                     return -1
                 continue
@@ -111,7 +116,7 @@ class _Decoder:
         return at + 1 if at < len(source) else -1
 
     def _dollar(self, at: int, ordinary: str) -> int:
-        """Take a `$` with what it begins; it stands for itself before an ordinary character."""
+        """Take a variable, or a `$` that begins none, being before an ordinary character."""
         found = _VARIABLE.match(self._source, at)
         if found is None:
             if self._source[at + 1 : at + 2] not in ordinary:

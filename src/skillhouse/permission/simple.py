@@ -16,8 +16,8 @@ from skillhouse.permission.command_rules import CommandRules, Ruling
 from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
 from skillhouse.permission.path_policy import PathPolicy
-from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
+from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
 from skillhouse.permission.raw_line import RawCommand, RawRedirect, Word
 from skillhouse.permission.wrappers import DEPTH_MAX, environment_concern
@@ -153,7 +153,7 @@ class CommandJudge:
         return allowed
 
     def _only_says(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> bool:
-        """Whether a command prints its words or tests something, and needs no rule (decision 210)."""
+        """Whether a command prints its words or tests something, and so needs no rule."""
         names = (word.text for word in patterns if word.pattern)
         return meaning.argv[0] in _SAYING and not any(map(self._places.reading, names))
 
@@ -304,9 +304,11 @@ def _needs_shell(argv: tuple[str, ...]) -> str:
         return f"`{name} {argv[1]}` is a shell's own"
     if argv == ("printf",):
         return "`printf` without words is a shell's own"
-    if name == "echo" and argv[1:2] and "e" in argv[1] and argv[1][:1] == "-":
-        if any(re.search(r"\\[uUE]", word) for word in argv[2:]):
-            return "`echo -e` is a shell's own"
+    is_escaped = name == "echo" and any(re.fullmatch("-[neE]*e[neE]*", word) for word in argv[1:])
+    if is_escaped and any(re.search(r"\\[uUE]", word) for word in argv[2:]):
+        return "`echo -e` is a shell's own"
+    if name == "[" and argv[-1] != "]":
+        return "`[` has no `]`"
     return ""
 
 

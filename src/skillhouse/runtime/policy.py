@@ -265,7 +265,7 @@ def _layers_of_grants(grants: Sequence[Grant]) -> tuple[Layer, Layer]:
         )
         for is_directory in (True, False)
     }
-    # INVARIANT: `*` stands for no `/` there, so that the parent of a path is what is compared.
+    # INVARIANT: `*` matches no `/` there, so that the parent of a path is what is compared.
     directories = Layer(name=GRANTS, rules=rules[True], dialect=Dialect(slash_stops=True))
     return directories, Layer(name=GRANTS, rules=rules[False])
 

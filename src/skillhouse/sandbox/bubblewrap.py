@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skillhouse.sandbox import inner_scripts
-from skillhouse.sandbox.inner_scripts import HOME, PROGRAM_PATH
+from skillhouse.sandbox.inner_scripts import HOME
 from skillhouse.sandbox.profile import Limits, SandboxError, SandboxProfile
 from skillhouse.sandbox.protected_mounts import MountCover
 

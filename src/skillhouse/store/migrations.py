@@ -272,18 +272,19 @@ STATE = Schema(
             PRIMARY KEY (workspace, path, user, agent)
         )
         """,
-        # What a person is told once on the command line.
+        # What the command line says once.
         "CREATE TABLE notice (name TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL)",
-        # Older standing approvals covered more than was shown. One of a file covered all that is
-        # below its directory: it becomes one of the directory alone, or ends where that is the top
-        # of its workspace, or not known to be below it. One of a command covered any arguments,
-        # and ends: what it may cover now is said by the grammar of its program.
+        # Older standing approvals covered more than was shown. One of a written file covered all
+        # that is below its directory: it becomes one of the directory alone, or ends where that is
+        # the top of its workspace, or not known to be below it. One of a file that was read covered
+        # secrets next to it, and ends. One of a command covered any arguments, and ends: what it
+        # may cover now is said by the grammar of its program.
         """
         INSERT INTO notice (name, text)
         SELECT 'standing-approvals', 'older standing approvals covered more than was shown: '
             || sum(is_kept) || ' narrowed, ' || sum(1 - is_kept) || ' ended'
         FROM (
-            SELECT action <> 'exec' AND place <> '' AND pattern LIKE '%_/*'
+            SELECT action = 'write' AND place <> '' AND pattern LIKE '%_/*'
                 AND substr(pattern, 1, length(place) + 1) = place || '/'
                 AND length(pattern) > length(place) + 2 AS is_kept
             FROM lasting_grant WHERE action IN ('exec', 'read', 'write', 'list')
@@ -291,14 +292,14 @@ STATE = Schema(
         HAVING count(*) > 0
         """,
         """
-        DELETE FROM lasting_grant WHERE action = 'exec' OR action IN ('read', 'write', 'list')
+        DELETE FROM lasting_grant WHERE action IN ('exec', 'read', 'list') OR action = 'write'
             AND NOT (place <> '' AND pattern LIKE '%_/*'
                 AND substr(pattern, 1, length(place) + 1) = place || '/'
                 AND length(pattern) > length(place) + 2)
         """,
         """
         UPDATE lasting_grant SET pattern = substr(pattern, 1, length(pattern) - 1)
-        WHERE action IN ('read', 'write', 'list')
+        WHERE action = 'write'
         """,
         # An open question would still write the wider one.
         """

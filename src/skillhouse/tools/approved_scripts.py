@@ -188,23 +188,27 @@ def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found
         odd = "" if not any(map(_has_neighbour, paths)) else "another file may be what runs"
         return _Found(paths=paths, odd=odd)
     real = os.path.realpath(path)
+    # Where `..` follows a link, or the path is one, it may be another file at the next moment.
+    # Links outside the workspace are none that a command can change.
+    if any(_follows_link(os.path.join(base, one), places.root) for one in (*candidates, path)):
+        return _Found(paths=paths, odd="it is reached through a symbolic link")
     if places.is_of_skill(real):
         return _Found(paths=paths)
-    if not real.startswith(f"{places.root}/"):
+    if real != path or not real.startswith(f"{places.root}/"):
         return _Found(paths=paths, odd="it is outside the workspace")
-    # Where `..` follows a link, or the path is one, it may be another file at the next moment.
-    if real != path or any(
-        os.path.realpath(os.path.join(base, one)) != os.path.normpath(os.path.join(base, one))
-        for one in candidates
-        if os.path.lexists(os.path.join(base, one))
-    ):
-        return _Found(paths=paths, odd="it is reached through a symbolic link")
     paths = (*paths, real)
     data = _bytes(real)
     if data is None:
         return _Found(paths=paths, odd="it is not a file that can be read whole")
     relative = real[len(places.root) + 1 :]
     return _Found(paths=paths, path=relative, digest=hashlib.sha256(data).hexdigest())
+
+
+def _follows_link(path: str, root: str) -> bool:
+    """Whether a path leads elsewhere than it says, by a link of the workspace."""
+    plain = os.path.normpath(path)
+    is_inside = plain.startswith(f"{root}/") or path.startswith(f"{root}/")
+    return is_inside and os.path.lexists(path) and os.path.realpath(path) != plain
 
 
 def _all(candidates: Sequence[str], base: str) -> Iterator[str]:

@@ -82,7 +82,6 @@ EXEC_SECONDS = 60
 """Seconds a command may take unless the call says less (DESIGN, bounds)."""
 _NETWORK = {False: "none", True: "proxy"}
 """A command's network, as a person sees it and the log keeps it; there is no other."""
-_SHELLS = ("bash", "sh")
 _SHELL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 WayOut = Callable[[Session, str], AbstractAsyncContextManager[Path]]
@@ -175,8 +174,8 @@ class ExecTool(Tool):
             is_open=paths.is_named,
         )
         if params is None:
-            shown = shown_variables(self._environment, self._workspace.root)
-            verdict = judge_line(command, rules, places, environment=shown)
+            variables = shown_variables(self._environment, self._workspace.root)
+            verdict = judge_line(command, rules, places, environment=variables)
         else:
             verdict = judge_argv(_checked((command, *params), rules), rules, places)
         work = self._work(command, verdict, rules, session, paths)
@@ -380,7 +379,7 @@ def _checked(argv: tuple[str, ...], rules: LayerRules) -> tuple[str, ...]:
 
 def _shell() -> str:
     """Return the shell that the judge's grammar is of, or the one that is there."""
-    return next((s for s in _SHELLS if shutil.which(s, path=_SHELL_PATH)), _SHELLS[-1])
+    return "bash" if shutil.which("bash", path=_SHELL_PATH) else "sh"
 
 
 def _traits(work: _Work, done: Completed) -> Mapping[str, str | int]:

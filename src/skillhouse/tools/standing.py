@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from skillhouse.approval import FILE_ACTIONS, NEVER_LASTING, Pattern
+from skillhouse.approval import NEVER_LASTING, Pattern
 from skillhouse.floor.secret_names import is_secret
 from skillhouse.permission import standing_rule
 from skillhouse.tools.call import UNBOUND, PermissionRequest
@@ -30,19 +30,20 @@ def standing_patterns(
 def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     """Return the pattern of a standing approval, or "" where there is none.
 
-    A file below a directory of the workspace is covered with the files next to it, and any other
-    file alone: the top of the workspace, and what lies outside, are never covered as directories.
+    A file that is written below a directory of the workspace is covered with the files next to it,
+    and any other file alone: never the top of the workspace, and nothing that is read, since next to
+    it there may be secrets.
     """
     action, resource = need.permission.action, need.permission.resource
     if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
         return ""
     if action == "exec":
         return standing_rule(need.argv)
-    if action not in FILE_ACTIONS or action == "list":
+    if action != "write":
         return resource
     directory, _, name = resource.rpartition("/")
-    relative = os.path.relpath(resource, workspace_root)
-    is_inside = directory.startswith(f"{workspace_root}/")
-    if not (is_inside and name) or is_secret(relative) or os.path.isdir(resource):
+    if not (name and directory.startswith(f"{workspace_root}/")):
+        return resource
+    if is_secret(os.path.relpath(resource, workspace_root)) or os.path.isdir(resource):
         return resource
     return f"{directory}/"
