@@ -194,7 +194,10 @@ def _is_about(
     if named.path != meaning.path[: len(named.path)]:
         return False
     ours, theirs = _own_operands(named), _own_operands(meaning)
-    if ours != theirs[: len(ours)] or (ours and named.path != meaning.path):
+    if ours and named.path != meaning.path:
+        return False
+    # A deny of `rm x` is about `rm y x` as well.
+    if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
         return False
     given = {(option.name, option.value) for option in meaning.options}
     names = {option.name for option in meaning.options}
@@ -285,8 +288,13 @@ def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
     return kind == "script" and bool(meaning.scripts)
 
 
+def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
+    rest = iter(others)
+    return all(word in rest for word in words)
+
+
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
-    """Whether all words stand in a command in this order, a long option perhaps cut short."""
+    """Whether all words are in a command in this order, a long option perhaps cut short."""
     rest = iter(argv)
     return all(any(_is_word(word, given) for given in rest) for word in words)
 
@@ -294,5 +302,7 @@ def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
 def _is_word(word: str, given: str) -> bool:
     if given == word:
         return True
+    if len(word) == 2 and word[0] == "-" and given[:1] == "-" and given[1:2] != "-":
+        return word[1] in given  # A letter among others: `-lc` of a shell.
     name = given.partition("=")[0]
     return word[:2] == "--" and len(name) > 2 and word.partition("=")[0].startswith(name)

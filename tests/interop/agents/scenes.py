@@ -218,7 +218,7 @@ def see_and_load(actor: Actor, base: Path) -> tuple[Trace, Sequence[str], str, S
         house.do("disable", f"user:{exported}")
     tools = [tool["name"] for tool in json.loads(house.do("tools", "list", "--json"))["tools"]]
     model = FakeModel(steps=(_step(actor, "skill", {"name": "tides"}),))
-    _act(actor, house, model)
+    act(actor, house, model)
     return _trace(actor, house, model), tools, secret, markers
 
 
@@ -232,7 +232,7 @@ def show(actor: Actor, base: Path, count: int, sample: Path | None) -> Offer:
         house.add_file(name, text)
     found = json.loads(house.do("list", "--json"))["skills"]
     model = FakeModel(steps=())
-    _act(actor, house, model)
+    act(actor, house, model)
     sent = house.greeted()
     return offer(
         model.asked,
@@ -251,7 +251,7 @@ def ask_and_repeat(actor: Actor, base: Path) -> Trace:
     first = _step(actor, "exec", GATED)
     again = Step(tool=first.tool, arguments=GATED, after=person.answered)
     model = FakeModel(steps=(first, again))
-    _act(actor, house, model, person)
+    act(actor, house, model, person)
     return _trace(actor, house, model, person)
 
 
@@ -261,11 +261,11 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     house.configure(HELD + RULES)
     person = Person(house, lambda: bool(model.asked))
     model = FakeModel(steps=(_step(actor, "exec", GATED),))
-    _act(actor, house, model, person)
+    act(actor, house, model, person)
     return _trace(actor, house, model, person)
 
 
-def _act(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> None:
+def act(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> None:
     """Let the client read our entry and follow the script to its end."""
     client = actor.client
     with serving(model):
