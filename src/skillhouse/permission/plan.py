@@ -95,8 +95,7 @@ def command_resource(argv: Sequence[str]) -> str:
     'curl -s wttr.in/Tokyo?format=3'
     """
     return " ".join(
-        shlex.quote(word) if not word or _QUOTED.search(word) else word
-        for word in argv
+        shlex.quote(word) if not word or _QUOTED.search(word) else word for word in argv
     )
 
 

@@ -184,7 +184,7 @@ def _take_pairs(meaning: CommandMeaning) -> None:
             refuse(meaning, f"`{word[:60]}` takes two values that are no options")
             return
         if at + 2 not in meaning.operands:
-            refuse(meaning, f"`{word[:60]}` is not where an option of jq stands")
+            refuse(meaning, f"`{word[:60]}` is not where jq has an option")
             return
         taken.add(at + 2)
         if word in ("--slurpfile", "--rawfile"):
@@ -201,7 +201,7 @@ def _take_pairs(meaning: CommandMeaning) -> None:
             place = meaning.operands[hazard.operand]
             if place in taken:
                 continue
-            hazard = replace(hazard, operand=places.index(place))  # noqa: PLW2901
+            hazard = replace(hazard, operand=places.index(place))
         kept.append(hazard)
     meaning.hazards[:] = kept
     meaning.operands[:] = places
