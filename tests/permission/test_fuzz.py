@@ -139,8 +139,8 @@ def place(tmp_path: Path, need: Callable[[object, str], None]) -> Path:
 
 
 def test_allowed_lines_do_what_bash_does_with_them(place: Path) -> None:
-    cases = list(judged(1, 1_000, place))
-    assert len(cases) > 150
+    cases = list(judged(1, 600, place))
+    assert len(cases) > 100
     assert faults(cases, place) == []
 
 
