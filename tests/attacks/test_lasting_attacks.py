@@ -114,9 +114,7 @@ def test_always_for_a_file_that_is_read_is_no_secret_next_to_it(
 
 
 @pytest.mark.parametrize("answer", LASTING)
-def test_a_person_narrows_the_rule_and_no_more_is_written(
-    tmp_path: Path, answer: Answer
-) -> None:
+def test_a_person_narrows_the_rule_and_no_more_is_written(tmp_path: Path, answer: Answer) -> None:
     person = Narrowing(f"write {tmp_path}/project/notes/a.md", answer=answer)
     with house_at(tmp_path, person=person) as house:
         assert house.call_sync(*write("notes/a.md")).status == "ok"

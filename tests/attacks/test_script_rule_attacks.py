@@ -346,3 +346,23 @@ def test_a_link_to_a_loaded_skill_is_asked_about_each_time(tmp_path: Path) -> No
     with house_at(tmp_path, *rules, person=person, roots=[skill.parent]) as house:
         assert house.call_sync("skill", {"name": "pdf"}).status == "ok"
         assert house.call_sync("exec", {"command": "python3 link/run.py"}).status == "denied"
+
+
+def test_a_script_that_another_call_makes_meanwhile_does_not_run(desk: Desk) -> None:
+    """Nothing is there to approve; then another call puts a file in its place."""
+    (desk.root / "scripts/x.py").unlink()
+    said: list[str] = []
+
+    def running() -> None:
+        said.extend(desk.run("python3 scripts/x.py").content for _ in range(6))
+
+    def making() -> None:
+        for _ in range(6):
+            desk.run("cp evil.py scripts/x.py && mv scripts/x.py gone.py")
+
+    threads = [threading.Thread(target=running), threading.Thread(target=making)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "evil\n" not in said

@@ -41,7 +41,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...] | None, frozenset[str]], ...] = (
     ("sh < run.sh", None, frozenset(FILES)),
     ("sort one > three", None, frozenset({"one"})),
     ("for f in 1 2; do sh run.sh; done", None, frozenset(FILES)),
-    ("echo $HOME", None, frozenset(FILES)),
+    ("echo ${HOME:-x}", None, frozenset(FILES)),
     ("ls", None, frozenset()),
 )
 """A command, its params, and the files that its meaning depends on: a shell may load any."""

@@ -309,7 +309,10 @@ class _Reader:
             meaning.unknown = f"more than {INNER_MAX} programs inside one another"
         else:
             self._hazard("runs", f"it runs `{word[:60]}`, which the rule does not name", index)
-            meaning.started = read_command(argv[at:], self._depth + 1)
+            if self._tables[-1].reader == "npm_exec" and argv[at - 1] != "--":
+                # npm takes the `--` away that ends its own options, also behind the program.
+                at += argv[at + 1 : at + 2] == ("--",)
+            meaning.started = read_command((word, *argv[at + 1 :]), self._depth + 1)
             meaning.at = at
 
 

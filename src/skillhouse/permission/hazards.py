@@ -56,7 +56,7 @@ PREFIXES = (
 )
 """Words after which the program to run is named."""
 
-_VERSIONED = re.compile(r"(python|pypy|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
+_VERSIONED = re.compile(r"(python|pypy|pip|perl|ruby|node|php|lua|gcc|tclsh)[\d.]+w?")
 _LOADER = re.compile(r"ld(-linux[\w.-]*|-musl[\w.-]*)?\.so[\w.]*")
 
 _ROOTS = re.compile(

@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping
 
 from skillhouse.permission.command_meaning import CommandMeaning, Hazard
 from skillhouse.permission.grammar import HAZARDS
-
-_SED_ADDRESS = r"(?:\d+|\$|/[^/\\]*/)"
-_SED = re.compile(
-    rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?(?:[pdqD=]|s([/|,#])[^\\\n]*?\1[^\\\n]*?\1[gIip0-9]*)?"
-)
-
-
-def _sed(meaning: CommandMeaning) -> None:
-    """One script of a few commands; the others read, write and run files (sed(1), COMMANDS)."""
-    words = meaning.words(meaning.operands)
-    if not words:
-        _refuse(meaning, "a sed script that is not given as the first operand")
-        return
-    script = words[0]
-    sign = re.search(r"s([/|,#])", script)
-    plain = sign is None or script.count(sign[1], sign.start()) == 3 or script.startswith("/")
-    if _SED.fullmatch(script) is None or not plain or script.count("/") > 5:
-        _refuse(meaning, "a sed script that is not one of the plain ones")
-    # `-i` makes each file that is read one that is written.
-    if any(option.name in ("-i", "--in-place") for option in meaning.options):
-        meaning.writes += meaning.operands[1:]
-
-
-_AWK_TEXT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"')
-_AWK_REGEX = re.compile(r"(?<=[~(,!&|;{])\s*/(?:[^/\\\n]|\\[^\n])*/|^\s*/(?:[^/\\\n]|\\[^\n])*/")
-_AWK_UNSAFE = re.compile(
-    r"(?<!\|)\|(?!\|)|[@`\"]|\b(?:system|getline|close|fflush|ENVIRON|ARGV|ARGC|PROCINFO)\b"
-)
-
-
-def _awk(meaning: CommandMeaning) -> None:
-    """A program that only prints: no pipe, no file, no call that runs (POSIX awk, "Actions")."""
-    words = meaning.words(meaning.operands)
-    if not words:
-        _refuse(meaning, "an awk program that is not given as the first operand")
-        return
-    program = _AWK_REGEX.sub("", _AWK_TEXT.sub("", words[0]))
-    statements = re.split(r"[;{}\n]", program)
-    # A `>` is a comparison, but behind `print` it is a file, in brackets or not.
-    writes = any("print" in statement and ">" in statement for statement in statements)
-    if writes or _AWK_UNSAFE.search(program) or "//" in program:
-        _refuse(meaning, "an awk program that could run or write something")
-
+from skillhouse.permission.program_readers import LANGUAGES, read_ffmpeg, refuse
 
 _TESTS = frozenset(
     "-a -b -c -d -e -f -g -h -k -L -n -N -o -O -G -p -r -s -S -t -u -w -x -z "
@@ -66,7 +25,7 @@ def _test(meaning: CommandMeaning) -> None:
         if word == "]" and at == len(meaning.argv) - 1 and meaning.argv[0] == "[":
             break
         if "[" in word or (word[:1] == "-" and word not in _TESTS and not word[1:].isdigit()):
-            _refuse(meaning, f"`{word[:60]}` may be evaluated by a shell")
+            refuse(meaning, f"`{word[:60]}` may be evaluated by a shell")
             return
         if word[:1] != "-":
             meaning.values.append(word)
@@ -102,7 +61,7 @@ def _find(meaning: CommandMeaning) -> None:
         word = argv[at]
         if word in _FIND_VALUED or word in _FIND_FILES:
             if at + 1 == len(argv):
-                _refuse(meaning, f"`{word}` without a value")
+                refuse(meaning, f"`{word}` without a value")
                 return
             if word in _FIND_FILES:
                 meaning.reads.append(at + 1)
@@ -110,7 +69,7 @@ def _find(meaning: CommandMeaning) -> None:
         elif word in _FIND_PLAIN:
             at += 1
         else:
-            _refuse(meaning, f"`{word[:60]}` of find is not one of those that only look")
+            refuse(meaning, f"`{word[:60]}` of find is not one of those that only look")
             return
 
 
@@ -129,7 +88,7 @@ def _git(meaning: CommandMeaning) -> None:
 def _tar_old_style(meaning: CommandMeaning) -> None:
     """`tar xzf FILE`: the first word without a hyphen is letters (tar(1), "Option styles")."""
     if meaning.argv[1:] and meaning.argv[1][:1] != "-":
-        _refuse(meaning, "the letters of tar without a hyphen: write one before them")
+        refuse(meaning, "the letters of tar without a hyphen: write one before them")
     for option in meaning.options:
         # "If the archive file name includes a colon, then it specifies a file on a remote machine".
         if option.name in ("-f", "--file") and option.value and ":" in option.value:
@@ -137,21 +96,122 @@ def _tar_old_style(meaning: CommandMeaning) -> None:
             meaning.hazards.append(Hazard("address", said, option=(option.name, option.value)))
 
 
-_PREFIX = re.compile(r"[A-Za-z][\w.+-]*:|[@|<>-].|\|", re.ASCII)
+_PREFIX = re.compile(r"[A-Za-z][\w.+-]*[:,]|[@|<>-].|\||github\.com/", re.ASCII)
+_TO_OUTPUT = frozenset({"png:-", "jpg:-", "jpeg:-"})
 
 
 def _prefixed(meaning: CommandMeaning) -> None:
-    """A prefix chooses a format, a protocol or a file of words (ImageMagick, "Input Filename")."""
+    """A prefix chooses a format, a protocol or a file of words.
+
+    Sources: ImageMagick, "Input Filename"; ffmpeg-protocols(1), subfile; docker build, "Git
+    repositories".
+    """
     for index, at in enumerate(meaning.operands):
         word = meaning.argv[at]
-        if _PREFIX.match(word):
+        if _PREFIX.match(word) and word not in _TO_OUTPUT:
             said = f"`{word[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, operand=index))
+    paths = {*meaning.read_values, *meaning.written_values}
+    for option in meaning.options:
+        value = option.value or ""
+        if paths & {value, value.removeprefix("=")} and _PREFIX.match(value.removeprefix("=")):
+            said = f"`{value[:60]}` is more than the path of a file"
+            meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
+
+
+def _ffmpeg(meaning: CommandMeaning) -> None:
+    """Its options and filters, and its paths, which may be protocols."""
+    read_ffmpeg(meaning)
+    _prefixed(meaning)
+
+
+def _qpdf(meaning: CommandMeaning) -> None:
+    """Behind `--` qpdf reads options again, and `@FILE` is arguments of a file (qpdf, "Usage")."""
+    _prefixed(meaning)
+    if "--" in meaning.argv:
+        refuse(meaning, "`--` does not end the options of qpdf")
+
+
+def _date(meaning: CommandMeaning) -> None:
+    """An operand without `+` sets the clock (date(1)), but not with the `-j` of BSD."""
+    for index, at in enumerate(meaning.operands):
+        if meaning.argv[at][:1] != "+" and all(o.name != "-j" for o in meaning.options):
+            said = HAZARDS["elsewhere"].format(f"date {meaning.argv[at][:60]}")
+            meaning.hazards.append(Hazard("elsewhere", said, operand=index))
+
+
+def _pager(meaning: CommandMeaning) -> None:
+    """`+WORDS` are commands of the pager, and so is what follows a line end in a pattern."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if word[:1] == "+":
+            meaning.hazards.append(Hazard("runs", HAZARDS["runs"].format(word[:60]), operand=index))
+    for option in meaning.options:
+        if not (option.value or "").isprintable():
+            refuse(meaning, f"the value of `{option.name}` is more than one line")
+
+
+def _link(meaning: CommandMeaning) -> None:
+    """A link is another name of its target, to read and to write (ln(1)).
+
+    The target of a symbolic link is relative to where the link is.
+    """
+    words = meaning.words(meaning.operands)
+    into = [o.value or "" for o in meaning.options if o.name in ("-t", "--target-directory")]
+    targets = words if into or len(words) == 1 else words[:-1]
+    links = into or [words[-1] if len(words) > 1 else "."] if words else []
+    is_symbolic = any(option.name in ("-s", "--symbolic") for option in meaning.options)
+    meaning.reads[:] = meaning.operands[: len(targets)]
+    meaning.writes[:] = meaning.operands
+    for target in targets:
+        if is_symbolic and ".." in target.split("/"):
+            said = HAZARDS["elsewhere"].format(target[:60])
+            meaning.hazards.append(Hazard("elsewhere", said, operand=len(words) - 1))
+        for link in links:
+            # Whether it is a directory is not known here.
+            meaning.written_values.append(posixpath.join(link, posixpath.basename(target)))
+            for directory in (link, posixpath.dirname(link)) if is_symbolic else ():
+                reached = posixpath.join(directory, target)
+                meaning.read_values.append(reached)
+                meaning.written_values.append(reached)
+
+
+def _requirement(meaning: CommandMeaning) -> None:
+    """`NAME @ ADDRESS` and addresses (pip(1), "Requirement Specifiers"; PEP 508)."""
+    for index, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        if "@" in word or "://" in word:
+            said = HAZARDS["address"].format(word[:60])
             meaning.hazards.append(Hazard("address", said, operand=index))
     for option in meaning.options:
         value = option.value or ""
-        if value in meaning.read_values and _PREFIX.match(value):
-            said = f"`{value[:60]}` is more than the path of a file"
+        if option.name in ("-e", "--editable") and ("@" in value or "://" in value):
+            said = HAZARDS["address"].format(value[:60])
             meaning.hazards.append(Hazard("address", said, option=(option.name, value)))
+
+
+_SECRET_KINDS = re.compile(r"secret|token|credential|password|key")
+
+
+def _kubectl_kinds(meaning: CommandMeaning) -> None:
+    """Kinds in a list, and `KIND/NAME`; each is any but those of credentials (kubectl get)."""
+    for place, at in enumerate(meaning.operands):
+        word = meaning.argv[at]
+        kinds = [part.partition("/")[0] for part in word.split(",")]
+        if place > 0 and "/" not in word:
+            continue
+        for kind in kinds:
+            if not re.fullmatch(r"[a-z][a-z0-9.-]*", kind) or _SECRET_KINDS.search(kind):
+                said = HAZARDS["secret"].format(word[:60])
+                meaning.hazards.append(Hazard("secret", said, operand=place))
+
+
+def _npm_exec(meaning: CommandMeaning) -> None:
+    """Options behind the program are npm's up to `--` (npm-exec(1)), so that one is refused."""
+    if meaning.started is None or "--" in meaning.argv[: meaning.at + 1]:
+        return
+    if any(word[:1] == "-" for word in meaning.argv[meaning.at + 1 :]):
+        refuse(meaning, "options behind the program are npm's: write `--` before the program")
 
 
 def _curl_data(meaning: CommandMeaning) -> None:
@@ -167,28 +227,10 @@ def _curl_data(meaning: CommandMeaning) -> None:
         elif name == "--data-urlencode" and "@" in value and "=" not in value.partition("@")[0]:
             value = value[value.index("@") :]
         if name in ("-w", "--write-out") and "%output{" in value:
-            _refuse(meaning, "`%output{` of curl writes a file")
+            refuse(meaning, "`%output{` of curl writes a file")
         if value[:1] == "@":
             path = value[1:].partition(";")[0]
             meaning.read_values.append(path)
-
-
-def _jq(meaning: CommandMeaning) -> None:
-    """The filter may import modules and read the environment (jq 1.6 manual, "Modules")."""
-    if meaning.operands:
-        program = meaning.argv[meaning.operands[0]]
-        if re.search(r"\b(import|include|input_filename|env)\b|\$ENV|\$__", program):
-            _refuse(meaning, "a jq filter that imports, or reads the environment")
-
-
-_JQ_UNSAFE = re.compile(r"\b(import|include|input_filename|\$ENV|env|getpath_file)\b|\$(__|ENV)")
-
-
-def _jq_option(meaning: CommandMeaning) -> None:
-    """The same of a filter in an option: gh reads its environment, with the token in it."""
-    for option in meaning.options:
-        if option.name in ("-q", "--jq") and _JQ_UNSAFE.search(option.value or ""):
-            _refuse(meaning, "a jq filter that imports, or reads the environment")
 
 
 _GPG_COMMANDS = frozenset(
@@ -224,12 +266,15 @@ def _env(meaning: CommandMeaning) -> None:
             meaning.inner = at
             return
         meaning.environment.append((name, value))
+    if [option.name for option in meaning.options] not in (["--help"], ["--version"]):
+        said = HAZARDS["secret"].format("env without a command")
+        meaning.hazards.append(Hazard("secret", said, operand=len(meaning.operands)))
 
 
 def _xargs(meaning: CommandMeaning) -> None:
     """The words that it adds come from its input, which no rule has seen (xargs(1))."""
     meaning.inner = 0
-    _refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
+    refuse(meaning, "`xargs` adds words from its input, which no rule has seen")
 
 
 def _prints(meaning: CommandMeaning) -> None:
@@ -238,23 +283,24 @@ def _prints(meaning: CommandMeaning) -> None:
     meaning.options.clear()
 
 
-def _refuse(meaning: CommandMeaning, said: str) -> None:
-    meaning.unknown = said
-
-
 READERS: Mapping[str, Callable[[CommandMeaning], None]] = {
-    "awk": _awk,
+    **LANGUAGES,
     "curl_data": _curl_data,
+    "date": _date,
     "env": _env,
+    "ffmpeg": _ffmpeg,
     "find": _find,
+    "git": _git,
     "gpg": _gpg,
     "host_path": _host_path,
-    "git": _git,
-    "jq": _jq,
+    "kubectl_kinds": _kubectl_kinds,
+    "link": _link,
+    "npm_exec": _npm_exec,
+    "pager": _pager,
     "prefixed": _prefixed,
-    "jq_option": _jq_option,
     "prints": _prints,
-    "sed": _sed,
+    "qpdf": _qpdf,
+    "requirement": _requirement,
     "tar_old_style": _tar_old_style,
     "test": _test,
     "xargs": _xargs,

@@ -71,7 +71,7 @@ def covers_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     """Whether a pattern that allows is about a command; what it leaves is another question."""
     argv = meaning.argv
     if pattern.is_wild:
-        return _matches_text(pattern, command_resource(argv))
+        return _matches_text(pattern, _resource(argv))
     words = pattern.words
     if argv[: len(words)] == words and (pattern.is_open or len(argv) == len(words)):
         return True
@@ -147,7 +147,7 @@ def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
 
 def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     if pattern.is_wild:
-        texts = [command_resource(meaning.argv), *map(command_resource, _plain_words(meaning))]
+        texts = [_resource(meaning.argv), *map(_resource, _plain_words(meaning))]
         return any(_matches_text(pattern, text) for text in texts)
     words = pattern.words
     at: CommandMeaning | None = meaning
@@ -194,7 +194,10 @@ def _is_about(
     if named.path != meaning.path[: len(named.path)]:
         return False
     ours, theirs = _own_operands(named), _own_operands(meaning)
-    if ours != theirs[: len(ours)] or (ours and named.path != meaning.path):
+    if ours and named.path != meaning.path:
+        return False
+    # A deny of `rm x` is about `rm y x` as well.
+    if not (_in_order(ours, theirs) if is_denial else ours == theirs[: len(ours)]):
         return False
     given = {(option.name, option.value) for option in meaning.options}
     names = {option.name for option in meaning.options}
@@ -255,6 +258,9 @@ def _names(named: CommandMeaning | None, hazard: Hazard) -> bool:
     return len(named.path) >= hazard.depth
 
 
+_resource = functools.lru_cache(maxsize=256)(command_resource)
+
+
 def _matches_text(pattern: CommandPattern, text: str) -> bool:
     """Whether a pattern with other wildcards matches; its final ` *` is also no further word."""
     bare = pattern.text.removesuffix(" *")
@@ -285,8 +291,13 @@ def _is_script(meaning: CommandMeaning, hazard: Hazard) -> bool:
     return kind == "script" and bool(meaning.scripts)
 
 
+def _in_order(words: Sequence[str], others: Sequence[str]) -> bool:
+    rest = iter(others)
+    return all(word in rest for word in words)
+
+
 def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
-    """Whether all words stand in a command in this order, a long option perhaps cut short."""
+    """Whether all words are in a command in this order, a long option perhaps cut short."""
     rest = iter(argv)
     return all(any(_is_word(word, given) for given in rest) for word in words)
 
@@ -294,5 +305,7 @@ def _follow(words: Sequence[str], argv: Sequence[str]) -> bool:
 def _is_word(word: str, given: str) -> bool:
     if given == word:
         return True
+    if len(word) == 2 and word[0] == "-" and given[:1] == "-" and given[1:2] != "-":
+        return word[1] in given  # A letter among others: `-lc` of a shell.
     name = given.partition("=")[0]
     return word[:2] == "--" and len(name) > 2 and word.partition("=")[0].startswith(name)

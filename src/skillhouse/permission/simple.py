@@ -142,7 +142,7 @@ class CommandJudge:
         if meaning.inner and not (meaning.unknown or scrutiny):
             rest = patterns[meaning.inner :]
             return self.words(argv[meaning.inner :], patterns=rest, depth=depth + 1)
-        if ruling.cover is Breadth.NONE and not scrutiny and self._only_says(meaning, patterns):
+        if ruling.cover is Breadth.NONE and not scrutiny and argv[0] in _SAYING:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
             said = f"no rule covers `{_shown(argv)}`"
@@ -151,11 +151,6 @@ class CommandJudge:
             said = f"`{_shown(argv)}`: {scrutiny}"
             return replace(_asked(argv, said, scrutiny=scrutiny), scripts=scripts)
         return allowed
-
-    def _only_says(self, meaning: CommandMeaning, patterns: Sequence[Word]) -> bool:
-        """Whether a command prints its words or tests something, and so needs no rule."""
-        names = (word.text for word in patterns if word.pattern)
-        return meaning.argv[0] in _SAYING and not any(map(self._places.reading, names))
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
         """Return why a wildcard does not cover a command, or nothing."""
@@ -187,7 +182,9 @@ class CommandJudge:
             directory = posixpath.join(directory, path)
             if concern := self._places.reading(directory):
                 return concern
-        for path in (*meaning.words(meaning.reads), *meaning.read_values):
+        # The names that match are given to the program, whatever it does with them.
+        names = [word.text for word in patterns if word.pattern]
+        for path in (*names, *meaning.words(meaning.reads), *meaning.read_values):
             if concern := self._places.reading(_below(directory, path)):
                 return concern
         for candidates in meaning.scripts:

@@ -53,6 +53,9 @@ class ScriptRuns:
     """Those of them that are not approved yet."""
     odd: tuple[str, ...] = ()
     """Scripts that cannot be bound, as the commands name them."""
+    runs_alone: bool = False
+    """Whether no other call may change the workspace meanwhile: it could rename a directory above
+    a script, or make one that is not there. What runs any code of the workspace is left out."""
     facts: tuple[tuple[str, str], ...] = ()
 
 
@@ -83,11 +86,13 @@ def script_runs(
     digests: dict[str, str] = {}
     new: list[str] = []
     unbound: list[str] = []
+    alone = False
     for judged in verdict.commands:
         if judged.effect is not Effect.ALLOW or rules.rule(judged.argv).cover is Breadth.ALL:
             continue
         for candidates in _scripts_of(judged.argv, judged.scripts, base):
             found = _found(candidates, base, places)
+            alone = alone or not (judged.unbound or found.is_of_skill)
             odd = found.odd or _changed_by_line(found.paths, plan, judged.argv, base)
             if odd:
                 unbound.append(candidates[0])
@@ -100,7 +105,12 @@ def script_runs(
                     needs.append(_once_for(found.path, places.root, is_known=found.path in known))
     facts = tuple(("script", f"{path} sha256:{digests[path]}") for path in new)
     return ScriptRuns(
-        needs=tuple(needs), digests=digests, new=tuple(new), odd=tuple(unbound), facts=facts
+        needs=tuple(needs),
+        digests=digests,
+        new=tuple(new),
+        odd=tuple(unbound),
+        runs_alone=alone,
+        facts=facts,
     )
 
 
@@ -166,6 +176,7 @@ class _Found:
     digest: str = ""
     odd: str = ""
     """Why it is asked about each time."""
+    is_of_skill: bool = False
 
 
 def _scripts_of(
@@ -193,7 +204,7 @@ def _found(candidates: Sequence[str], base: str, places: ScriptPlaces) -> _Found
     if any(_follows_link(os.path.join(base, one), places.root) for one in (*candidates, path)):
         return _Found(paths=paths, odd="it is reached through a symbolic link")
     if places.is_of_skill(real):
-        return _Found(paths=paths)
+        return _Found(paths=paths, is_of_skill=True)
     if real != path or not real.startswith(f"{places.root}/"):
         return _Found(paths=paths, odd="it is outside the workspace")
     paths = (*paths, real)

@@ -257,7 +257,7 @@ class ExecTool(Tool):
             run_sealed=run_sealed,
             inputs=inputs,
             changes_workspace=_may_change(verdict.structure),
-            runs_alone=bool(work.scripts.digests),
+            runs_alone=work.scripts.runs_alone,
             approved=keeping(self._scripts, work.scripts, root, session),
             facts=facts,
             title=f"{said}exec: {titled(work.programs) if verdict.structure else command_line}",

@@ -30,9 +30,9 @@ def standing_patterns(
 def standing_pattern(need: PermissionRequest, workspace_root: str) -> str:
     """Return the pattern of a standing approval, or "" where there is none.
 
-    A file that is written below a directory of the workspace is covered with the files next to it,
-    and any other file alone: never the top of the workspace, and nothing that is read, since next to
-    it there may be secrets.
+    A file that is written below a directory of the workspace is covered with the files next to
+    it, and any other file alone: the top of the workspace is never covered, and what is read has
+    no others with it, since there may be secrets among them.
     """
     action, resource = need.permission.action, need.permission.resource
     if not resource or action in NEVER_LASTING or "*" in resource or "?" in resource:
