@@ -19,7 +19,6 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -210,4 +209,4 @@ def print_times(lines: Sequence[Line], rules: CommandRules, place: Path, rounds:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

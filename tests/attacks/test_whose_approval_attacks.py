@@ -124,12 +124,12 @@ def test_a_session_answer_is_for_the_connection_that_asked_alone(
 ) -> None:
     async def work() -> None:
         async with two_clients(peer, ways, mode, names) as (origin_digest, other):
-            assert not await wrote(origin_digest)
+            assert not await wrote(origin_digest, "notes/a.txt")
             approve(state_of(peer), question_of(peer), Answer.SESSION)
-            assert not await wrote(other)
-            assert await wrote(origin_digest)
-            assert await wrote(origin_digest, "b.txt")
-            assert not await wrote(other, "c.txt")
+            assert not await wrote(other, "notes/a.txt")
+            assert await wrote(origin_digest, "notes/a.txt")
+            assert await wrote(origin_digest, "notes/b.txt")
+            assert not await wrote(other, "notes/c.txt")
 
     anyio.run(work)
 

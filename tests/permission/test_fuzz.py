@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from skillhouse.permission import Effect, Pipeline, SimpleCommand, judge_command
@@ -139,8 +139,8 @@ def place(tmp_path: Path, need: Callable[[object, str], None]) -> Path:
 
 
 def test_allowed_lines_do_what_bash_does_with_them(place: Path) -> None:
-    cases = list(judged(1, 1_000, place))
-    assert len(cases) > 150
+    cases = list(judged(1, 600, place))
+    assert len(cases) > 100
     assert faults(cases, place) == []
 
 
@@ -153,11 +153,11 @@ def test_many_allowed_lines_do_what_bash_does_with_them(part: int, place: Path) 
 
 
 @pytest.mark.heavy
-@settings(max_examples=4)
+@settings(max_examples=3, phases=[Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_allowed_lines_of_any_seed_do_what_bash_does_with_them(
     seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     base = tmp_path_factory.mktemp("twins")
     twin_runs.make(str(base), fuzz_lines.TREE)
-    assert faults(list(judged(seed, 2_000, base / "ws")), base / "ws") == []
+    assert faults(list(judged(seed, 1_500, base / "ws")), base / "ws") == []

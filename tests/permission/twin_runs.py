@@ -64,6 +64,9 @@ def ran(
         for given, wanted in ((nothing, 0), (output, 1), (nothing, 2)):
             os.dup2(given, wanted)
         os.closerange(3, 64)
+        # Python ignores these two, and a shell keeps what it was started with.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         try:
             run(value)
         finally:

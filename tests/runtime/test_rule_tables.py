@@ -1,4 +1,4 @@
-"""Tests of runtime/config/rule_tables.py: several patterns in one table, and remembered examples."""
+"""Tests of rules with several patterns, and of examples that are remembered."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from skillhouse import permission
 from skillhouse.floor import ConfigError
 from skillhouse.permission import Effect, Rule
 from skillhouse.runtime import Locations, load_config
+from skillhouse.runtime.config import rule_tables
 from skillhouse.runtime.config.rule_tables import EXAMPLES_DIRECTORY, REMEMBERED_MAX
 from tests.runtime.places import make_places
 
@@ -101,8 +102,6 @@ def test_examples_are_tried_once_for_the_same_bytes(places: Locations, monkeypat
 
 
 def test_other_code_that_judges_tries_them_again(places: Locations, monkeypatch) -> None:
-    from skillhouse.runtime.config import rule_tables
-
     places.user_file.write_text(f'{RULE}pattern = "ls *"\nmatch = ["ls src"]\n')
     load_config(places)
     monkeypatch.setattr(rule_tables, "_stamps", lambda _: [("grammar.py", 1, 1)])

@@ -71,7 +71,7 @@ def covers_command(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     """Whether a pattern that allows is about a command; what it leaves is another question."""
     argv = meaning.argv
     if pattern.is_wild:
-        return _matches_text(pattern, command_resource(argv))
+        return _matches_text(pattern, _resource(argv))
     words = pattern.words
     if argv[: len(words)] == words and (pattern.is_open or len(argv) == len(words)):
         return True
@@ -147,7 +147,7 @@ def _in_full(meaning: CommandMeaning) -> CommandMeaning | None:
 
 def _denies(pattern: CommandPattern, meaning: CommandMeaning) -> bool:
     if pattern.is_wild:
-        texts = [command_resource(meaning.argv), *map(command_resource, _plain_words(meaning))]
+        texts = [_resource(meaning.argv), *map(_resource, _plain_words(meaning))]
         return any(_matches_text(pattern, text) for text in texts)
     words = pattern.words
     at: CommandMeaning | None = meaning
@@ -256,6 +256,9 @@ def _names(named: CommandMeaning | None, hazard: Hazard) -> bool:
     if hazard.operand >= 0:
         return len(named.operands) > hazard.operand
     return len(named.path) >= hazard.depth
+
+
+_resource = functools.lru_cache(maxsize=256)(command_resource)
 
 
 def _matches_text(pattern: CommandPattern, text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from skillhouse.floor.rules import Effect
 
+_QUOTED = re.compile(r"[\s'\"]")
 Joined = Literal["", "&&", "||"]
 RedirectKind = Literal["read", "write", "append", "copy", "text"]
 
@@ -93,8 +95,7 @@ def command_resource(argv: Sequence[str]) -> str:
     'curl -s wttr.in/Tokyo?format=3'
     """
     return " ".join(
-        shlex.quote(word) if not word or any(c.isspace() or c in "'\"" for c in word) else word
-        for word in argv
+        shlex.quote(word) if not word or _QUOTED.search(word) else word for word in argv
     )
 
 

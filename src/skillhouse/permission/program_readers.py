@@ -192,7 +192,7 @@ def _take_pairs(meaning: CommandMeaning) -> None:
             refuse(meaning, f"`{word[:60]}` takes two values that are no options")
             return
         if at + 2 not in meaning.operands:
-            refuse(meaning, f"`{word[:60]}` is not in the place of an option of jq")
+            refuse(meaning, f"`{word[:60]}` is not where jq has an option")
             return
         taken.add(at + 2)
         if word in ("--slurpfile", "--rawfile"):

@@ -12,6 +12,8 @@ COMMANDS_MAX = 64
 """Commands of one line; more are denied (issue "command judge": no cap that drops a deny)."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,+@%^-]+")
+_QUOTED_RUN = re.compile(r'[^"`$\\]+')
+_WILDCARDS = frozenset("*?[")
 _BRACKET = re.compile(r"\[!?[A-Za-z0-9_.-]+\]")
 _LITERAL_BRACE = re.compile(r"\{(?!.*\.\.)[A-Za-z0-9_.@-]*\}")
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
@@ -79,7 +81,9 @@ class _Decoder:
 
     def _literal(self, text: str) -> None:
         self._text.append(text)
-        self._pattern += [f"[{sign}]" if sign in "*?[" else sign for sign in text]
+        if not _WILDCARDS.isdisjoint(text):
+            text = "".join(f"[{sign}]" if sign in _WILDCARDS else sign for sign in text)
+        self._pattern.append(text)
 
     def _wild(self, text: str) -> None:
         self._is_pattern = True
@@ -99,6 +103,10 @@ class _Decoder:
             return at + 2 if at + 1 < len(source) else -1
         at += 1
         while at < len(source) and source[at] != '"':
+            if run := _QUOTED_RUN.match(source, at):
+                self._literal(run[0])
+                at = run.end()
+                continue
             if source[at] == "`":
                 return -1
             if source[at] == "$":
@@ -132,6 +140,9 @@ class _Decoder:
     def _bare(self, at: int) -> int:
         """Take one unquoted character or bracket; return where it ends, or -1."""
         source, sign = self._source, self._source[at]
+        if run := _PLAIN.match(source, at):
+            self._literal(run[0])
+            return run.end()
         if sign in "`;|&<>() \t\n":
             return -1
         if sign == "$":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.interop.agents.clients import Client
 from tests.interop.agents.fake_model import FakeModel, Step, serving
@@ -166,6 +166,12 @@ class House:
         return tuple(sorted(file.name for file in self.project.glob(f"{MADE}*")))
 
 
+class Watcher(Protocol):
+    """Looks now and then whether there is a question to answer."""
+
+    def look(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Person:
     """Answers the first open question, once the time has come."""
@@ -265,7 +271,7 @@ def ask_and_hold(actor: Actor, base: Path) -> Trace:
     return _trace(actor, house, model, person)
 
 
-def act(actor: Actor, house: House, model: FakeModel, person: Person | None = None) -> None:
+def act(actor: Actor, house: House, model: FakeModel, person: Watcher | None = None) -> None:
     """Let the client read our entry and follow the script to its end."""
     client = actor.client
     with serving(model):
@@ -296,7 +302,7 @@ def act(actor: Actor, house: House, model: FakeModel, person: Person | None = No
                     log.writelines(json.dumps(one.body) + "\n" for one in model.asked)
 
 
-def _wait(process: subprocess.Popen[bytes], person: Person | None) -> None:
+def _wait(process: subprocess.Popen[bytes], person: Watcher | None) -> None:
     until = time.monotonic() + CLIENT_SECONDS
     while process.poll() is None:
         if time.monotonic() > until:

@@ -177,8 +177,8 @@ def _print_line(judged: JudgedLine, terminal: Terminal) -> None:
     if judged.commands:
         terminal.line()
         terminal.heading("how it was read")
-    for command in judged.commands:
-        _print_command(command, terminal)
+    for one in judged.commands:
+        _print_command(one, terminal)
 
 
 def _print_command(command: ReadCommand, terminal: Terminal) -> None:

@@ -208,11 +208,9 @@ class _ConfigFile:
         self._settings = Settings()
         if rules_only:
             self._table = {"rules": self._table.get("rules", [])}
-        elif only is not None:
-            for key in self._table.keys() - only:
-                if key in _KEYS:
-                    message = f"key `{key}` cannot be set by a project"
-                    raise ConfigError(message, path=path, key=key)
+        for key in self._table.keys() - (_KEYS if only is None else only):
+            if key in _KEYS:
+                raise ConfigError(f"key `{key}` cannot be set by a project", path=path, key=key)
 
     def settings(self) -> Settings:
         settings, path = _settings(self._table, self._path), self._path

@@ -28,7 +28,7 @@ def with_each_pattern(table: Mapping[str, Any], path: Path | None) -> dict[str, 
     """Return a file's table with a rule for each pattern of `patterns`.
 
     Raises:
-        ConfigError: `patterns` is no list of texts, or stands beside `pattern`.
+        ConfigError: `patterns` is no list of texts, or there is a `pattern` too.
     """
     made = dict(table)
     if isinstance(table.get("rules"), list):
