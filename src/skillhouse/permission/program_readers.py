@@ -25,6 +25,11 @@ def _regex_body(delimiter: str) -> str:
     return rf"(?:[^\[\\\n{end}]|\\[^\n]|{brackets})*"
 
 
+def _holds_code(meaning: CommandMeaning, count: int = 1) -> None:
+    """Say that the first operands are code, which a pattern of names must not stand for."""
+    meaning.kinds[:count] = ["runs"] * min(count, len(meaning.kinds))
+
+
 # sed
 
 _SED_REGEX = rf"/{_regex_body('/')}/"
@@ -74,6 +79,7 @@ def read_sed(meaning: CommandMeaning) -> None:
     in_place = [o for o in meaning.options if o.name in ("-i", "--in-place")]
     if given and words and any(w[:1] == "-" for w in meaning.argv[meaning.operands[0] + 1 :]):
         given.append(words[0])  # To a sed that takes no options behind it, it is the script.
+    _holds_code(meaning, 0 if given else 1)
     scripts = given or list(words[:1])
     if not given and in_place and words[:1] == ("",):
         scripts = list(words[:2])  # On macOS `-i ''`, where the next word is the script.
@@ -148,6 +154,7 @@ def _is_plain_awk(program: str) -> bool:
 
 def read_awk(meaning: CommandMeaning) -> None:
     """One program that only prints, as the first operand."""
+    _holds_code(meaning)
     words = meaning.words(meaning.operands)
     if not words:
         refuse(meaning, "an awk program that is not given as the first operand")
@@ -166,6 +173,7 @@ _JQ_PAIRS = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 def read_jq(meaning: CommandMeaning) -> None:
     """The filter may import modules and read the environment (jq 1.7 manual, "Modules")."""
     _take_pairs(meaning)
+    _holds_code(meaning)
     if meaning.operands and _JQ_UNSAFE.search(meaning.argv[meaning.operands[0]]):
         refuse(meaning, "a jq filter that imports, or reads the environment")
 
