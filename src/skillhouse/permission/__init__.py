@@ -22,23 +22,23 @@ from skillhouse.permission.decision import explain as explain
 
 if TYPE_CHECKING:
     from skillhouse.permission.command_meaning import CommandMeaning as CommandMeaning
+    from skillhouse.permission.command_outline import CommandReading as CommandReading
+    from skillhouse.permission.command_outline import reading_of as reading_of
     from skillhouse.permission.command_reader import read_command as read_command
-    from skillhouse.permission.command_reading import CommandReading as CommandReading
-    from skillhouse.permission.command_reading import reading_of as reading_of
     from skillhouse.permission.command_rules import ArgumentRules as ArgumentRules
     from skillhouse.permission.command_rules import CommandRuleError as CommandRuleError
     from skillhouse.permission.command_rules import CommandRules as CommandRules
     from skillhouse.permission.command_rules import LayerRules as LayerRules
     from skillhouse.permission.command_rules import Ruling as Ruling
-    from skillhouse.permission.examples import example_holds as example_holds
-    from skillhouse.permission.git import git_paths as git_paths
     from skillhouse.permission.judge import judge_argv as judge_argv
     from skillhouse.permission.judge import judge_command as judge_command
     from skillhouse.permission.judge import judge_line as judge_line
     from skillhouse.permission.lint import ACTIONS as ACTIONS
     from skillhouse.permission.lint import RuleFinding as RuleFinding
+    from skillhouse.permission.lint import example_holds as example_holds
     from skillhouse.permission.lint import lint_rules as lint_rules
     from skillhouse.permission.path_policy import PathPolicy as PathPolicy
+    from skillhouse.permission.path_policy import git_paths as git_paths
     from skillhouse.permission.path_policy import is_protected as is_protected
     from skillhouse.permission.patterns import Breadth as Breadth
     from skillhouse.permission.plan import CommandPlan as CommandPlan

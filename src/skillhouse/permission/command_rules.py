@@ -185,7 +185,8 @@ def _ruling(rules: Sequence[_Covering], argv: tuple[str, ...]) -> Ruling:
         cover=cover,
         literals=literals,
         left="" if is_whole or cover >= Breadth.EXACT else left,
-        unbound=cover is not Breadth.NONE and _is_unbound(meaning),
+        # An exact rule, and the operator's `*`, leave the network to the rules about it.
+        unbound=Breadth.NONE < cover < Breadth.EXACT and _is_unbound(meaning),
     )
 
 

@@ -13,9 +13,8 @@ from skillhouse.permission import hazards
 from skillhouse.permission.command_meaning import CommandMeaning, scripts_of
 from skillhouse.permission.command_reader import read_command
 from skillhouse.permission.command_rules import CommandRules, Ruling
-from skillhouse.permission.git import git_paths
 from skillhouse.permission.hard_denies import HardDenies
-from skillhouse.permission.path_policy import PathPolicy
+from skillhouse.permission.path_policy import PathPolicy, git_paths
 from skillhouse.permission.pattern_words import pattern_concern, pattern_remarks
 from skillhouse.permission.patterns import Breadth
 from skillhouse.permission.plan import JudgedCommand, Redirect, SimpleCommand
