@@ -97,7 +97,7 @@ def net_house(
     port: int,
     *rules: Rule,
     allowing: Rule = ALLOW_EXEC,
-    person: Channel = Unattended(),
+    person: Channel | None = None,
     **net: Any,
 ) -> Skillhouse:
     """Return a house that may reach shop.test, which is on loopback."""
