@@ -54,6 +54,9 @@ class Ruling:
 class CommandRules(Protocol):
     """Rules that can be asked about a command."""
 
+    @property
+    def has_denials(self) -> bool: ...
+
     def denies(self, argv: tuple[str, ...]) -> str: ...
 
     def rule(self, argv: tuple[str, ...]) -> Ruling: ...
@@ -74,6 +77,7 @@ class ArgumentRules:
         """
         self._exact, self._wild = _table(tuple(allow))
         self._deny = tuple(_words(rule) for rule in deny)
+        self.has_denials = bool(deny)
 
     def denies(self, argv: tuple[str, ...]) -> str:
         for pattern in self._deny:
@@ -111,6 +115,7 @@ class LayerRules:
         self._anywhere: list[int] = []
         """Places of the rules whose first word has a wildcard."""
         self._by_program: dict[str, list[int]] = {}
+        self.has_denials = False
         for layer in layers:
             for rule in layer.rules:
                 if not matches(rule.action, "exec"):
@@ -119,6 +124,7 @@ class LayerRules:
                     self._add(_LayerRule(layer, rule, command_pattern(rule.pattern)))
 
     def _add(self, one: _LayerRule) -> None:
+        self.has_denials = self.has_denials or one.rule.effect is Effect.DENY
         place = len(self._rules)
         self._rules.append(one)
         if not one.pattern.words:

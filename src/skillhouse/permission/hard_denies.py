@@ -120,14 +120,9 @@ class HardDenies:
 
     def _plain(self, argv: tuple[str, ...]) -> str:
         """Return why a command is denied for its own words, however it is spelt."""
+        if self._rules.has_denials and (reason := self._denied(argv)):
+            return reason
         program = hazards.base_name(argv[0])
-        spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
-        if any(word[:1] == "-" for word in argv[1:]):
-            plain = tuple(word for word in argv[1:] if word[:1] != "-")
-            spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
-        for spelt in sorted(spellings):
-            if spelt[0] and (reason := self._rules.denies(spelt)):
-                return reason
         if program in hazards.PRIVILEGED:
             return f"`{program}` changes who runs it"
         if reason := hazards.destruction(argv):
@@ -136,6 +131,16 @@ class HardDenies:
             effect, concern = self._places.writing(word, covered=True)
             if effect is Effect.DENY:
                 return concern
+        return ""
+
+    def _denied(self, argv: tuple[str, ...]) -> str:
+        spellings = {argv, (argv[0].rsplit("/", 1)[-1], *argv[1:])}
+        if any(word[:1] == "-" for word in argv[1:]):
+            plain = tuple(word for word in argv[1:] if word[:1] != "-")
+            spellings |= {(spelt[0], *plain) for spelt in tuple(spellings)}
+        for spelt in sorted(spellings):
+            if spelt[0] and (reason := self._rules.denies(spelt)):
+                return reason
         return ""
 
     @staticmethod

@@ -93,6 +93,8 @@ def destruction(argv: Sequence[str]) -> str:
     (True, '')
     """
     name, rest = base_name(argv[0]), argv[1:]
+    if name not in _DESTROYING and not name.startswith("mkfs"):
+        return ""
     options = "".join(word for word in rest if word[:1] == "-" and word[:2] != "--")
     longs = {word for word in rest if word[:2] == "--"}
     recursive = bool(set(options) & set("rR")) or "--recursive" in longs
@@ -125,6 +127,11 @@ def destruction(argv: Sequence[str]) -> str:
     return ""
 
 
+_DESTROYING = _OFF | frozenset(
+    "rm chmod chown chgrp mv shred find kill systemctl init wipefs mkswap blkdiscard fdisk parted "
+    "dd cp tee truncate rmdir ln unlink install".split()
+)
+"""Programs that are looked at more closely; and `mkfs` of each kind."""
 _REPLACING = frozenset("rm rmdir mv ln unlink shred truncate install chmod chown chgrp".split())
 """Programs that put something in the place of a file, or end it."""
 

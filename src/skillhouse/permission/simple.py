@@ -6,7 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from skillhouse.floor.rules import Effect
 from skillhouse.permission import hazards
@@ -145,10 +145,10 @@ class CommandJudge:
             return self._without_rule(argv)
         if ruling.cover is Breadth.NONE:
             said = f"no rule covers `{_shown(argv)}`"
-            return replace(_asked(argv, said, scrutiny=scrutiny), scripts=scripts)
+            return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         if scrutiny:
             said = f"`{_shown(argv)}`: {scrutiny}"
-            return replace(_asked(argv, said, scrutiny=scrutiny), scripts=scripts)
+            return _asked(argv, said, scrutiny=scrutiny, scripts=scripts)
         return allowed
 
     def _scrutiny(self, meaning: CommandMeaning, ruling: Ruling, patterns: Sequence[Word]) -> str:
@@ -183,7 +183,7 @@ class CommandJudge:
                 return concern
         # The names that match are given to the program, whatever it does with them.
         names = [word.text for word in patterns if word.pattern]
-        for path in (*names, *meaning.words(meaning.reads), *meaning.read_values):
+        for path in dict.fromkeys((*names, *meaning.words(meaning.reads), *meaning.read_values)):
             if concern := self._places.reading(_below(directory, path)):
                 return concern
         for candidates in meaning.scripts:
@@ -192,7 +192,7 @@ class CommandJudge:
         for at in meaning.writes:
             if at < len(patterns) and patterns[at].pattern:
                 return "it writes to what a pattern matches"
-        for path in (*meaning.words(meaning.writes), *meaning.written_values):
+        for path in dict.fromkeys((*meaning.words(meaning.writes), *meaning.written_values)):
             _, concern = self._places.writing(_below(directory, path), covered=True)
             if concern:
                 return concern
@@ -308,8 +308,16 @@ def _needs_shell(argv: tuple[str, ...]) -> str:
     return ""
 
 
-def _asked(argv: tuple[str, ...], reason: str, *, scrutiny: str = "") -> JudgedCommand:
-    return JudgedCommand(argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny)
+def _asked(
+    argv: tuple[str, ...],
+    reason: str,
+    *,
+    scrutiny: str = "",
+    scripts: tuple[tuple[str, ...], ...] = (),
+) -> JudgedCommand:
+    return JudgedCommand(
+        argv=argv, effect=Effect.ASK, reason=reason, scrutiny=scrutiny, scripts=scripts
+    )
 
 
 def _below(directory: str, path: str) -> str:
